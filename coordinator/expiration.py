@@ -32,6 +32,7 @@ def expire(shard: Shard) -> None:
     for group in list(shard.groups.values()):
         expired, all_expired = _expired_offsets(shard, group)
         change += expired
+        shard.activity.offset_expirations += len(expired)
         if all_expired and group.is_empty:
             change += group_tombstones(group)
     shard.apply(change)

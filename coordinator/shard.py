@@ -16,6 +16,7 @@ from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.errors import RequestRefused
 from coordinator.image import MetadataImage
 from coordinator.log.batches import RecordLog
+from coordinator.metrics.activity import Activity
 from coordinator.offsets import Offsets
 from coordinator.replay import replay
 from coordinator.timers import Timer, Timers
@@ -69,6 +70,8 @@ class Shard:
         """Offsets of transactions that have not ended, by producer id."""
         self.next_record_offset = 0
         self.timers = Timers()
+        self.activity = Activity()
+        """What it has done, for metrics only."""
         self.now_ms = 0
         self.replies: list[Reply] = []
 

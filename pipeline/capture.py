@@ -1,4 +1,6 @@
-"""`epochgate capture`: copies the offsets topic of a cluster to Parquet files, to be read anywhere.
+"""`epochgate capture`: copies the topics of a cluster's coordinators to Parquet files, to be read anywhere.
+
+They are the offsets topic and, where it exists and may be read, the state of share groups.
 
 Reads by assignment: it joins no group and commits nothing. Records of aborted transactions are left out
 (``read_committed``), as the broker's own coordinator leaves them out.
@@ -7,7 +9,7 @@ Reads by assignment: it joins no group and commits nothing. Records of aborted t
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +17,9 @@ import pyarrow.parquet as pq
 from pipeline.errors import PipelineError
 from pipeline.kafka_settings import for_librdkafka
 from pipeline.readiness import cluster
+from pipeline.readiness.cluster import SHARE_STATE_TOPIC
 from pipeline.readiness.records import CAPTURED, OFFSETS_TOPIC
+from pipeline.readiness.share_partitions import CAPTURED_SHARE
 
 Told = Callable[[int, int], None]
 """Called with the number of offsets read so far and the total."""
@@ -28,10 +32,19 @@ _PATIENCE_S = 60.0
 _AT_ONCE = 5_000
 
 
+class Copied(NamedTuple):
+    """The number of records that were written."""
+
+    records: int
+    share_records: int | None
+    """Of the share state topic; None if there is none, or it may not be read."""
+    may_read_share_state: bool
+
+
 def capture(
     bootstrap: str, out: Path, client_settings: Mapping[str, str] | None = None, told: Told = lambda *_: None
-) -> int:
-    """Write the newest whole state of the offsets topic to ``out``; return the number of records.
+) -> Copied:
+    """Write the newest whole state of the topics to ``out``. The right to read that of share groups may be missing.
 
     Raises PipelineError if the cluster does not answer or ``out`` has a capture already.
     """
@@ -42,16 +55,33 @@ def capture(
     partitions = seen.partitions(OFFSETS_TOPIC)
     if not partitions:
         raise PipelineError(f"{bootstrap} has no {OFFSETS_TOPIC}: no group has ever been there")
-    unfinished = out / f"_{CAPTURED.name}"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    count = _copy(bootstrap, partitions, unfinished, for_librdkafka(client_settings or {}), told)
+    settings = for_librdkafka(client_settings or {})
+    may_read_share_state = cluster.may_read(bootstrap, SHARE_STATE_TOPIC, client_settings)
+    share_partitions = seen.partitions(SHARE_STATE_TOPIC) if may_read_share_state else 0
+    share_count = None
+    if share_partitions:
+        unfinished = _unfinished(out, CAPTURED_SHARE.name)
+        share_count = _copy(bootstrap, SHARE_STATE_TOPIC, share_partitions, unfinished, settings, told)
+        shutil.rmtree(out / CAPTURED_SHARE.name, ignore_errors=True)
+        unfinished.rename(out / CAPTURED_SHARE.name)
+    unfinished = _unfinished(out, CAPTURED.name)
+    count = _copy(bootstrap, OFFSETS_TOPIC, partitions, unfinished, settings, told)
     seen.save(out)
-    unfinished.rename(folder)
-    return count
+    unfinished.rename(folder)  # the last step: with this folder the capture is complete
+    return Copied(count, share_count, may_read_share_state)
 
 
-def _copy(bootstrap: str, partitions: int, folder: Path, settings: dict[str, str], told: Told) -> int:
+def _unfinished(out: Path, name: str) -> Path:
+    """Return an empty folder for a topic that is not copied yet."""
+    folder = out / f"_{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _copy(
+    bootstrap: str, topic: str, partitions: int, folder: Path, settings: dict[str, str], told: Told
+) -> int:
     from confluent_kafka import Consumer, KafkaException, TopicPartition  # noqa: PLC0415
 
     consumer = Consumer(
@@ -70,9 +100,9 @@ def _copy(bootstrap: str, partitions: int, folder: Path, settings: dict[str, str
         ends = {}
         starts = {}
         for number in range(partitions):
-            at = TopicPartition(OFFSETS_TOPIC, number)
+            at = TopicPartition(topic, number)
             starts[number], ends[number] = consumer.get_watermark_offsets(at, timeout=_PATIENCE_S)
-        consumer.assign([TopicPartition(OFFSETS_TOPIC, number, start) for number, start in starts.items()])
+        consumer.assign([TopicPartition(topic, number, start) for number, start in starts.items()])
         return _read(consumer, starts, ends, folder, told)
     except KafkaException as error:
         raise PipelineError(f"{bootstrap}: {error}") from error

@@ -11,7 +11,7 @@ QUARANTINE = Table(
     "quarantine",
     "Records and journal lines that could not be read, as they were, each with the reason.",
     (
-        Column("source", TEXT, "`__consumer_offsets`, or the journal file or topic"),
+        Column("source", TEXT, "`__consumer_offsets`, `__share_group_state`, or the journal file or topic"),
         Column("partition", INT, "partition of the record; null for a line of a file"),
         Column("offset", LONG, "offset of the record; null for a line of a file"),
         Column("reason", TEXT, "why it could not be read"),

@@ -7,12 +7,13 @@ from pipeline.progress import output as progress
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import output as readiness
 from pipeline.readiness.records import CAPTURED
+from pipeline.readiness.share_partitions import CAPTURED_SHARE
 from pipeline.tables import Table, ddl_of
 from tools.markers import replaced
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "pipeline-tables.md"
 _BY_JOB = {
-    "capture": (CAPTURED,),
+    "capture": (CAPTURED, CAPTURED_SHARE),
     "readiness": readiness.TABLES,
     "progress": progress.TABLES,
     "audit": audit.TABLES,

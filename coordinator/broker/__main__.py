@@ -31,12 +31,16 @@ async def _run(options: argparse.Namespace) -> None:
         ports=ports,
         log_directory=options.log_directory,
         auto_create_partitions=options.auto_create_partitions,
+        metrics_port=options.metrics_port,
+        metrics_host=options.metrics_host,
     )
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with serve(cluster):
             for name, partitions in options.topic:
                 cluster.create_topic(name, partitions)
             print(f"embedded broker, for development only, on {cluster.bootstrap}", flush=True)
+            if cluster.metrics_port is not None:
+                print(f"metrics on http://{cluster.metrics_host}:{cluster.metrics_port}/metrics", flush=True)
             async for _ in signals:
                 return
 
@@ -57,6 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--log-directory", type=Path, help="keep the groups there (topics are lost); without, in memory"
+    )
+    parser.add_argument(
+        "--metrics-port", type=int, help="serve Prometheus metrics there; 0: a free port; without, none"
+    )
+    parser.add_argument(
+        "--metrics-host", default="127.0.0.1", help="of that port, which has no security; only this machine"
     )
     return parser
 

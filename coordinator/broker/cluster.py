@@ -15,6 +15,7 @@ from coordinator.config import CoordinatorConfig, parse_group_config
 from coordinator.errors import CoordinatorError, CorruptLog
 from coordinator.image import MetadataImage, TopicImage
 from coordinator.log import FileLog, MemoryLog, RecordLog
+from coordinator.metrics.sensors import Sensors
 from coordinator.uuids import RandomUuids, UuidSource
 from protocol_codecs.uuids import Uuid, uuid_to_text
 
@@ -57,6 +58,7 @@ class EmbeddedCluster:
     - ``racks``: of the nodes.
     - ``auto_create_partitions``: the number of partitions of a topic that a Metadata request creates; 0 creates none.
     - ``partition_max_bytes``: the size above which a partition drops its oldest records.
+    - ``metrics_port``: where ``GET /metrics`` is served, on ``metrics_host``; 0 takes a free port, None serves none.
     """
 
     def __init__(
@@ -71,6 +73,8 @@ class EmbeddedCluster:
         racks: Sequence[str] = (),
         auto_create_partitions: int = 1,
         partition_max_bytes: int | None = None,
+        metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
         uuids: UuidSource | None = None,
     ) -> None:
         if ports and len(ports) != nodes:
@@ -90,6 +94,11 @@ class EmbeddedCluster:
         self.image = MetadataImage()
         self.group_settings: dict[str, dict[str, str]] = {}
         self.shards: list[ShardHost] = []
+        self.sensors = Sensors(0.0)
+        """What the coordinators do; from the start on."""
+        self.metrics_host = metrics_host
+        self.metrics_port = metrics_port
+        """The port of the metrics; once the cluster is served, the one that was taken."""
         self._shard_count = shards
         self._log_directory = log_directory
         self._partition_max_bytes = partition_max_bytes
@@ -205,6 +214,7 @@ class EmbeddedCluster:
     def start(self, clock: Clock, addresses: Sequence[NodeAddress]) -> None:
         """Start the nodes at these addresses, and load the groups' logs."""
         self.addresses = {address.node_id: address for address in addresses}
+        self.sensors = Sensors(clock.elapsed_ms())
         for number in range(self._shard_count):
             log: RecordLog = MemoryLog()
             if self._log_directory is not None:
@@ -219,6 +229,7 @@ class EmbeddedCluster:
                     uuids=self.uuids,
                     clock=clock,
                     image=self.image,
+                    sensors=self.sensors,
                 )
             )
 

@@ -8,7 +8,9 @@ import trio
 
 from coordinator.broker.clock import Clock
 from coordinator.broker.cluster import EmbeddedCluster, NodeAddress
+from coordinator.broker.cluster_metrics import ClusterMetrics
 from coordinator.broker.connection import serve_connection
+from coordinator.broker.metrics_port import serve_metrics
 
 
 @asynccontextmanager
@@ -29,7 +31,12 @@ async def serve(cluster: EmbeddedCluster) -> AsyncIterator[EmbeddedCluster]:
             actual_port = listeners[0].socket.getsockname()[1]
             rack = cluster.racks[node_id] if cluster.racks else None
             addresses.append(NodeAddress(node_id, cluster.host, actual_port, rack))
-        cluster.start(Clock(), addresses)
+        clock = Clock()
+        cluster.start(clock, addresses)
+        if cluster.metrics_port is not None:
+            listeners = await trio.open_tcp_listeners(cluster.metrics_port, host=cluster.metrics_host)
+            cluster.metrics_port = listeners[0].socket.getsockname()[1]
+            nursery.start_soon(serve_metrics, listeners, ClusterMetrics(cluster, clock).render)
         for shard in cluster.shards:
             nursery.start_soon(shard.run)
         try:

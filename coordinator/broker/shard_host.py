@@ -1,5 +1,7 @@
 """Runs one coordinator with a clock: requests wait here for their answers, and timers fire."""
 
+from collections.abc import Callable
+
 import trio
 
 from coordinator.broker.clock import Clock
@@ -9,6 +11,7 @@ from coordinator.group_coordinator import GroupCoordinator
 from coordinator.handlers.refusal import refusal
 from coordinator.image import MetadataImage
 from coordinator.log.batches import RecordLog
+from coordinator.metrics.sensors import Sensors
 from coordinator.shard import Call, Reply
 from coordinator.uuids import UuidSource
 from protocol_codecs.error_code import ErrorCode
@@ -36,6 +39,7 @@ class ShardHost:
         uuids: UuidSource,
         clock: Clock,
         image: MetadataImage,
+        sensors: Sensors,
     ) -> None:
         self.number = number
         self.node_id = node_id
@@ -44,6 +48,7 @@ class ShardHost:
         self._log = log
         self._uuids = uuids
         self._clock = clock
+        self._sensors = sensors
         self._waiting: dict[int, _Waiting] = {}
         self._last_request_id = 0
         self._changed = trio.Event()
@@ -60,7 +65,7 @@ class ShardHost:
         call = Call(request_id, version, client_id, client_host)
         try:
             try:
-                self._deliver(self.coordinator.handle(request, call, self._clock.now_ms()))
+                self._let(lambda now_ms: self.coordinator.handle(request, call, now_ms))
             except BrokenInvariant:
                 if not waiting.event.is_set():
                     return refusal(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -80,11 +85,11 @@ class ShardHost:
             deadline = float("inf") if deadline_ms is None else self._clock.trio_time(deadline_ms)
             with trio.move_on_at(deadline):
                 await changed.wait()
-            self._deliver(self.coordinator.advance(self._clock.now_ms()))
+            self._let(self.coordinator.advance)
 
     def update_image(self, image: MetadataImage) -> None:
         """Apply a change of the cluster's topics."""
-        self._deliver(self.coordinator.update_image(image, self._clock.now_ms()))
+        self._let(lambda now_ms: self.coordinator.update_image(image, now_ms))
 
     def set_group_config(self, group_id: str, config: GroupConfig) -> None:
         """Apply a change of a group's settings."""
@@ -108,8 +113,21 @@ class ShardHost:
         coordinator = GroupCoordinator(self._config, uuids=self._uuids, log=self._log, image=image)
         for group_id, config in self._group_configs.items():
             coordinator.set_group_config(group_id, config)
+        began_ms = self._clock.elapsed_ms()
         coordinator.load(self._clock.now_ms())
+        self._sensors.loaded(began_ms, self._clock.elapsed_ms())
         return coordinator
+
+    def _let(self, work: Callable[[int], list[Reply]]) -> None:
+        """Let the coordinator work at the current time, and hand out its answers. Raises BrokenInvariant."""
+        self._sensors.work_begins(self._clock.elapsed_ms())
+        try:
+            replies = work(self._clock.now_ms())
+        finally:
+            ended_ms = self._clock.elapsed_ms()
+            self._sensors.work_ended(ended_ms)
+            self._sensors.take(self.coordinator.shard.activity, ended_ms)
+        self._deliver(replies)
 
     def _deliver(self, replies: list[Reply]) -> None:
         for reply in replies:

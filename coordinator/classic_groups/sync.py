@@ -53,6 +53,7 @@ def _assign(shard: Shard, group: ClassicGroup, request: SyncGroupRequest) -> Non
         member.assignment = assignments[member.member_id]
     hand_out_assignments(shard, group)
     group.transition_to(_S.STABLE, shard.now_ms)
+    shard.activity.completed_rebalances += 1
 
 
 def _note_synced(shard: Shard, group: ClassicGroup, member_id: str) -> None:

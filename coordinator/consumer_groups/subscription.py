@@ -53,6 +53,7 @@ def version_after(
     if bump or new_hash != group.metadata_hash:
         epoch += 1
         draft.add(records.group_epoch(group.group_id, epoch, new_hash))
+        shard.activity.consumer_group_rebalances += 1
     group.metadata_refresh_deadline_ms = shard.now_ms + METADATA_REFRESH_INTERVAL_MS
     group.metadata_refresh_epoch = epoch
     if group.has_partition_metadata_record:

@@ -99,6 +99,7 @@ def _commit(
             OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions))
         )
     shard.apply(change)
+    shard.activity.offset_commits += len(change)
     return results
 
 

@@ -24,6 +24,7 @@ def serve(shard: Shard, request: OffsetDeleteRequest, _call: Call) -> OffsetDele
     change: list[CoordinatorRecord] = []
     topics = tuple(_topic(shard, group, topic, change) for topic in request.topics)
     shard.apply(change)
+    shard.activity.offset_deletions += len(change)
     return OffsetDeleteResponse(topics=topics)
 
 

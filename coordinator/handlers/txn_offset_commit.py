@@ -51,6 +51,7 @@ def _commit(shard: Shard, request: TxnOffsetCommitRequest, call: Call) -> list[T
         change += _topic_records(shard, request, topic, older)
         results.append(_answered(topic, ErrorCode.NONE, shard.config.offset_metadata_max_size))
     shard.apply(change, request.producer_id)
+    shard.activity.offset_commits += len(change)
     return results
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from pipeline.commands.common import KafkaConf, KafkaConfFile, exit_on_error, kafka_settings
+from pipeline.commands.common import KafkaConf, KafkaConfFile, exit_on_error, kafka_settings, say
 from pipeline.errors import PipelineError
 from pipeline.watch import console
 from proxy.console.output import Output, OutputFormat, print_json
@@ -23,23 +23,28 @@ def capture(
     kafka_conf_file: KafkaConfFile = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Copy a cluster's __consumer_offsets to Parquet files, for `epochgate pipeline readiness`."""
+    """Copy a cluster's __consumer_offsets (and __share_group_state) to files, for `epochgate pipeline readiness`."""
     with exit_on_error():
         try:
             from pipeline import capture as capturing  # noqa: PLC0415 - needs the pipeline's own dependencies
+            from pipeline.readiness.cluster import NO_RIGHT_TO_SHARE_STATE  # noqa: PLC0415
         except ModuleNotFoundError as error:
             raise PipelineError(
                 f"{error.name} is not installed: pip install 'epochgate[pipeline]' brings what this command needs"
             ) from None
         with Progress(console=console()) as bar:
-            shown = bar.add_task("reading __consumer_offsets", total=None)
-            count = capturing.capture(
+            shown = bar.add_task("reading the coordinators' topics", total=None)
+            copied = capturing.capture(
                 bootstrap,
                 out,
                 kafka_settings(kafka_conf, kafka_conf_file),
                 lambda done, total: bar.update(shown, completed=done, total=total),
             )
+    if not copied.may_read_share_state:
+        say(NO_RIGHT_TO_SHARE_STATE, err=True)
     if output is OutputFormat.JSON:
-        print_json({"out": str(out), "records": count})
-    else:
-        typer.echo(f"{out}: {count} records")
+        print_json({"out": str(out), "records": copied.records, "share_records": copied.share_records})
+        return
+    typer.echo(f"{out}: {copied.records} records")
+    if copied.share_records is not None:
+        typer.echo(f"{out}: {copied.share_records} records of share groups' state")

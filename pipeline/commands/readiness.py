@@ -75,23 +75,28 @@ def readiness(
         raise typer.BadParameter(f"{STREAMS} is Kafka Streams: {OPTIONS[Refusal.STREAMS]}")
     with exit_on_error(), session("readiness", master, pairs(conf)) as spark:
         from pipeline.journal import events  # noqa: PLC0415 - the session says what is missing
-        from pipeline.readiness import cluster, job, records  # noqa: PLC0415 - the session says what is missing
+        from pipeline.readiness import cluster, job, records, share_partitions  # noqa: PLC0415 - the session says what is missing
         from pipeline.readiness.waves import Limits  # noqa: PLC0415
 
+        share = None
         if capture is not None:
             rows, about = records.captured(spark, capture.absolute()), cluster.Cluster.load(capture)
+            share = share_partitions.captured(spark, capture.absolute())
         elif bootstrap is not None:
-            about = cluster.ask(bootstrap, kafka_settings(kafka_conf, kafka_conf_file))
-            partitions = about.partitions(records.OFFSETS_TOPIC)
-            rows = records.from_kafka(
-                spark, bootstrap, partitions, kafka_settings(kafka_conf, kafka_conf_file)
-            )
+            settings = kafka_settings(kafka_conf, kafka_conf_file)
+            about = cluster.ask(bootstrap, settings)
+            rows = records.from_kafka(spark, bootstrap, about.partitions(records.OFFSETS_TOPIC), settings)
+            topic = cluster.SHARE_STATE_TOPIC
+            if not cluster.may_read(bootstrap, topic, settings):
+                say(cluster.NO_RIGHT_TO_SHARE_STATE, err=True)
+            elif about.partitions(topic):
+                share = records.from_kafka(spark, bootstrap, about.partitions(topic), settings, topic)
         else:
             raise PipelineError("no source")
         limits = Limits(first_wave_groups, first_wave_members, growth)
         options = job.Options(limits, frozenset(allow_assignor or ()), pause_ms)
         seen = None if journal is None else events.from_files(spark, journal.absolute())
-        summary = job.run(spark, rows, about, out, options, seen)
+        summary = job.run(spark, rows, about, out, options, seen, share)
     if output is OutputFormat.JSON:
         print_json(summary._asdict() | {"policies": [str(file) for file in summary.policies]})
         return

@@ -21,6 +21,11 @@ from protocol_codecs.records import (
     OffsetCommitKey,
     OffsetCommitValue,
     RecordType,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataValue,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataValue,
     decode_record,
 )
 
@@ -37,6 +42,16 @@ CONSUMER_TYPES = tuple(
         RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
         RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
         RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    )
+)
+SHARE_TYPES = tuple(
+    int(number)
+    for number in (
+        RecordType.SHARE_GROUP_METADATA,
+        RecordType.SHARE_GROUP_MEMBER_METADATA,
+        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
+        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     )
 )
 _STABLE_MEMBER = 0
@@ -57,19 +72,19 @@ CLASSIC = Table(
 )
 CONSUMER = Table(
     "consumer",
-    "One record of a group of the new protocol: of the group (no member id), or of one member.",
+    "One record of a group of the new protocol, or of a share group: of the group (no member id), or of one member.",
     (
         Column("group_id", TEXT, ""),
         Column("coordinator_partition", INT, ""),
         Column("member_id", TEXT, ""),
-        Column("epoch", INT, "type 3"),
-        Column("assignment_epoch", INT, "type 6"),
-        Column("declared", MEMBER, "type 5"),
+        Column("epoch", INT, "type 3 or 11"),
+        Column("assignment_epoch", INT, "type 6 or 12"),
+        Column("declared", MEMBER, "type 5 or 10"),
         Column("assignor", TEXT, "type 5"),
-        Column("target", TOPIC_PARTITIONS, "type 7"),
-        Column("assignment", TOPIC_PARTITIONS, "type 8"),
-        Column("member_epoch", INT, "type 8"),
-        Column("stable", FLAG, "type 8"),
+        Column("target", TOPIC_PARTITIONS, "type 7 or 13"),
+        Column("assignment", TOPIC_PARTITIONS, "type 8 or 14"),
+        Column("member_epoch", INT, "type 8 or 14"),
+        Column("stable", FLAG, "type 8 or 14"),
     ),
 )
 
@@ -91,6 +106,15 @@ def consumer(newest: "DataFrame", topic_names: Mapping[str, str]) -> "DataFrame"
         return _consumer_row(record, partition, topic_names)
 
     return _decoded(newest, CONSUMER_TYPES, CONSUMER, row)
+
+
+def share(newest: "DataFrame", topic_names: Mapping[str, str]) -> "DataFrame":
+    """Return the records of share groups, in the columns of those of the new protocol."""
+
+    def row(record: CoordinatorRecord, partition: int) -> Row:
+        return _consumer_row(record, partition, topic_names)
+
+    return _decoded(newest, SHARE_TYPES, CONSUMER, row)
 
 
 def _decoded(
@@ -180,21 +204,25 @@ def _consumer_row(record: CoordinatorRecord, partition: int, names: Mapping[str,
         "member_id": getattr(record.key, "member_id", None),
     }
     match record.value:
-        case ConsumerGroupMetadataValue() as value:
+        case ConsumerGroupMetadataValue() | ShareGroupMetadataValue() as value:
             found["epoch"] = value.epoch
-        case ConsumerGroupTargetAssignmentMetadataValue() as value:
+        case (
+            ConsumerGroupTargetAssignmentMetadataValue() | ShareGroupTargetAssignmentMetadataValue() as value
+        ):
             found["assignment_epoch"] = value.assignment_epoch
         case ConsumerGroupMemberMetadataValue() as value:
             found["declared"] = _declared(found["member_id"], value)
             found["assignor"] = value.server_assignor
-        case ConsumerGroupTargetAssignmentMemberValue() as value:
+        case ShareGroupMemberMetadataValue() as value:
+            found["declared"] = _declared_share(found["member_id"], value)
+        case ConsumerGroupTargetAssignmentMemberValue() | ShareGroupTargetAssignmentMemberValue() as value:
             found["target"] = _named(value.topic_partitions, names)
-        case ConsumerGroupCurrentMemberAssignmentValue() as value:
+        case ConsumerGroupCurrentMemberAssignmentValue() | ShareGroupCurrentMemberAssignmentValue() as value:
             found["assignment"] = _named(value.assigned_partitions, names)
             found["member_epoch"] = value.member_epoch
             found["stable"] = value.state == _STABLE_MEMBER
         case _:
-            raise TypeError(f"not of a consumer group: {record}")
+            raise TypeError(f"of no consumer or share group: {record}")
     return [found.get(column) for column in CONSUMER.names]
 
 
@@ -222,6 +250,17 @@ def _declared(member_id: str | None, value: ConsumerGroupMemberMetadataValue) ->
             embedded.pop("assignment", None)
             found |= embedded
     return found
+
+
+def _declared_share(member_id: str | None, value: ShareGroupMemberMetadataValue) -> dict[str, Any]:
+    return {
+        "member_id": member_id,
+        "client_id": value.client_id,
+        "client_host": value.client_host,
+        "rack": value.rack_id,
+        "protocol": "share",
+        "subscription": sorted(value.subscribed_topic_names),
+    }
 
 
 def _named(given: Iterable[Any], names: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -31,12 +31,15 @@ def write(
     spark = newest.sparkSession
     classic = content.classic(newest).persist(StorageLevel.DISK_ONLY)
     consumer = _consumer(content.consumer(newest, topic_names)).persist(StorageLevel.DISK_ONLY)
+    share = _consumer(content.share(newest, topic_names)).persist(StorageLevel.DISK_ONLY)
     try:
-        MEMBERS.write(_classic_members(classic).unionByName(_consumer_members(consumer)), folder)
+        members = _classic_members(classic).unionByName(_consumer_members(consumer))
+        MEMBERS.write(members.unionByName(_consumer_members(share)), folder)
         members, offsets = MEMBERS.read(spark, folder), OFFSETS.read(spark, folder)
         found = (
             _consumer_groups(consumer, broker)
             .unionByName(_classic_groups(classic), allowMissingColumns=True)
+            .unionByName(_share_groups(share), allowMissingColumns=True)
             .unionByName(_by_type(newest), allowMissingColumns=True)
         )
         one_each = found.groupBy("group_id").agg(
@@ -47,6 +50,7 @@ def write(
         counted = _counted(one_each.select("*", "about.*"), members, offsets)
         GROUPS.write(counted.join(software, "group_id", "left"), folder)
     finally:
+        share.unpersist()
         consumer.unpersist()
         classic.unpersist()
 
@@ -70,7 +74,7 @@ def _classic_groups(classic: "DataFrame") -> "DataFrame":
 
 
 def _consumer(facts: "DataFrame") -> "DataFrame":
-    """Return one row for each group of the new protocol, with its members."""
+    """Return one row for each group of the new protocol, or each share group, with its members."""
     numbers = ("coordinator_partition", "epoch", "assignment_epoch", "assignor", "member_epoch", "stable")
     lists = ("declared", "target", "assignment")
     merged = facts.groupBy("group_id", "member_id").agg(
@@ -135,19 +139,34 @@ def _consumer_groups(groups: "DataFrame", broker: BrokerSettings) -> "DataFrame"
     )
 
 
+def _share_groups(groups: "DataFrame") -> "DataFrame":
+    """Return share groups. Kafka knows no other states of them than these, and no other assignor."""
+    return groups.select(
+        "group_id",
+        F.lit(3).alias("rank"),
+        F.lit("share").alias("kind"),
+        F.lit("share").alias("protocol_type"),
+        F.lit("simple").alias("protocol"),
+        F.when(F.size("members") == 0, "Empty").otherwise("Stable").alias("state"),
+        "epoch",
+        "assignment_epoch",
+        "coordinator_partition",
+    )
+
+
 def _by_type(newest: "DataFrame") -> "DataFrame":
-    """Return groups classified by the types of their records; for share and streams groups that is all.
+    """Return groups classified by the types of their records; for streams groups that is all.
 
     It includes groups whose own record cannot be read, so that they get a verdict.
     """
     number = F.col("type")
     consumer = (*content.CONSUMER_TYPES, int(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION))
     kinds = (
-        ("share", 3, SHARE_TYPES),
-        ("streams", 4, STREAMS_TYPES),
-        ("classic", 5, (int(RecordType.GROUP_METADATA),)),
-        ("consumer", 6, consumer),
-        ("simple", 7, content.OFFSET_TYPES),
+        ("share", 4, SHARE_TYPES),
+        ("streams", 5, STREAMS_TYPES),
+        ("classic", 6, (int(RecordType.GROUP_METADATA),)),
+        ("consumer", 7, consumer),
+        ("simple", 8, content.OFFSET_TYPES),
     )
     kind = F.coalesce(*(F.when(number.isin(*types), name) for name, _, types in kinds))
     rank = F.coalesce(*(F.when(F.col("kind") == name, rank) for name, rank, _ in kinds))
@@ -155,7 +174,7 @@ def _by_type(newest: "DataFrame") -> "DataFrame":
     telling = F.col("value").isNotNull() & (
         unreadable | ~number.isin(*consumer, int(RecordType.GROUP_METADATA))
     )
-    protocol_type = F.when(F.col("kind") == "consumer", "consumer").otherwise("")
+    protocol_type = F.when(F.col("kind").isin("consumer", "share"), F.col("kind")).otherwise("")
     return (
         newest.where(telling)
         .withColumn("kind", kind)
@@ -184,8 +203,8 @@ def _counted(groups: "DataFrame", members: "DataFrame", offsets: "DataFrame") ->
     of_offsets = offsets.groupBy("group_id").agg(
         F.count("*").cast("int").alias("partitions"), F.max("commit_time_ms").alias("last_commit_ms")
     )
-    known = F.col("kind").isin("share", "streams")
-    nothing = F.when(known, F.lit(None)).otherwise(F.lit(0))
+    unknown = F.col("kind").isin("share", "streams") & F.col("state").isNull()
+    nothing = F.when(unknown, F.lit(None)).otherwise(F.lit(0))
     counted = groups.join(of_members, "group_id", "left").join(of_offsets, "group_id", "left")
     return counted.withColumns(
         {

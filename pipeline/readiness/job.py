@@ -10,9 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from pipeline import quarantine
 from pipeline.quarantine import QUARANTINE
-from pipeline.readiness import content, groups, policy_file, records, software
+from pipeline.readiness import content, groups, policy_file, records, share_partitions, software
 from pipeline.readiness.cluster import BrokerSettings, Cluster
-from pipeline.readiness.output import GROUPS, MEMBERS, NOT_READY, OFFSETS, VERDICTS, WAVES
+from pipeline.readiness.output import GROUPS, MEMBERS, NOT_READY, OFFSETS, SHARE_PARTITIONS, VERDICTS, WAVES
 from pipeline.readiness.verdicts import judge
 from pipeline.readiness.waves import Candidate, Limits, plan
 from pipeline.watch import step
@@ -51,21 +51,32 @@ def run(
     out: Path,
     options: Options = DEFAULTS,
     journal: "DataFrame | None" = None,
+    share_rows: "DataFrame | None" = None,
 ) -> Summary:
     """Write every table and the policy files into ``out``, which must be a local folder.
 
-    ``rows`` are records from ``records.captured`` or ``records.from_kafka``, ``journal`` lines from ``journal.events``.
+    ``rows`` are records from ``records.captured`` or ``records.from_kafka``, ``journal`` lines from ``journal.events``,
+    ``share_rows`` records of the share state topic from ``share_partitions.captured`` or ``records.from_kafka``.
     """
     folder = str(out.absolute())
     checked = records.checked(rows).persist(StorageLevel.DISK_ONLY)
     newest = records.newest(checked).persist(StorageLevel.DISK_ONLY)
+    of_share = share_rows
+    if of_share is None:
+        of_share = spark.createDataFrame([], records.CAPTURED.ddl)
+    share = share_partitions.with_last_snapshot(share_partitions.checked(of_share)).persist(
+        StorageLevel.DISK_ONLY
+    )
     try:
         with step(spark, "decoding records"):
-            QUARANTINE.write(_quarantined(checked, newest), folder)
+            bad = _quarantined(checked, newest).unionByName(share_partitions.quarantined(share))
+            QUARANTINE.write(bad, folder)
         with step(spark, "groups, members, offsets"):
             names = _topic_names(spark, newest, cluster, folder)
             seen = software.unknown(spark) if journal is None else software.of_groups(journal)
             groups.write(newest, names, cluster.settings, seen, folder)
+        with step(spark, "share partitions"):
+            SHARE_PARTITIONS.write(share_partitions.table(share, cluster), folder)
         with step(spark, "verdicts"):
             VERDICTS.write(_verdicts(spark, folder, cluster.settings, options.allowed_assignors), folder)
         with step(spark, "waves"):
@@ -75,6 +86,7 @@ def run(
         reasons = quarantine.counts(QUARANTINE.read(spark, folder))
         return Summary(sum(by_verdict.values()), by_verdict, waves, policies, reasons)
     finally:
+        share.unpersist()
         newest.unpersist()
         checked.unpersist()
 

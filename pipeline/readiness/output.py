@@ -33,18 +33,28 @@ GROUPS = Table(
             TEXT,
             "`classic`, `consumer` (the new protocol), `share`, `streams`, or `simple`: offsets without members ever",
         ),
-        Column("protocol_type", TEXT, "`consumer`, `connect`, ...; empty for simple groups"),
-        Column("protocol", TEXT, "classic: the assignor in use; consumer: the server-side assignor"),
+        Column(
+            "protocol_type", TEXT, "`consumer`, `connect`, `share`, ...; empty for simple and streams groups"
+        ),
+        Column(
+            "protocol", TEXT, "classic: the assignor in use; consumer and share: the server-side assignor"
+        ),
         Column(
             "state",
             TEXT,
-            "`Stable`, `Empty`, `Assigning`, `Reconciling`; null for share and streams groups. A classic group is "
+            "`Stable`, `Empty`, `Assigning`, `Reconciling`; null for streams groups. A classic group is "
             "written after each rebalance, so it is never seen within one",
         ),
-        Column("epoch", INT, "classic: generation; consumer: group epoch; null for simple groups"),
-        Column("assignment_epoch", INT, "epoch of the target assignment; null unless kind is consumer"),
+        Column(
+            "epoch",
+            INT,
+            "classic: generation; consumer and share: group epoch; null for simple and streams groups",
+        ),
+        Column(
+            "assignment_epoch", INT, "epoch of the target assignment; null unless kind is consumer or share"
+        ),
         Column("leader", TEXT, "member id of the classic leader"),
-        Column("members", INT, "number of members; null for share and streams groups"),
+        Column("members", INT, "number of members; null for streams groups"),
         Column("static_members", INT, "how many of them have an instance id"),
         Column("partitions", INT, "partitions with a committed offset"),
         Column("last_commit_ms", LONG, "newest commit, milliseconds since 1970; null if there is none"),
@@ -61,7 +71,7 @@ GROUPS = Table(
 )
 MEMBERS = Table(
     "members",
-    "Every member of every classic and consumer group.",
+    "Every member of every classic, consumer and share group.",
     (
         Column("group_id", TEXT, "the group"),
         Column("member_id", TEXT, "the member"),
@@ -69,9 +79,13 @@ MEMBERS = Table(
         Column("client_id", TEXT, "the client's own name"),
         Column("client_host", TEXT, "its address as the broker sees it"),
         Column("rack", TEXT, "the rack that the client told; null if none"),
-        Column("protocol", TEXT, "`classic` or `consumer`: what this member speaks (a group may hold both)"),
-        Column("rebalance_timeout_ms", INT, "as declared"),
-        Column("session_timeout_ms", INT, "as declared by a classic member; null for the new protocol"),
+        Column(
+            "protocol",
+            TEXT,
+            "`classic`, `consumer` or `share`: what this member speaks (a group may hold the first two)",
+        ),
+        Column("rebalance_timeout_ms", INT, "as declared; null for share groups, which have none"),
+        Column("session_timeout_ms", INT, "as declared by a classic member; null for others"),
         Column(
             "embedded_version", INT, "version of a classic member's embedded subscription; null if unreadable"
         ),
@@ -110,4 +124,41 @@ WAVES = Table(
         Column("verdict", TEXT, f"`{READY}` or `{REMARK}`"),
     ),
 )
-TABLES = (GROUPS, MEMBERS, OFFSETS, VERDICTS, WAVES)
+SHARE_PARTITIONS = Table(
+    "share_partitions",
+    "The state of every share partition, from `__share_group_state`: its last snapshot with all updates since. Empty "
+    "if that topic was not read. Which records a member has acquired is not in the topic: they are as before.",
+    (
+        Column("group_id", TEXT, "the group"),
+        Column("topic", TEXT, "topic name; null if the topic is gone"),
+        Column("topic_id", TEXT, "topic id in Kafka's text form"),
+        Column("partition", INT, "partition"),
+        Column("state_epoch", INT, "how often the start offset was reset; null if there is no snapshot"),
+        Column("leader_epoch", INT, "leader epoch of the last change; null if not told"),
+        Column(
+            "start_offset",
+            LONG,
+            "where the group begins; null if it has not read yet. Kafka writes a moved one with its next change only",
+        ),
+        Column("available", LONG, "records from there on that were delivered and wait to be delivered again"),
+        Column("acknowledged", LONG, "records from there on that are acknowledged"),
+        Column("archiving", LONG, "records from there on that are being archived (KIP-1191)"),
+        Column("archived", LONG, "records from there on that were rejected or delivered too often"),
+        Column(
+            "last_attempt",
+            LONG,
+            "available records whose next delivery is the last, by the broker's `group.share.delivery.count.limit`",
+        ),
+        Column(
+            "delivery_complete_count",
+            INT,
+            "records from there on that are finished, as the broker counts them (since Kafka 4.2); null if not told",
+        ),
+        Column("snapshot_time_ms", LONG, "when the snapshot was written; null if there is none"),
+        Column("snapshot_age_ms", LONG, "its age when the cluster was asked; null if either is unknown"),
+        Column("updates", INT, "updates since the snapshot"),
+        Column("unreadable_records", INT, "unreadable records since the snapshot (see quarantine)"),
+        Column("state_partition", INT, "partition of `__share_group_state` that the state lives in"),
+    ),
+)
+TABLES = (GROUPS, MEMBERS, OFFSETS, SHARE_PARTITIONS, VERDICTS, WAVES)

@@ -28,9 +28,11 @@ _PREFIX_SIZE = 2
 _UNKNOWN = -1
 
 SHARE_TYPES = frozenset(range(9, 16))
-"""Record types of share groups (KIP-932)."""
+"""Record types of share groups (KIP-932). Kafka 4.0 alone wrote type 9, which is not decoded."""
 STREAMS_TYPES = frozenset(range(17, 24))
 """Record types of streams groups (KIP-1071)."""
+
+_NOT_DECODED = STREAMS_TYPES | {9}
 
 CAPTURED = Table(
     CAPTURED_RECORDS,
@@ -71,9 +73,13 @@ def captured(spark: "SparkSession", folder: Path | str) -> "DataFrame":
 
 
 def from_kafka(
-    spark: "SparkSession", bootstrap: str, partitions: int, settings: dict[str, str] | None = None
+    spark: "SparkSession",
+    bootstrap: str,
+    partitions: int,
+    settings: dict[str, str] | None = None,
+    topic: str = OFFSETS_TOPIC,
 ) -> "DataFrame":
-    """Read the records of all ``partitions`` through Spark's Kafka connector, without those of aborted transactions.
+    """Read an internal topic with so many ``partitions`` through Spark's Kafka connector, without aborted transactions.
 
     By default the connector finds offsets with an admin client, which leaves internal topics out, so it would read
     nothing; its consumer-based way includes them. Raises PipelineError if the connector is not there.
@@ -86,7 +92,7 @@ def from_kafka(
         rows = (
             spark.read.format("kafka")
             .option("kafka.bootstrap.servers", bootstrap)
-            .option("assign", json.dumps({OFFSETS_TOPIC: list(range(partitions))}))
+            .option("assign", json.dumps({topic: list(range(partitions))}))
             .option("startingOffsets", "earliest")
             .option("endingOffsets", "latest")
             .option("kafka.isolation.level", "read_committed")
@@ -136,7 +142,7 @@ def check(key: bytes | None, value: bytes | None) -> tuple[int, str | None, str 
     number = int.from_bytes(key[:_PREFIX_SIZE], "big", signed=True)
     try:
         group_id = decode_prefix(_GroupKey, 0, key, _PREFIX_SIZE)[0].group_id
-        if number in SHARE_TYPES or number in STREAMS_TYPES:
+        if number in _NOT_DECODED:
             return number, group_id, None
         if decode_record(key, None) is None:
             return number, None, f"record type {number} is unknown"

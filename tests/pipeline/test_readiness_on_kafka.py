@@ -43,7 +43,7 @@ def out(
     """The tables of readiness, from files and through Spark's connector."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "captured":
-        assert capture(kafka.bootstrap, folder / "capture") > 0
+        assert capture(kafka.bootstrap, folder / "capture").records > 0
         rows = records.captured(spark, folder / "capture")
         about = cluster.Cluster.load(folder / "capture")
     else:

@@ -9,12 +9,14 @@ import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourcePatternType, ResourceType
 from pyspark.sql import SparkSession
 from support.secured import TlsFiles, allow, secret, secured_cluster
+from support.waiting import eventually
 
 from pipeline.capture import capture
 from pipeline.errors import PipelineError
 from pipeline.journal import events
 from pipeline.kafka_settings import with_files
 from pipeline.readiness import cluster, records
+from pipeline.readiness.cluster import SHARE_STATE_TOPIC
 from pipeline.readiness.records import OFFSETS_TOPIC
 from tests.pipeline.conftest import without
 from tools.kafka.cluster import RUN, Cluster
@@ -93,7 +95,7 @@ def test_offsets_are_the_same_by_both_clients(
     account: tuple[str, Settings], spark: SparkSession, tmp_path: Path
 ) -> None:
     at, settings = account
-    count = capture(at, tmp_path / "capture", settings)
+    count = capture(at, tmp_path / "capture", settings).records
     captured = records.captured(spark, tmp_path / "capture")
     partitions = cluster.ask(at, settings).partitions(OFFSETS_TOPIC)
     read = records.from_kafka(spark, at, partitions, settings)
@@ -132,6 +134,39 @@ def test_no_plan_shows_a_password(account: tuple[str, Settings], spark: SparkSes
     assert "journal" in plan
     assert secret("alice") not in plan
     assert "PRIVATE KEY" not in plan
+
+
+def test_the_state_of_share_groups_needs_a_right_of_its_own(
+    secured: Cluster, tls: TlsFiles, tmp_path: Path
+) -> None:
+    """Without it all else is captured, and the capture says so."""
+    at = secured.bootstrap_of("SASL_TLS")
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "SCRAM-SHA-512",
+        "sasl.username": "alice",
+        "sasl.password": secret("alice"),
+        "ssl.ca.location": str(tls.ca),
+    }
+    bob = {**settings, "sasl.mechanisms": "PLAIN", "sasl.username": "bob", "sasl.password": secret("bob")}
+    admin = AdminClient({"bootstrap.servers": secured.bootstrap})
+    absent = capture(at, tmp_path / "absent", settings)
+    assert SHARE_STATE_TOPIC not in admin.list_topics(timeout=60).topics, "looking for it has created it"
+    for made in admin.create_topics([NewTopic(SHARE_STATE_TOPIC, 2, 1)]).values():
+        made.result(60)
+
+    denied = capture(at, tmp_path / "denied", settings)
+    assert not cluster.may_read(at, SHARE_STATE_TOPIC, bob), "he may not even see it"
+    allow(admin, "alice", ResourceType.TOPIC, SHARE_STATE_TOPIC, AclOperation.READ)
+    eventually(
+        lambda: cluster.may_read(at, SHARE_STATE_TOPIC, settings), bool, what="alice may read the state"
+    )
+    allowed = capture(at, tmp_path / "allowed", settings)
+
+    assert (absent.share_records, absent.may_read_share_state) == (None, True)
+    assert (denied.share_records, denied.may_read_share_state) == (None, False)
+    assert (allowed.share_records, allowed.may_read_share_state) == (0, True)
+    assert absent.records == denied.records == allowed.records > 0
 
 
 def test_a_wrong_password_is_one_line(secured: Cluster, tls: TlsFiles, tmp_path: Path) -> None:

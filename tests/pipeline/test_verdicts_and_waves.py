@@ -170,7 +170,13 @@ KEY, VALUE = encode_key(OFFSET.key), encode_value(OFFSET) or b""
         (b"\x00", VALUE, None, "the key is cut off"),
         (None, VALUE, None, "the record has no key"),
         (b"\x00\x63" + KEY[2:], VALUE, None, "record type 99 is unknown"),
-        (b"\x00\x0b" + encode_key(GroupMetadataKey(group="shared"))[2:], b"anything", "shared", None),
+        (
+            b"\x00\x0b" + encode_key(GroupMetadataKey(group="shared"))[2:],
+            b"\x00\x09",
+            "shared",
+            "no version 9",
+        ),
+        (b"\x00\x09" + encode_key(GroupMetadataKey(group="old"))[2:], b"anything", "old", None),
         (b"\x00\x11" + encode_key(GroupMetadataKey(group="stream"))[2:], b"anything", "stream", None),
     ],
 )

@@ -13,6 +13,10 @@ SHARE_CONSUMER = HERE / "ShareConsumerDriver.java"
 """Needs Kafka 4.1 or newer."""
 SHARE_THROUGHPUT = HERE / "ShareThroughput.java"
 """For `make bench`."""
+JMX_READER = HERE / "JmxReader.java"
+SAMPLED_STATS = HERE / "SampledStats.java"
+SHARE_BATCHES = HERE / "ShareBatches.java"
+"""Needs Kafka 4.1 or newer too."""
 BUILD = jars.ROOT / "build" / "java_client"
 
 
