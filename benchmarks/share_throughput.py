@@ -28,7 +28,8 @@ def measure(
 ) -> dict[str, Any]:
     """Return the MB/s of both ways, and their ratio; ``pid`` is the proxy's."""
     topic = f"share-throughput-{uuid4().hex[:8]}"
-    AdminClient({"bootstrap.servers": direct}).create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": direct})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     produce(direct, topic, records)
     mb = records * RECORD / 1e6
     speeds: dict[str, list[float]] = {"direct": [], "proxied": []}
