@@ -2,7 +2,8 @@
 
 Both ignore racks, as in Kafka 4.4, which gives them the racks of members and partitions; a change of racks only makes
 the group compute its assignment anew. ``uniform`` is sticky. ``range`` is not: its result follows from the sorted
-members alone. ``simple`` gives a partition to several members. All are pure functions of a :class:`~coordinator.assignors.spec.GroupSpec`.
+members alone. ``simple`` gives a partition to several members. All are pure functions of a
+:class:`~coordinator.assignors.spec.GroupSpec`.
 """
 
 from coordinator.assignors.range_assignor import assign_ranges
