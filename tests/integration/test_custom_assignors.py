@@ -54,8 +54,11 @@ def test_a_live_group_is_translated_when_the_policy_allows_its_assignor(
 
         allowing = folder / "allowing.yaml"
         allowing.write_text(POLICY.format(allowed=assignor, more=", assignor: uniform"))
-        told = planned(allowing, proxy)
-        assert f"{group}: 2 members, by rule 1" in told
+        told = eventually(
+            lambda: planned(allowing, proxy),
+            lambda told: f"{group}: 2 members, by rule 1" in told,
+            what="the proxy has read the first policy",
+        )
         assert "can be translated now" in told
         assert REFUSED[assignor] in told
         policy.write_text(allowing.read_text())
