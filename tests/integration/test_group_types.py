@@ -91,7 +91,9 @@ def existing(kafka, topic) -> Iterator[dict[str, str]]:
     with RawConnection(kafka.bootstrap) as connection:
         for member in members.values():
             assert called(connection, member).error_code == ErrorCode.none
-        assert {kind: kafka.type_of(group) for kind, group in groups.items()} == {kind: kind for kind in groups}
+        assert {kind: kafka.type_of(group) for kind, group in groups.items()} == {
+            kind: kind for kind in groups
+        }
         yield groups
         for member in members.values():
             connection.call(joins.leaving(member))
@@ -111,13 +113,17 @@ def called(connection: RawConnection, request: Any) -> Any:
     )
 
 
-def answered(entry: str, join: Join, group: str, topic: str, login: PlainLogin | None = None) -> dict[str, Any]:
+def answered(
+    entry: str, join: Join, group: str, topic: str, login: PlainLogin | None = None
+) -> dict[str, Any]:
     """All fields of the answer, without what differs from call to call."""
     with RawConnection(entry, login=login) as connection:
         request = join(group, topic)
         answer = dataclasses.asdict(called(connection, request))
     del answer["throttle_time"]
-    return {name: text.replace(group, "GROUP") if isinstance(text, str) else text for name, text in answer.items()}
+    return {
+        name: text.replace(group, "GROUP") if isinstance(text, str) else text for name, text in answer.items()
+    }
 
 
 @of_another_type
@@ -220,9 +226,7 @@ def stopped(kafka, proxy, consumers, behind_proxy) -> tuple[StreamsApplication, 
 
 
 @pytest.mark.parametrize("behind_proxy", [True], ids=["proxy"])
-def test_a_stray_consumer_is_kept_from_the_group_of_a_stopped_application(
-    kafka, proxy, consumers, stopped
-):
+def test_a_stray_consumer_is_kept_from_the_group_of_a_stopped_application(kafka, proxy, consumers, stopped):
     application, records = stopped
     stray = consumers.start(CONFLUENT, proxy.bootstrap, application.group, application.input, "range")
     assert "inconsistent" in last_words(stray, application.group).lower()

@@ -63,7 +63,9 @@ def test_every_record_is_counted_exactly_once_although_an_instance_is_killed(
     ports = set(ports_of([trace_file(heir.log.with_name(f"{one.name}.client.log")) for one in (other, heir)]))
     if behind_proxy:
         assert ports <= proxy.ports, "somebody walked past the proxy"
-        assert reasons(proxy, application.group) == (["assignor 'stream' is unknown"] if protocol == "classic" else [])
+        assert reasons(proxy, application.group) == (
+            ["assignor 'stream' is unknown"] if protocol == "classic" else []
+        )
     else:
         assert int(kafka.bootstrap.rpartition(":")[2]) in ports, "the trace would have shown it"
 

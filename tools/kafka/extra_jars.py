@@ -16,9 +16,6 @@ class Part(StrEnum):
     STREAMS = "streams"
     """Kafka Streams alone: what it needs is among the jars of the broker, but for RocksDB, which is left out."""
 
-    CONNECT = "connect"
-    """A Connect worker and the connectors for files, with all that they need."""
-
 
 def folder(part: Part, version: str) -> Path:
     """Return where the jars are, once they are fetched."""

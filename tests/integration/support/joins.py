@@ -89,4 +89,7 @@ ALL: tuple[Join, ...] = (join_group, *OF_TYPE.values())
 
 def leaving(heartbeat: Any) -> Any:
     """The heartbeat of the same member when it leaves."""
-    return dataclasses.replace(heartbeat, member_epoch=LEAVE)
+    fields: dict[str, Any] = {"member_epoch": LEAVE}
+    if isinstance(heartbeat, streams_group_heartbeat.StreamsGroupHeartbeatRequest):
+        fields["topology"] = None  # which may be told at epoch 0 only
+    return dataclasses.replace(heartbeat, **fields)
