@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from tools.kafka import jars
+from tools.kafka import extra_jars, jars
 from tools.kafka.broker import LOG_SETTINGS
 from tools.maven import Say
 
@@ -17,6 +17,8 @@ JMX_READER = HERE / "JmxReader.java"
 SAMPLED_STATS = HERE / "SampledStats.java"
 SHARE_BATCHES = HERE / "ShareBatches.java"
 """Needs Kafka 4.1 or newer too."""
+STREAMS = HERE / "StreamsDriver.java"
+"""Needs Kafka 4.2 or newer."""
 BUILD = jars.ROOT / "build" / "java_client"
 
 
@@ -27,11 +29,13 @@ def ensure_compiled(
     jars.check_java()
     compiler = jars.java_home_program("javac")
     jars.ensure_jars(version, say=say)
+    if source == STREAMS:
+        extra_jars.ensure(extra_jars.Part.STREAMS, version, say=say)
     classes = BUILD / version
     done = classes / f"{source.stem}.class"
     if not done.exists() or done.stat().st_mtime < source.stat().st_mtime:
         classes.mkdir(parents=True, exist_ok=True)
-        command = [compiler, "-cp", jars.classpath(version), "-d", str(classes), str(source)]
+        command = [compiler, "-cp", _libraries(version, source), "-d", str(classes), str(source)]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
         if answer.returncode != 0:
             raise RuntimeError(f"{source.name} does not compile against Kafka {version}:\n{answer.stderr}")
@@ -44,5 +48,12 @@ def command(version: str, log: Path, source: Path = CONSUMER) -> list[str]:
         jars.java_home_program("java"),
         "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Depochgate.log={log}",
-        "-cp", f"{BUILD / version}:{jars.classpath(version)}", source.stem,
+        "-cp", f"{BUILD / version}:{_libraries(version, source)}", source.stem,
     ]  # fmt: skip
+
+
+def _libraries(version: str, source: Path) -> str:
+    libraries = jars.classpath(version)
+    if source != STREAMS:
+        return libraries
+    return f"{libraries}:{extra_jars.folder(extra_jars.Part.STREAMS, version)}/*"

@@ -12,6 +12,11 @@ GROUP_DEFAULTS = {
     "group.consumer.min.heartbeat.interval.ms": "5000",
     "group.min.session.timeout.ms": "6000",
     "group.initial.rebalance.delay.ms": "3000",
+    "group.streams.session.timeout.ms": "45000",
+    "group.streams.heartbeat.interval.ms": "5000",
+    "group.streams.min.session.timeout.ms": "45000",
+    "group.streams.min.heartbeat.interval.ms": "5000",
+    "group.streams.initial.rebalance.delay.ms": "3000",
 }
 """Kafka's own values of what `for_tests` shortens: overrides for a broker whose groups behave as a stock one's."""
 
@@ -45,6 +50,14 @@ def for_tests(brokers: int) -> dict[str, str]:
         "group.consumer.session.timeout.ms": str(CONSUMER_SESSION_TIMEOUT_MS),
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.heartbeat.interval.ms": str(CONSUMER_HEARTBEAT_INTERVAL_MS),
+        # streams groups, the same
+        "group.streams.min.session.timeout.ms": "1000",
+        "group.streams.session.timeout.ms": str(CONSUMER_SESSION_TIMEOUT_MS),
+        "group.streams.min.heartbeat.interval.ms": "100",
+        "group.streams.heartbeat.interval.ms": str(CONSUMER_HEARTBEAT_INTERVAL_MS),
+        "group.streams.initial.rebalance.delay.ms": "0",
+        # what a killed producer has begun is aborted soon after its own timeout
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
         # footprint
         "num.network.threads": "2",
         "num.io.threads": "4",

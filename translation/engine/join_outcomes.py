@@ -9,11 +9,19 @@ from translation.actions import EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
 
+_FIRST_WITHOUT_PROTOCOL = 7
+
 
 def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroupResponse:
-    """The JoinGroup response with this error code."""
+    """The JoinGroup response with this error code.
+
+    As a broker's it has no protocol: null since v7, the first version that can say so.
+    """
     message: JoinGroupRequest = request.message
-    return JoinGroupResponse(error_code=error_code, member_id=member_id or message.member_id)
+    protocol_name = None if request.version >= _FIRST_WITHOUT_PROTOCOL else ""
+    return JoinGroupResponse(
+        error_code=error_code, protocol_name=protocol_name, member_id=member_id or message.member_id
+    )
 
 
 def restart_session_timer(context: Context, member: Member) -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, P
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.types import GroupId
 
 from support import raw
@@ -126,6 +127,12 @@ class Kafka:
         with raw.to_coordinator(self.bootstrap, group) as connection:
             request = DescribeGroupsRequest(groups=(GroupId(group),), include_authorized_operations=False)
             return connection.call(request).groups[0]
+
+    def type_of(self, group: str) -> str | None:
+        """The type of the group as ListGroups shows it, such as `streams`; None if there is no such group."""
+        with raw.to_coordinator(self.bootstrap, group) as connection:
+            listed = connection.call(ListGroupsRequest()).groups
+        return next((one.group_type for one in listed if one.group_id == group), None)
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """{(topic, partition): committed offset} of the whole group."""

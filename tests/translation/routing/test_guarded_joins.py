@@ -76,6 +76,14 @@ def test_a_classic_join_of_another_type_is_told_what_a_broker_says(group_type: G
     assert bench.events[-1].reason == f"the policy says that this is a {group_type} group"
 
 
+@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
+def test_a_join_that_is_refused_has_no_protocol_as_a_brokers_answer(version: int, name: str | None) -> None:
+    """Kafka says so with null as soon as the version has it."""
+    bench = a_bench(of_type(GroupType.SHARE))
+    join = bench.join(bench.connect(), "", version=version)
+    assert bench.answers[join].protocol_name == name
+
+
 @pytest.mark.parametrize("api_key", HEARTBEATS)
 def test_nobody_joins_a_rejected_group(api_key: ApiKey) -> None:
     bench = a_bench(of_type(None, Mode.REJECT))
