@@ -30,8 +30,10 @@ def replay(shard: "Shard", record: CoordinatorRecord, producer_id: int = NO_PROD
     """Apply one record. Raises BrokenInvariant if it contradicts earlier ones."""
     if isinstance(record.key, r.OffsetCommitKey):
         _offset_commit(shard, record.key, record.value, producer_id)
-    else:
-        _REPLAY[type(record.key)](shard, record.key, record.value)
+        return
+    apply = _REPLAY.get(type(record.key))
+    if apply is not None:  # else it is of a share group, which are not served yet
+        apply(shard, record.key, record.value)
 
 
 def end_transaction(shard: "Shard", producer_id: int, *, committed: bool) -> None:

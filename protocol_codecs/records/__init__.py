@@ -1,7 +1,8 @@
 """Formats of stored data: record batches, and the records that a group coordinator writes.
 
-:mod:`batch` has the batches, :mod:`classic_group`, :mod:`consumer_group` and :mod:`offset_commit` the coordinator's
-records, :mod:`coordinator_record` which key belongs to which value.
+:mod:`batch` has the batches, :mod:`classic_group`, :mod:`consumer_group`, :mod:`share_group` and :mod:`offset_commit`
+the coordinator's records, :mod:`coordinator_record` which key belongs to which value. :mod:`share_state` and
+:mod:`share_state_record` are the same for the state of share partitions, which is in a topic of its own.
 """
 
 from protocol_codecs.records.batch import (
@@ -46,13 +47,44 @@ from protocol_codecs.records.consumer_group import (
     ConsumerGroupTargetAssignmentTopicPartition,
 )
 from protocol_codecs.records.coordinator_record import (
-    CoordinatorRecord,
     RecordType,
     decode_record,
     encode_key,
     encode_value,
 )
 from protocol_codecs.records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from protocol_codecs.records.record_types import CoordinatorRecord
+from protocol_codecs.records.share_group import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentTopicPartitions,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupStateTopic,
+    ShareGroupStateTopicPartitions,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+    ShareGroupTargetAssignmentTopicPartition,
+)
+from protocol_codecs.records.share_state import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareStateBatch,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from protocol_codecs.records.share_state_record import (
+    ShareStateRecordType,
+    decode_share_state_record,
+    encode_share_state_key,
+    encode_share_state_value,
+)
 
 __all__ = [
     "BatchHeader",
@@ -88,11 +120,36 @@ __all__ = [
     "RecordBatch",
     "RecordHeader",
     "RecordType",
+    "ShareGroupCurrentMemberAssignmentKey",
+    "ShareGroupCurrentMemberAssignmentTopicPartitions",
+    "ShareGroupCurrentMemberAssignmentValue",
+    "ShareGroupMemberMetadataKey",
+    "ShareGroupMemberMetadataValue",
+    "ShareGroupMetadataKey",
+    "ShareGroupMetadataValue",
+    "ShareGroupStatePartitionMetadataKey",
+    "ShareGroupStatePartitionMetadataValue",
+    "ShareGroupStateTopic",
+    "ShareGroupStateTopicPartitions",
+    "ShareGroupTargetAssignmentMemberKey",
+    "ShareGroupTargetAssignmentMemberValue",
+    "ShareGroupTargetAssignmentMetadataKey",
+    "ShareGroupTargetAssignmentMetadataValue",
+    "ShareGroupTargetAssignmentTopicPartition",
+    "ShareSnapshotKey",
+    "ShareSnapshotValue",
+    "ShareStateBatch",
+    "ShareStateRecordType",
+    "ShareUpdateKey",
+    "ShareUpdateValue",
     "UnreadableCompression",
     "decode_batch",
     "decode_record",
+    "decode_share_state_record",
     "encode_batch",
     "encode_key",
+    "encode_share_state_key",
+    "encode_share_state_value",
     "encode_value",
     "read_header",
     "read_headers",

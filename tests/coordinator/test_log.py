@@ -189,9 +189,9 @@ def test_a_sound_batch_of_nonsense_is_damage_too():
 
 
 def test_records_of_other_coordinators_are_skipped():
-    share_group = encode_batch(RecordBatch((Record(b"\0\x0b\7", b"\0\0"),), base_offset=0))
+    streams_group = encode_batch(RecordBatch((Record(b"\0\x11\7", b"\0\0"),), base_offset=0))
 
-    assert [change.records for _, change in read_batches(share_group, "log")] == [()]
+    assert [change.records for _, change in read_batches(streams_group, "log")] == [()]
 
 
 def test_a_transaction_counts_when_its_marker_is_there(tmp_path: Path):

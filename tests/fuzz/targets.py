@@ -15,7 +15,7 @@ from protocol_codecs.address_rewrite import (
     rewrite_metadata_brokers,
 )
 from protocol_codecs.messages.consumer_protocol import decode_assignment, decode_subscription
-from protocol_codecs.records import decode_batch, decode_record, read_headers
+from protocol_codecs.records import decode_batch, decode_record, decode_share_state_record, read_headers
 from proxy.config.schema import Address, Limits
 from proxy.metrics.registry import Metrics
 from proxy.session.events import GroupCallReceived, UpstreamNeeded
@@ -94,8 +94,9 @@ def fuzz_records(data: bytes) -> None:
             read(data)
     if data:
         key, value = data[1 : 1 + data[0]], data[1 + data[0] :]
-        with contextlib.suppress(CodecError):
-            decode_record(key, value)
+        for read_record in (decode_record, decode_share_state_record):
+            with contextlib.suppress(CodecError):
+                read_record(key, value)
 
 
 def _told(node_id: int, _host: str, _port: int) -> Address | None:
