@@ -9,9 +9,9 @@ insertion order (the timeline's iterator returns them backwards), except that a 
 Not reproduced: a HashMap slot of eight and more elements becomes a tree, which may change the order inside that slot.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -52,6 +52,12 @@ def number_hash(number: int) -> int:
     return number & _MASK_32
 
 
+def partition_hash(partition: tuple[bytes, int]) -> int:
+    """Return ``TopicIdPartition.hashCode`` of a topic id and a number: a Java record, hashed as OpenJDK does it."""
+    topic_id, number = partition
+    return (31 * uuid_hash(topic_id) + number) & _MASK_32
+
+
 def uuid_sort_key(uuid: bytes) -> tuple[int, int]:
     """Return a key that sorts UUIDs as ``Uuid.compareTo`` does: as two signed numbers."""
     return int.from_bytes(uuid[:8], "big", signed=True), int.from_bytes(uuid[8:], "big", signed=True)
@@ -73,6 +79,61 @@ def copied_capacity(count: int) -> int:
 def map_copy_capacity(count: int) -> int:
     """Return the capacity of a HashMap that was created from a map of ``count`` elements."""
     return _power_of_two(int(count / _LOAD_FACTOR + 1)) if count else _DEFAULT_CAPACITY
+
+
+def expected_capacity(count: int) -> int:
+    """Return the capacity of a HashMap or HashSet that an assignor creates for ``count`` elements (AssignorHelpers)."""
+    return _power_of_two(int((count + 1) / _LOAD_FACTOR + 1))
+
+
+class HashTable(Generic[T]):
+    """The elements of a HashSet, or the keys of a HashMap, that changes while in use; iterates in Java's order."""
+
+    def __init__(self, hash_of: Callable[[T], int], capacity: int = _DEFAULT_CAPACITY) -> None:
+        self._hash_of = hash_of
+        self._slots: list[list[T]] = [[] for _ in range(capacity)]
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        return iter([element for slot in self._slots for element in slot])
+
+    def __contains__(self, element: T) -> bool:
+        return element in self._slot(element)
+
+    def add(self, element: T) -> None:
+        """Add the element as ``put`` does: behind the others of its slot."""
+        if element in self:
+            return
+        self._slot(element).append(element)
+        self._count += 1
+        if self._count > len(self._slots) * _LOAD_FACTOR:
+            self._grow()
+
+    def compute(self, element: T) -> None:
+        """Add the element as ``computeIfAbsent`` does: before the others of its slot; a full table grows first."""
+        if self._count > len(self._slots) * _LOAD_FACTOR:
+            self._grow()
+        if element not in self:
+            self._slot(element).insert(0, element)
+            self._count += 1
+
+    def remove(self, element: T) -> None:
+        """Remove the element. Raises ValueError if it is not there."""
+        self._slot(element).remove(element)
+        self._count -= 1
+
+    def _slot(self, element: T) -> list[T]:
+        code = self._hash_of(element)
+        return self._slots[(code ^ code >> 16) & (len(self._slots) - 1)]
+
+    def _grow(self) -> None:
+        elements = list(self)
+        self._slots = [[] for _ in range(2 * len(self._slots))]
+        for element in elements:
+            self._slot(element).append(element)
 
 
 def hash_order(elements: Iterable[T], hash_of: Callable[[T], int], capacity: int | None = None) -> list[T]:

@@ -1,6 +1,6 @@
 """Input and output of an assignor."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -32,6 +32,12 @@ class GroupSpec(msgspec.Struct, frozen=True):
     partition_counts: Mapping[Uuid, int]
     assigned_to: Mapping[Uuid, Mapping[int, str]]
     """Until now, the other way round."""
+    assignable: Mapping[Uuid, Collection[int]] | None = None
+    """The partitions that may be assigned; None if all may. Share groups assign only those with initialized state."""
+
+    def is_assignable(self, topic_id: Uuid, partition: int) -> bool:
+        """Whether the partition may be assigned."""
+        return self.assignable is None or partition in self.assignable.get(topic_id, ())
 
 
 GroupAssignment = dict[str, Partitions]
