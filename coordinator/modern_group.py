@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from coordinator import java_order
+from coordinator.config import MAX_INT
 from coordinator.errors import RequestRefused
 from coordinator.partitions import Partitions
 from protocol_codecs.error_code import ErrorCode
@@ -23,6 +24,8 @@ class ModernMember(Protocol):
     def subscribed_topic_names(self) -> tuple[str, ...]: ...  # noqa: D102
 
 
+METADATA_REFRESH_INTERVAL_MS = MAX_INT
+"""Kafka asks for a refresh when topics change; this is only the longest it would go without."""
 M = TypeVar("M", bound=ModernMember)
 
 
