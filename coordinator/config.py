@@ -55,6 +55,24 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether ConsumerGroupDescribe shows what a member is to revoke as its own (KAFKA-20431): since Kafka 4.3. Before
     that it is left out."""
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    share_session_timeout_ms: int = 45_000
+    """``group.share.session.timeout.ms``; the next two bound it for single groups."""
+    share_min_session_timeout_ms: int = 45_000
+    share_max_session_timeout_ms: int = 60_000
+    share_heartbeat_interval_ms: int = 5_000
+    """``group.share.heartbeat.interval.ms``; the next two bound it for single groups."""
+    share_min_heartbeat_interval_ms: int = 5_000
+    share_max_heartbeat_interval_ms: int = 15_000
+    share_assignment_interval_ms: int = 1_000
+    """``group.share.assignment.interval.ms`` (KIP-1263); the next two bound it for single groups."""
+    share_min_assignment_interval_ms: int = 0
+    share_max_assignment_interval_ms: int = 15_000
+    share_max_size: int = 200
+    """``group.share.max.size``."""
+    share_initialize_retry_interval_ms: int = 30_000
+    """``group.share.initialize.retry.interval.ms``."""
+    share_snapshot_update_records: int = 500
+    """``share.coordinator.snapshot.update.records.per.snapshot``."""
     consumer_regex_refresh_interval_ms: int = 10 * _MINUTE_MS
     """``group.consumer.regex.refresh.interval.ms``."""
     classic_min_session_timeout_ms: int = 6_000
@@ -78,27 +96,36 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
+SHARE_SESSION_TIMEOUT = "share.session.timeout.ms"
+SHARE_HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
+SHARE_ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
 
 
 class GroupConfig(msgspec.Struct, frozen=True):
     """Settings of one group, set by IncrementalAlterConfigs; None means the coordinator's setting."""
 
-    session_timeout_ms: int | None = None
-    heartbeat_interval_ms: int | None = None
-    assignment_interval_ms: int | None = None
+    consumer_session_timeout_ms: int | None = None
+    consumer_heartbeat_interval_ms: int | None = None
+    consumer_assignment_interval_ms: int | None = None
+    share_session_timeout_ms: int | None = None
+    share_heartbeat_interval_ms: int | None = None
+    share_assignment_interval_ms: int | None = None
 
 
 GROUP_SETTINGS: dict[str, str] = {
-    SESSION_TIMEOUT: "session_timeout_ms",
-    HEARTBEAT_INTERVAL: "heartbeat_interval_ms",
-    ASSIGNMENT_INTERVAL: "assignment_interval_ms",
+    SESSION_TIMEOUT: "consumer_session_timeout_ms",
+    HEARTBEAT_INTERVAL: "consumer_heartbeat_interval_ms",
+    ASSIGNMENT_INTERVAL: "consumer_assignment_interval_ms",
+    SHARE_SESSION_TIMEOUT: "share_session_timeout_ms",
+    SHARE_HEARTBEAT_INTERVAL: "share_heartbeat_interval_ms",
+    SHARE_ASSIGNMENT_INTERVAL: "share_assignment_interval_ms",
 }
-"""The settings of a group by Kafka's names, without those of share and streams groups."""
+"""The settings of a group by Kafka's names, without those of streams groups, and of what share consumers read."""
 
 
 def broker_value(config: CoordinatorConfig, setting: str) -> int:
     """Return the coordinator's value of a group setting."""
-    return int(getattr(config, f"consumer_{GROUP_SETTINGS[setting]}"))
+    return int(getattr(config, GROUP_SETTINGS[setting]))
 
 
 def parse_group_config(settings: dict[str, str], config: CoordinatorConfig) -> GroupConfig:
@@ -108,11 +135,13 @@ def parse_group_config(settings: dict[str, str], config: CoordinatorConfig) -> G
         if name not in GROUP_SETTINGS:
             raise RequestRefused(ErrorCode.INVALID_CONFIG, f"unknown group setting {name}")
         values[name] = _bounded(name, text, config)
-    session, heartbeat = (
-        values.get(n, broker_value(config, n)) for n in (SESSION_TIMEOUT, HEARTBEAT_INTERVAL)
-    )
-    if session <= heartbeat:
-        raise RequestRefused(ErrorCode.INVALID_CONFIG, f"{SESSION_TIMEOUT} is not above {HEARTBEAT_INTERVAL}")
+    for session, heartbeat in (
+        (SESSION_TIMEOUT, HEARTBEAT_INTERVAL),
+        (SHARE_SESSION_TIMEOUT, SHARE_HEARTBEAT_INTERVAL),
+    ):
+        timeout_ms, interval_ms = (values.get(n, broker_value(config, n)) for n in (session, heartbeat))
+        if timeout_ms <= interval_ms:
+            raise RequestRefused(ErrorCode.INVALID_CONFIG, f"{session} is not above {heartbeat}")
     return GroupConfig(**{GROUP_SETTINGS[name]: value for name, value in values.items()})
 
 
@@ -121,9 +150,9 @@ def _bounded(name: str, text: str, config: CoordinatorConfig) -> int:
         value = int(text.strip())
     except ValueError as error:
         raise RequestRefused(ErrorCode.INVALID_CONFIG, f"{name}: {text!r} is no number") from error
-    field = GROUP_SETTINGS[name]
-    low = int(getattr(config, f"consumer_min_{field}"))
-    high = int(getattr(config, f"consumer_max_{field}"))
+    kind, _, field = GROUP_SETTINGS[name].partition("_")
+    low = int(getattr(config, f"{kind}_min_{field}"))
+    high = int(getattr(config, f"{kind}_max_{field}"))
     if not low <= value <= high:
         raise RequestRefused(ErrorCode.INVALID_CONFIG, f"{name}: {value} is not between {low} and {high}")
     return value

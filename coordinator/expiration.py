@@ -8,6 +8,7 @@ from coordinator.handlers.delete_groups import group_tombstones
 from coordinator.image import TopicImage
 from coordinator.offsets import NO_EXPIRY, CommittedOffset
 from coordinator.shard import Group, Shard
+from coordinator.share_groups.group import ShareGroup
 from coordinator.timers import OffsetExpiration
 from protocol_codecs.records import CoordinatorRecord
 from protocol_codecs.uuids import ZERO_UUID
@@ -30,6 +31,8 @@ def expire(shard: Shard) -> None:
     """Delete expired offsets and empty groups without offsets, and schedule the next round."""
     change: list[CoordinatorRecord] = []
     for group in list(shard.groups.values()):
+        if isinstance(group, ShareGroup):
+            continue  # it has no offsets, and goes only when it is deleted
         expired, all_expired = _expired_offsets(shard, group)
         change += expired
         shard.activity.offset_expirations += len(expired)

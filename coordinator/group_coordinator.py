@@ -33,13 +33,20 @@ from coordinator.handlers import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
 )
 from coordinator.image import MetadataImage, delta_between
 from coordinator.log.batches import ABORT_MARKER, COMMIT_MARKER, LoggedBatch, RecordLog
+from coordinator.modern_group import ModernGroup
 from coordinator.replay import end_transaction, replay
 from coordinator.shard import Call, Reply, Shard
+from coordinator.share_groups import fencing as share_fencing
+from coordinator.share_groups import initialization
+from coordinator.share_groups.group import ShareGroup
+from coordinator.share_state import ShareState
 from coordinator.timers import (
     ClassicHeartbeat,
     ClassicJoin,
@@ -50,6 +57,8 @@ from coordinator.timers import (
     RebalanceTimeout,
     RegexResolution,
     SessionTimeout,
+    ShareSessionTimeout,
+    ShareStateInitialization,
     SyncTimeout,
     Timer,
 )
@@ -74,6 +83,8 @@ HANDLERS: dict[type[Message], Handler] = {
     m.OffsetDeleteRequest: offset_delete.serve,
     m.ConsumerGroupHeartbeatRequest: consumer_group_heartbeat.serve,
     m.ConsumerGroupDescribeRequest: consumer_group_describe.serve,
+    m.ShareGroupHeartbeatRequest: share_group_heartbeat.serve,
+    m.ShareGroupDescribeRequest: share_group_describe.serve,
 }
 """The handler of each request type."""
 
@@ -92,8 +103,9 @@ class GroupCoordinator:
         uuids: UuidSource,
         log: RecordLog | None = None,
         image: MetadataImage | None = None,
+        share_state: ShareState | None = None,
     ) -> None:
-        self.shard = Shard(config, uuids=uuids, log=log, image=image)
+        self.shard = Shard(config, uuids=uuids, log=log, image=image, share_state=share_state)
         self._waiting_joins: dict[int, int] = {}
         """Versions of the JoinGroup requests that wait, by request id."""
 
@@ -140,10 +152,11 @@ class GroupCoordinator:
             shard.version_with_new_topics = image.version
         touched = {topic.name for topics in (delta.created, delta.changed, delta.deleted) for topic in topics}
         for group in shard.groups.values():
-            if isinstance(group, ConsumerGroup) and not touched.isdisjoint(group.subscribed_topics):
+            if isinstance(group, ModernGroup) and not touched.isdisjoint(group.subscribed_topics):
                 group.request_metadata_refresh()
         if delta.deleted:
             expiration.delete_offsets_of(shard, delta.deleted)
+            initialization.forget_topics(shard, delta.deleted)
         return self.advance(now_ms)
 
     def set_group_config(self, group_id: str, config: GroupConfig) -> None:
@@ -163,6 +176,7 @@ class GroupCoordinator:
 
     def load(self, now_ms: int) -> None:
         """Read the log, and restart all sessions. Raises CorruptLog and BrokenInvariant."""
+        self.shard.now_ms = now_ms
         if self.shard.log is not None:
             for batch in self.shard.log.read():
                 self.replay(batch)
@@ -186,6 +200,10 @@ class GroupCoordinator:
         for group in shard.groups.values():
             if isinstance(group, ConsumerGroup):
                 self._start_consumer_group(group)
+            elif isinstance(group, ShareGroup):
+                timeout_ms = shard.share_session_timeout_ms(group.group_id)
+                for member_id in group.members:
+                    shard.schedule(ShareSessionTimeout(group.group_id, member_id), timeout_ms)
             else:
                 for member in group.members.values():
                     rebalance.expect_heartbeat(shard, group, member)
@@ -221,6 +239,10 @@ class GroupCoordinator:
                 fencing.expire(shard, timer.group_id, timer.member_id)
             case RebalanceTimeout():
                 fencing.expire(shard, timer.group_id, timer.member_id, only_at_epoch=timer.member_epoch)
+            case ShareSessionTimeout():
+                share_fencing.expire(shard, timer.group_id, timer.member_id)
+            case ShareStateInitialization():
+                initialization.finish(shard, timer)
             case RegexResolution():
                 regular_expressions.resolve(shard, timer)
             case ClassicHeartbeat():

@@ -1,11 +1,12 @@
-"""Applies records to the coordinator's state: the only way in which consumer groups and offsets change.
+"""Applies records to the coordinator's state: the only way in which consumer groups, share groups and offsets change.
 
 A running coordinator replays its own records as soon as it writes them, and a starting one replays its log, so both
 reach the same state.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.classic_groups.member import ClassicMember
@@ -14,10 +15,15 @@ from coordinator.consumer_groups.member import LEAVE_EPOCH, ConsumerGroupMember,
 from coordinator.errors import BrokenInvariant
 from coordinator.offsets import CommittedOffset
 from coordinator.partitions import EpochedPartitions
+from coordinator.share_groups.group import PartitionStates, ShareGroup, TopicState, in_order
+from coordinator.share_groups.member import ShareGroupMember
 from protocol_codecs import records as r
 from protocol_codecs.messages import JoinGroupRequestProtocol
 from protocol_codecs.records import CoordinatorRecord
 from protocol_codecs.records.batch import NO_PRODUCER_ID
+from protocol_codecs.uuids import Uuid
+
+G = TypeVar("G", ConsumerGroup, ShareGroup)
 
 if TYPE_CHECKING:
     from coordinator.shard import Shard
@@ -47,31 +53,38 @@ def end_transaction(shard: "Shard", producer_id: int, *, committed: bool) -> Non
             shard.offsets.put(group_id, topic, partition, offset)
 
 
-def _existing(shard: "Shard", group_id: str) -> ConsumerGroup | None:
-    """Return the consumer group of a tombstone; None if there is nothing to delete."""
+def _existing(shard: "Shard", group_id: str, kind: type[G]) -> G | None:
+    """Return the group of a tombstone; None if there is nothing to delete."""
     group = shard.groups.get(group_id)
-    return group if isinstance(group, ConsumerGroup) else None
+    return group if isinstance(group, kind) else None
 
 
-def _made(shard: "Shard", group_id: str) -> ConsumerGroup:
-    """Return the consumer group of a record, created if necessary, also in place of one that only stores offsets."""
+def _made(shard: "Shard", group_id: str, kind: type[G]) -> G:
+    """Return the group of a record, created if necessary; a consumer group also in place of one that stores offsets."""
     group = shard.groups.get(group_id)
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, kind):
         return group
-    if group is not None and not group.is_simple:
-        raise BrokenInvariant(f"record of a consumer group {group_id!r}, which is a classic group")
-    group = shard.groups[group_id] = ConsumerGroup(group_id)
-    return group
+    is_simple = isinstance(group, ClassicGroup) and group.is_simple and kind is ConsumerGroup
+    if group is not None and not is_simple:
+        raise BrokenInvariant(f"record of a {kind.__name__} {group_id!r}, which is a {type(group).__name__}")
+    made = shard.groups[group_id] = kind(group_id)
+    return made
+
+
+# Records that consumer groups and share groups have, with the same fields
 
 
 def _group_epoch(
-    shard: "Shard", key: r.ConsumerGroupMetadataKey, value: r.ConsumerGroupMetadataValue | None
+    kind: type[G],
+    shard: "Shard",
+    key: r.ConsumerGroupMetadataKey | r.ShareGroupMetadataKey,
+    value: r.ConsumerGroupMetadataValue | r.ShareGroupMetadataValue | None,
 ) -> None:
     if value is not None:
-        group = _made(shard, key.group_id)
+        group = _made(shard, key.group_id, kind)
         group.group_epoch, group.metadata_hash = value.epoch, value.metadata_hash
         return
-    existing = _existing(shard, key.group_id)
+    existing = _existing(shard, key.group_id, kind)
     if existing is None:
         return
     if existing.members or existing.target_assignment or existing.assignment_epoch != NO_ASSIGNMENT_EPOCH:
@@ -79,12 +92,62 @@ def _group_epoch(
     del shard.groups[key.group_id]
 
 
+def _target_epoch(
+    kind: type[G],
+    shard: "Shard",
+    key: r.ConsumerGroupTargetAssignmentMetadataKey | r.ShareGroupTargetAssignmentMetadataKey,
+    value: r.ConsumerGroupTargetAssignmentMetadataValue | r.ShareGroupTargetAssignmentMetadataValue | None,
+) -> None:
+    if value is not None:
+        group = _made(shard, key.group_id, kind)
+        group.assignment_epoch = value.assignment_epoch
+        group.assignment_timestamp_ms = value.assignment_timestamp
+        return
+    existing = _existing(shard, key.group_id, kind)
+    if existing is None:
+        return
+    if existing.target_assignment:
+        raise BrokenInvariant(f"tombstone of the target of group {key.group_id!r}, which members still have")
+    existing.assignment_epoch, existing.assignment_timestamp_ms = NO_ASSIGNMENT_EPOCH, 0
+
+
+def _target_assignment(
+    kind: type[G],
+    shard: "Shard",
+    key: r.ConsumerGroupTargetAssignmentMemberKey | r.ShareGroupTargetAssignmentMemberKey,
+    value: r.ConsumerGroupTargetAssignmentMemberValue | r.ShareGroupTargetAssignmentMemberValue | None,
+) -> None:
+    if value is not None:
+        target = {topic.topic_id: topic.partitions for topic in value.topic_partitions}
+        _made(shard, key.group_id, kind).update_target(key.member_id, target)
+        return
+    group = _existing(shard, key.group_id, kind)
+    if group is not None and key.member_id in group.target_assignment:
+        group.remove_target(key.member_id)
+
+
+def _remove_member(group: ConsumerGroup | ShareGroup | None, member_id: str) -> None:
+    member = group.members.get(member_id) if group is not None else None
+    if group is None or member is None:
+        return
+    if member.member_epoch != LEAVE_EPOCH or member_id in group.target_assignment:
+        raise BrokenInvariant(f"tombstone of member {member_id!r}, which still has an assignment")
+    group.remove_member(member_id)
+
+
+# Records of consumer groups only
+
+
 def _partition_metadata(
     shard: "Shard",
     key: r.ConsumerGroupPartitionMetadataKey,
     value: r.ConsumerGroupPartitionMetadataValue | None,
 ) -> None:
-    group = _existing(shard, key.group_id) if value is None else _made(shard, key.group_id)
+    group = (
+        _existing(shard, key.group_id, ConsumerGroup)
+        if value is None
+        else _made(shard, key.group_id, ConsumerGroup)
+    )
     if group is not None:
         group.has_partition_metadata_record = value is not None
 
@@ -93,9 +156,9 @@ def _member_subscription(
     shard: "Shard", key: r.ConsumerGroupMemberMetadataKey, value: r.ConsumerGroupMemberMetadataValue | None
 ) -> None:
     if value is None:
-        _remove_member(_existing(shard, key.group_id), key.member_id)
+        _remove_member(_existing(shard, key.group_id, ConsumerGroup), key.member_id)
         return
-    group = _made(shard, key.group_id)
+    group = _made(shard, key.group_id, ConsumerGroup)
     member = group.members.get(key.member_id) or ConsumerGroupMember(member_id=key.member_id)
     group.update_member(
         member.replace(
@@ -112,54 +175,13 @@ def _member_subscription(
     )
 
 
-def _remove_member(group: ConsumerGroup | None, member_id: str) -> None:
-    member = group.members.get(member_id) if group is not None else None
-    if group is None or member is None:
-        return
-    if member.member_epoch != LEAVE_EPOCH or member_id in group.target_assignment:
-        raise BrokenInvariant(f"tombstone of member {member_id!r}, which still has an assignment")
-    group.remove_member(member_id)
-
-
-def _target_epoch(
-    shard: "Shard",
-    key: r.ConsumerGroupTargetAssignmentMetadataKey,
-    value: r.ConsumerGroupTargetAssignmentMetadataValue | None,
-) -> None:
-    if value is not None:
-        group = _made(shard, key.group_id)
-        group.assignment_epoch = value.assignment_epoch
-        group.assignment_timestamp_ms = value.assignment_timestamp
-        return
-    existing = _existing(shard, key.group_id)
-    if existing is None:
-        return
-    if existing.target_assignment:
-        raise BrokenInvariant(f"tombstone of the target of group {key.group_id!r}, which members still have")
-    existing.assignment_epoch, existing.assignment_timestamp_ms = NO_ASSIGNMENT_EPOCH, 0
-
-
-def _target_assignment(
-    shard: "Shard",
-    key: r.ConsumerGroupTargetAssignmentMemberKey,
-    value: r.ConsumerGroupTargetAssignmentMemberValue | None,
-) -> None:
-    if value is not None:
-        target = {topic.topic_id: topic.partitions for topic in value.topic_partitions}
-        _made(shard, key.group_id).update_target(key.member_id, target)
-        return
-    group = _existing(shard, key.group_id)
-    if group is not None and key.member_id in group.target_assignment:
-        group.remove_target(key.member_id)
-
-
 def _current_assignment(
     shard: "Shard",
     key: r.ConsumerGroupCurrentMemberAssignmentKey,
     value: r.ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> None:
     if value is not None:
-        group = _made(shard, key.group_id)
+        group = _made(shard, key.group_id, ConsumerGroup)
         member = group.members.get(key.member_id) or ConsumerGroupMember(member_id=key.member_id)
         group.update_member(
             member.replace(
@@ -171,7 +193,7 @@ def _current_assignment(
             )
         )
         return
-    existing = _existing(shard, key.group_id)
+    existing = _existing(shard, key.group_id, ConsumerGroup)
     left = existing.members.get(key.member_id) if existing is not None else None
     if existing is not None and left is not None:
         existing.update_member(
@@ -206,11 +228,83 @@ def _resolved_regex(
 ) -> None:
     if value is not None:
         resolved = ResolvedRegex(tuple(sorted(set(value.topics))), value.version, value.timestamp)
-        _made(shard, key.group_id).update_resolved_regex(key.regular_expression, resolved)
+        _made(shard, key.group_id, ConsumerGroup).update_resolved_regex(key.regular_expression, resolved)
         return
-    group = _existing(shard, key.group_id)
+    group = _existing(shard, key.group_id, ConsumerGroup)
     if group is not None:
         group.remove_resolved_regex(key.regular_expression)
+
+
+# Records of share groups only
+
+
+def _share_member_subscription(
+    shard: "Shard", key: r.ShareGroupMemberMetadataKey, value: r.ShareGroupMemberMetadataValue | None
+) -> None:
+    if value is None:
+        _remove_member(_existing(shard, key.group_id, ShareGroup), key.member_id)
+        return
+    group = _made(shard, key.group_id, ShareGroup)
+    member = group.members.get(key.member_id) or ShareGroupMember(member_id=key.member_id)
+    group.update_member(
+        member.replace(
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topic_names=tuple(sorted(set(value.subscribed_topic_names))),
+        )
+    )
+
+
+def _share_current_assignment(
+    shard: "Shard",
+    key: r.ShareGroupCurrentMemberAssignmentKey,
+    value: r.ShareGroupCurrentMemberAssignmentValue | None,
+) -> None:
+    if value is not None:
+        group = _made(shard, key.group_id, ShareGroup)
+        member = group.members.get(key.member_id) or ShareGroupMember(member_id=key.member_id)
+        assigned = in_order({topic.topic_id: topic.partitions for topic in value.assigned_partitions})
+        group.update_member(
+            member.replace(
+                member_epoch=value.member_epoch,
+                previous_member_epoch=value.previous_member_epoch,
+                assigned=assigned,
+            )
+        )
+        return
+    existing = _existing(shard, key.group_id, ShareGroup)
+    left = existing.members.get(key.member_id) if existing is not None else None
+    if existing is not None and left is not None:
+        existing.update_member(
+            left.replace(member_epoch=LEAVE_EPOCH, previous_member_epoch=LEAVE_EPOCH, assigned={})
+        )
+
+
+def _share_partition_states(
+    shard: "Shard",
+    key: r.ShareGroupStatePartitionMetadataKey,
+    value: r.ShareGroupStatePartitionMetadataValue | None,
+) -> None:
+    if value is not None:
+        group = _made(shard, key.group_id, ShareGroup)
+        group.partition_states = PartitionStates(
+            initializing=_topic_states(value.initializing_topics),
+            initialized=_topic_states(value.initialized_topics),
+            deleting=frozenset(topic.topic_id for topic in value.deleting_topics),
+            recorded_ms=shard.now_ms,
+        )
+        return
+    existing = _existing(shard, key.group_id, ShareGroup)
+    if existing is not None:
+        existing.partition_states = None
+
+
+def _topic_states(topics: tuple[r.ShareGroupStateTopicPartitions, ...]) -> dict[Uuid, TopicState]:
+    return {topic.topic_id: TopicState(topic.topic_name, frozenset(topic.partitions)) for topic in topics}
+
+
+# Classic groups and offsets
 
 
 def _classic_group(shard: "Shard", key: r.GroupMetadataKey, value: r.GroupMetadataValue | None) -> None:
@@ -271,11 +365,17 @@ def _offset_commit(shard: "Shard", key: r.OffsetCommitKey, value: object, produc
 
 _REPLAY: dict[type, Callable[["Shard", Any, Any], None]] = {
     r.GroupMetadataKey: _classic_group,
-    r.ConsumerGroupMetadataKey: _group_epoch,
+    r.ConsumerGroupMetadataKey: partial(_group_epoch, ConsumerGroup),
     r.ConsumerGroupPartitionMetadataKey: _partition_metadata,
     r.ConsumerGroupMemberMetadataKey: _member_subscription,
-    r.ConsumerGroupTargetAssignmentMetadataKey: _target_epoch,
-    r.ConsumerGroupTargetAssignmentMemberKey: _target_assignment,
+    r.ConsumerGroupTargetAssignmentMetadataKey: partial(_target_epoch, ConsumerGroup),
+    r.ConsumerGroupTargetAssignmentMemberKey: partial(_target_assignment, ConsumerGroup),
     r.ConsumerGroupCurrentMemberAssignmentKey: _current_assignment,
     r.ConsumerGroupRegularExpressionKey: _resolved_regex,
+    r.ShareGroupMetadataKey: partial(_group_epoch, ShareGroup),
+    r.ShareGroupMemberMetadataKey: _share_member_subscription,
+    r.ShareGroupTargetAssignmentMetadataKey: partial(_target_epoch, ShareGroup),
+    r.ShareGroupTargetAssignmentMemberKey: partial(_target_assignment, ShareGroup),
+    r.ShareGroupCurrentMemberAssignmentKey: _share_current_assignment,
+    r.ShareGroupStatePartitionMetadataKey: _share_partition_states,
 }

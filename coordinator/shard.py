@@ -19,6 +19,8 @@ from coordinator.log.batches import RecordLog
 from coordinator.metrics.activity import Activity
 from coordinator.offsets import Offsets
 from coordinator.replay import replay
+from coordinator.share_groups.group import ShareGroup
+from coordinator.share_state import ShareState
 from coordinator.timers import Timer, Timers
 from coordinator.uuids import UuidSource
 from protocol_codecs.error_code import ErrorCode
@@ -26,7 +28,7 @@ from protocol_codecs.message import Message
 from protocol_codecs.records import CoordinatorRecord
 from protocol_codecs.records.batch import NO_PRODUCER_ID
 
-Group = ConsumerGroup | ClassicGroup
+Group = ConsumerGroup | ClassicGroup | ShareGroup
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -56,12 +58,16 @@ class Shard:
         uuids: UuidSource,
         log: RecordLog | None = None,
         image: MetadataImage | None = None,
+        share_state: ShareState | None = None,
     ) -> None:
         self.config = config
         self.group_configs: dict[str, GroupConfig] = {}
         self.uuids = uuids
         self.log = log
         self.image = image or MetadataImage()
+        self.share_state = share_state or ShareState(
+            updates_per_snapshot=config.share_snapshot_update_records
+        )
         self.version_with_new_topics = self.image.version
         """In which version of the image topics were last created."""
         self.groups: dict[str, Group] = {}
@@ -85,35 +91,56 @@ class Shard:
         return group
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """Return the consumer group. Raises RequestRefused with GROUP_ID_NOT_FOUND, also for a classic group."""
+        """Return the consumer group. Raises RequestRefused with GROUP_ID_NOT_FOUND, also for one of another type."""
         group = self.group(group_id)
         if not isinstance(group, ConsumerGroup):
-            raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is a classic group")
+            raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is no consumer group")
+        return group
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """Return the share group. Raises RequestRefused with GROUP_ID_NOT_FOUND, also for one of another type."""
+        group = self.group(group_id)
+        if not isinstance(group, ShareGroup):
+            raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is no share group")
         return group
 
     def classic_group(self, group_id: str) -> ClassicGroup:
-        """Return the classic group. Raises RequestRefused with GROUP_ID_NOT_FOUND, also for a consumer group."""
+        """Return the classic group. Raises RequestRefused with GROUP_ID_NOT_FOUND, also for one of another type."""
         group = self.group(group_id)
         if not isinstance(group, ClassicGroup):
-            raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is a consumer group")
+            raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is no classic group")
         return group
 
     # Settings of groups
 
     def session_timeout_ms(self, group_id: str) -> int:
         """Return the session timeout of a consumer group's members."""
-        own = self.group_configs.get(group_id, GroupConfig()).session_timeout_ms
-        return self.config.consumer_session_timeout_ms if own is None else own
+        return self._setting(group_id, "consumer_session_timeout_ms")
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """Return the heartbeat interval of a consumer group's members."""
-        own = self.group_configs.get(group_id, GroupConfig()).heartbeat_interval_ms
-        return self.config.consumer_heartbeat_interval_ms if own is None else own
+        return self._setting(group_id, "consumer_heartbeat_interval_ms")
 
     def assignment_interval_ms(self, group_id: str) -> int:
-        """Return the least time between two target assignments of a group (KIP-1263)."""
-        own = self.group_configs.get(group_id, GroupConfig()).assignment_interval_ms
-        return self.config.consumer_assignment_interval_ms if own is None else own
+        """Return the least time between two target assignments of a consumer group (KIP-1263)."""
+        return self._setting(group_id, "consumer_assignment_interval_ms")
+
+    def share_session_timeout_ms(self, group_id: str) -> int:
+        """Return the session timeout of a share group's members."""
+        return self._setting(group_id, "share_session_timeout_ms")
+
+    def share_heartbeat_interval_ms(self, group_id: str) -> int:
+        """Return the heartbeat interval of a share group's members."""
+        return self._setting(group_id, "share_heartbeat_interval_ms")
+
+    def share_assignment_interval_ms(self, group_id: str) -> int:
+        """Return the least time between two target assignments of a share group (KIP-1263)."""
+        return self._setting(group_id, "share_assignment_interval_ms")
+
+    def _setting(self, group_id: str, field: str) -> int:
+        """Return a group's own setting, else the coordinator's."""
+        own = getattr(self.group_configs.get(group_id), field, None)
+        return int(getattr(self.config, field) if own is None else own)
 
     # Changes, answers and timers
 

@@ -8,7 +8,9 @@ import msgspec
 from coordinator.classic_groups.group import ClassicGroup
 from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.group_coordinator import GroupCoordinator
+from coordinator.modern_group import ModernGroup
 from coordinator.shard import Group
+from coordinator.share_groups.group import ShareGroup, TopicStates
 
 Plain = dict[str, Any]
 
@@ -40,13 +42,21 @@ def complete(coordinator: GroupCoordinator) -> Plain:
         "assigned_ago": {
             group_id: shard.now_ms - group.assignment_timestamp_ms if group.assignment_timestamp_ms else None
             for group_id, group in sorted(shard.groups.items())
-            if isinstance(group, ConsumerGroup)
+            if isinstance(group, ModernGroup)
         },
         "refresh": {
             group_id: (group.metadata_refresh_epoch, group.metadata_expired(shard.now_ms))
             for group_id, group in sorted(shard.groups.items())
-            if isinstance(group, ConsumerGroup)
+            if isinstance(group, ModernGroup)
         },
+        "initializing_ago": {
+            group_id: shard.now_ms - group.partition_states.recorded_ms
+            for group_id, group in sorted(shard.groups.items())
+            if isinstance(group, ShareGroup)
+            and group.partition_states
+            and group.partition_states.initializing
+        },
+        "share_state": sorted(shard.share_state.partitions.items()),
         "topics": sorted(shard.image.topics.values(), key=lambda topic: topic.name),
     }
 
@@ -58,7 +68,13 @@ def fingerprint(coordinator: GroupCoordinator) -> bytes:
 
 
 def _group(group: Group) -> Plain:
-    return _consumer_group(group) if isinstance(group, ConsumerGroup) else _classic_group(group)
+    match group:
+        case ConsumerGroup():
+            return _consumer_group(group)
+        case ShareGroup():
+            return _share_group(group)
+        case _:
+            return _classic_group(group)
 
 
 def _consumer_group(group: ConsumerGroup) -> Plain:
@@ -77,6 +93,27 @@ def _consumer_group(group: ConsumerGroup) -> Plain:
         "regexes": dict(sorted(group.subscribed_regexes.items())),
         "resolved": dict(sorted(group.resolved_regexes.items())),
     }
+
+
+def _share_group(group: ShareGroup) -> Plain:
+    states = group.partition_states
+    return {
+        "type": "share",
+        "group_epoch": group.group_epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "assignment_timestamp_ms": group.assignment_timestamp_ms,
+        "metadata_hash": group.metadata_hash,
+        "members": {member_id: group.members[member_id] for member_id in sorted(group.members)},
+        "target": {m: _partitions(target) for m, target in sorted(group.target_assignment.items())},
+        "subscribed_topics": dict(sorted(group.subscribed_topics.items())),
+        "initializing": None if states is None else _topic_states(states.initializing),
+        "initialized": None if states is None else _topic_states(states.initialized),
+        "deleting": None if states is None else sorted(states.deleting),
+    }
+
+
+def _topic_states(topics: TopicStates) -> list[tuple[bytes, str, list[int]]]:
+    return sorted((topic_id, topic.name, sorted(topic.partitions)) for topic_id, topic in topics.items())
 
 
 def _classic_group(group: ClassicGroup) -> Plain:

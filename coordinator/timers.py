@@ -8,6 +8,8 @@ import heapq
 
 import msgspec
 
+from protocol_codecs.uuids import Uuid
+
 
 class Timer(msgspec.Struct, frozen=True, tag=True):
     """An action on a group, or on a member of it, that is due at a deadline."""
@@ -48,6 +50,17 @@ class RegexResolution(Timer, frozen=True, tag=True, kw_only=True):
     """The regular expressions of a consumer group have to be resolved; Kafka does it in the background."""
 
     regexes: tuple[str, ...]
+
+
+class ShareSessionTimeout(Timer, frozen=True, tag=True):
+    """A member of a share group sent nothing for its session timeout."""
+
+
+class ShareStateInitialization(Timer, frozen=True, tag=True, kw_only=True):
+    """Partitions of a share group have to be initialized, by topic id, number and start offset; at once."""
+
+    group_epoch: int
+    partitions: tuple[tuple[Uuid, int, int], ...]
 
 
 class ClassicHeartbeat(Timer, frozen=True, tag=True):

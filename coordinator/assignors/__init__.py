@@ -1,8 +1,8 @@
 """Server-side assignors, as Kafka 4.4 ships them: ``uniform`` and ``range``, and ``simple`` of share groups.
 
-Both ignore racks, as in Kafka 4.4, which gives them the racks of members and partitions; a change of racks only makes
-the group compute its assignment anew. ``uniform`` is sticky. ``range`` is not: its result follows from the sorted
-members alone. ``simple`` gives a partition to several members. All are pure functions of a
+None looks at racks, as in Kafka 4.4, which gives the first two the racks of members and partitions; a change of racks
+only makes the group compute its assignment anew. ``uniform`` and ``simple`` are sticky. ``range`` is not: its result
+follows from the sorted members alone. ``simple`` may give a partition to several members. All are pure functions of a
 :class:`~coordinator.assignors.spec.GroupSpec`.
 """
 

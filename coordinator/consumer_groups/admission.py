@@ -11,6 +11,7 @@ from coordinator.consumer_groups.member import STATIC_LEAVE_EPOCH, ConsumerGroup
 from coordinator.errors import RequestRefused
 from coordinator.partitions import TopicPartitionsMessage, is_subset
 from coordinator.shard import Shard
+from coordinator.share_groups.group import ShareGroup
 from protocol_codecs.error_code import ErrorCode
 
 JOIN_EPOCH = 0
@@ -25,7 +26,7 @@ def open_group(shard: Shard, group_id: str, *, create: bool) -> Draft:
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return Draft(shard, group)
-    if not create:
+    if not create or isinstance(group, ShareGroup):
         raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
     if isinstance(group, ClassicGroup):
         if group.is_empty:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from coordinator import records
 from coordinator.consumer_groups.conversion import downgrade, may_downgrade
 from coordinator.consumer_groups.draft import Draft
-from coordinator.consumer_groups.group import ConsumerGroup, counts_after, with_regex_topics
+from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.consumer_groups.member import STATIC_LEAVE_EPOCH, ConsumerGroupMember
 from coordinator.consumer_groups.member_timers import cancel_timers
 from coordinator.image import metadata_hash
+from coordinator.modern_group import counts_after, with_regex_topics
 from coordinator.shard import Shard
 
 

@@ -1,18 +1,17 @@
-"""A consumer group: its members, its three epochs, and counts derived from them.
-
-It changes only by replaying records (:mod:`coordinator.replay`); handlers read it and write records.
+"""A consumer group: beside what all groups of the new protocols have, the owners of partitions, static members,
+classic members, votes for assignors and regular expressions.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from enum import StrEnum
 
 import msgspec
 
 from coordinator import java_order
 from coordinator.consumer_groups.member import ConsumerGroupMember, MemberState
-from coordinator.errors import BrokenInvariant, RequestRefused
+from coordinator.errors import BrokenInvariant
+from coordinator.modern_group import ModernGroup, are_homogeneous, counts_after, with_regex_topics
 from coordinator.partitions import EpochedPartitions, Partitions
-from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.uuids import Uuid
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -39,45 +38,21 @@ class ResolvedRegex(msgspec.Struct, frozen=True):
     timestamp_ms: int
 
 
-class SubscriptionCount(msgspec.Struct, frozen=True):
-    """How many members subscribe to a topic by its name, and how many of the group's expressions match it."""
-
-    by_name: int = 0
-    by_regex: int = 0
-
-
-SubscriptionCounts = dict[str, SubscriptionCount]
-
-
-class ConsumerGroup:
-    """One consumer group. Both epochs start at 1, so that the first member with a subscription makes them 2."""
+class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
+    """One consumer group."""
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.group_epoch = 1
-        self.metadata_hash = 0
-        self.assignment_epoch = 1
-        self.assignment_timestamp_ms = 0
-        """When the target assignment was computed; 0 if that is not known."""
-        self.members: dict[str, ConsumerGroupMember] = {}
-        self.member_table_size = 0
-        """The size of Kafka's table of members, which decides in which order it walks through them."""
+        super().__init__(group_id)
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
-        self.target_assignment: dict[str, Partitions] = {}
         self.assigned_to: dict[Uuid, dict[int, str]] = {}
         """The target assignment the other way round: member ids by partition."""
         self.owners: dict[Uuid, dict[int, int]] = {}
         """The member epoch of every partition's owner."""
-        self.subscribed_topics: SubscriptionCounts = {}
         self.subscribed_regexes: dict[str, int] = {}
         self.resolved_regexes: dict[str, ResolvedRegex] = {}
-        self.is_homogeneous = True
-        """Whether all members subscribe to the same topics. Kafka looks at it only when members change."""
         self.has_partition_metadata_record = False
         """Whether the log has a record of type 4, which Kafka 4.0 wrote and later versions delete."""
-        self.metadata_refresh_deadline_ms = 0
-        self.metadata_refresh_epoch = 0
 
     # Properties
 
@@ -92,37 +67,10 @@ class ConsumerGroup:
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.members
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether any member subscribes to this topic."""
-        return topic in self.subscribed_topics
-
-    def member(self, member_id: str) -> ConsumerGroupMember:
-        """Return the member. Raises RequestRefused with UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise RequestRefused(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.group_id} has no member {member_id!r}"
-            )
-        return member
-
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         """Return the member with this instance id, if there is one."""
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return None if member_id is None else self.members[member_id]
-
-    def members_in_order(self) -> list[ConsumerGroupMember]:
-        """Return the members in the order in which Kafka iterates over them."""
-        return [
-            self.members[member_id]
-            for member_id in java_order.timeline_order(
-                self.members, java_order.text_hash, self.member_table_size
-            )
-        ]
 
     def target_of(self, member: ConsumerGroupMember) -> Partitions:
         """Return the member's target assignment. A static member inherits that of its instance id."""
@@ -196,16 +144,6 @@ class ConsumerGroup:
         names = java_order.timeline_order(counts, java_order.text_hash, _ASSIGNOR_TABLE_SIZE)
         return {name: counts[name] for name in names}
 
-    # Metadata refresh
-
-    def metadata_expired(self, now_ms: int) -> bool:
-        """Whether the subscribed topics have to be checked again."""
-        return now_ms >= self.metadata_refresh_deadline_ms or self.group_epoch < self.metadata_refresh_epoch
-
-    def request_metadata_refresh(self) -> None:
-        """Make the next heartbeat check the subscribed topics again."""
-        self.metadata_refresh_deadline_ms = self.metadata_refresh_epoch = 0
-
     # Regular expressions
 
     @property
@@ -222,10 +160,7 @@ class ConsumerGroup:
 
     def update_member(self, new: ConsumerGroupMember) -> None:
         """Add a member, or replace the one with its id."""
-        self.member_table_size = java_order.timeline_capacity(self.member_table_size, len(self.members))
-        old = self.members.get(new.member_id)
-        self.members[new.member_id] = new
-        self.subscribed_topics = counts_after(self.subscribed_topics, old, new)
+        old = self.put_member(new)
         self._count_regexes(old, new)
         if old is not None:
             self._release(old.assigned, old.member_epoch)
@@ -263,12 +198,12 @@ class ConsumerGroup:
                     assigned_to[number] = member_id
             if not assigned_to:
                 del self.assigned_to[topic_id]
-        self.target_assignment[member_id] = partitions
+        super().update_target(member_id, partitions)
 
     def remove_target(self, member_id: str) -> None:
         """Remove the member's target assignment."""
         self.update_target(member_id, {})
-        del self.target_assignment[member_id]
+        super().remove_target(member_id)
 
     def update_resolved_regex(self, regex: str, resolved: ResolvedRegex) -> None:
         """Set the topics of a regular expression."""
@@ -314,38 +249,6 @@ class ConsumerGroup:
                 owners[number] = epoch
 
 
-def counts_after(
-    counts: SubscriptionCounts, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None
-) -> SubscriptionCounts:
-    """Return the subscription counts after ``new`` replaced ``old``."""
-    before = old.subscribed_topic_names if old else ()
-    after = new.subscribed_topic_names if new else ()
-    if before == after:
-        return counts
-    counts = dict(counts)
-    for names, step in ((before, -1), (after, +1)):
-        for name in names:
-            _step(counts, name, step, 0)
-    return counts
-
-
-def with_regex_topics(counts: SubscriptionCounts, topics: Iterable[str], step: int) -> SubscriptionCounts:
-    """Return the subscription counts after adding (+1) or removing (-1) an expression that matches these topics."""
-    counts = dict(counts)
-    for name in topics:
-        _step(counts, name, 0, step)
-    return counts
-
-
-def _step(counts: SubscriptionCounts, topic: str, by_name: int, by_regex: int) -> None:
-    count = counts.get(topic, SubscriptionCount())
-    count = SubscriptionCount(count.by_name + by_name, count.by_regex + by_regex)
-    if count.by_name > 0 or count.by_regex > 0:
-        counts[topic] = count
-    else:
-        counts.pop(topic, None)
-
-
 def _count(counts: dict[str, int], key: str | None, step: int) -> None:
     if key is None:
         return
@@ -354,12 +257,3 @@ def _count(counts: dict[str, int], key: str | None, step: int) -> None:
         counts[key] = count
     else:
         counts.pop(key, None)
-
-
-def are_homogeneous(regexes: dict[str, int], topics: SubscriptionCounts, members: int) -> bool:
-    """Whether all members subscribe to the same topics in the same way, as Kafka derives it from its counts."""
-    if not regexes:
-        return all(count.by_name == members for count in topics.values())
-    return set(regexes.values()) == {members} and all(
-        count.by_regex == 1 and count.by_name == 0 for count in topics.values()
-    )

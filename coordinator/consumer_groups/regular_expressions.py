@@ -12,11 +12,11 @@ import re2
 
 from coordinator import records
 from coordinator.consumer_groups.draft import Draft
-from coordinator.consumer_groups.group import ConsumerGroup, ResolvedRegex, with_regex_topics
+from coordinator.consumer_groups.group import ConsumerGroup, ResolvedRegex
 from coordinator.consumer_groups.member import ConsumerGroupMember
-from coordinator.consumer_groups.subscription import METADATA_REFRESH_INTERVAL_MS
 from coordinator.errors import RequestRefused
 from coordinator.image import MetadataImage, metadata_hash
+from coordinator.modern_group import METADATA_REFRESH_INTERVAL_MS, with_regex_topics
 from coordinator.shard import Shard
 from coordinator.timers import RegexResolution
 from protocol_codecs.error_code import ErrorCode

@@ -3,14 +3,15 @@
 import msgspec
 
 from coordinator import records
-from coordinator.config import MAX_INT
 from coordinator.consumer_groups.draft import Draft
-from coordinator.consumer_groups.group import are_homogeneous, counts_after, with_regex_topics
 from coordinator.consumer_groups.member import ConsumerGroupMember
 from coordinator.image import metadata_hash
-
-METADATA_REFRESH_INTERVAL_MS = MAX_INT
-"""Kafka asks for a refresh when topics change; this is only the longest it would go without."""
+from coordinator.modern_group import (
+    METADATA_REFRESH_INTERVAL_MS,
+    are_homogeneous,
+    counts_after,
+    with_regex_topics,
+)
 
 
 class GroupVersion(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.consumer_groups.member import ConsumerGroupMember
 from coordinator.errors import RequestRefused
 from coordinator.shard import Group, Shard
+from coordinator.share_groups.group import ShareGroup
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.uuids import Uuid
 
@@ -49,6 +50,8 @@ def check_committer(group: Group, committer: Committer) -> OlderEpoch | None:
     """Raise RequestRefused unless the sender may commit; return the check that remains for each partition."""
     if isinstance(group, ConsumerGroup):
         return _check_consumer_group(group, committer)
+    if isinstance(group, ShareGroup):
+        raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group.group_id!r} has no offsets")
     _check_classic_group(group, committer)
     return None
 

@@ -5,6 +5,9 @@ from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.consumer_groups.conversion import deletion
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Group, Shard
+from coordinator.share_groups import initialization
+from coordinator.share_groups import records as share_records
+from coordinator.share_groups.group import ShareGroup
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.messages import DeleteGroupsRequest, DeleteGroupsResponse, DeleteGroupsResponseGroup
 from protocol_codecs.records import CoordinatorRecord
@@ -27,6 +30,8 @@ def group_tombstones(group: Group) -> list[CoordinatorRecord]:
     """Return the tombstones of a group, without those of its offsets."""
     if isinstance(group, ClassicGroup):
         return [records.classic_group_tombstone(group.group_id)]
+    if isinstance(group, ShareGroup):
+        return share_records.group_tombstones(group)
     return deletion(group)
 
 
@@ -48,4 +53,6 @@ def _delete(shard: Shard, group_id: str) -> None:
         raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is gone")
     if not group.is_empty:
         raise RequestRefused(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
+    if isinstance(group, ShareGroup):
+        initialization.delete(shard, group)
     shard.apply([*offset_tombstones(shard, group_id), *group_tombstones(group)])

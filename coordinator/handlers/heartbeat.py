@@ -5,6 +5,7 @@ from coordinator.classic_groups.leave import heartbeat as heartbeat_to_classic_g
 from coordinator.consumer_groups.classic_members import heartbeat as heartbeat_to_consumer_group
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
+from coordinator.share_groups.group import ShareGroup
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.messages import HeartbeatRequest, HeartbeatResponse
 
@@ -15,8 +16,8 @@ def serve(shard: Shard, request: HeartbeatRequest, _call: Call) -> HeartbeatResp
         if not request.group_id:
             raise RequestRefused(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         group = shard.groups.get(request.group_id)
-        if group is None:
-            raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id!r}")
+        if group is None or isinstance(group, ShareGroup):
+            raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody is in group {request.group_id!r}")
         if isinstance(group, ClassicGroup):
             return heartbeat_to_classic_group(shard, group, request)
         return heartbeat_to_consumer_group(shard, group, request)

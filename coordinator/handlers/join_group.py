@@ -8,6 +8,7 @@ from coordinator.consumer_groups.conversion import deletion
 from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
+from coordinator.share_groups.group import ShareGroup
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.messages import JoinGroupRequest, JoinGroupResponse
 
@@ -29,6 +30,8 @@ def serve(shard: Shard, request: JoinGroupRequest, call: Call) -> JoinGroupRespo
     if call.version < FIRST_VERSION_WITH_REBALANCE_TIMEOUT:
         request = msgspec.structs.replace(request, rebalance_timeout_ms=request.session_timeout_ms)
     group = shard.groups.get(request.group_id)
+    if isinstance(group, ShareGroup):  # even an empty one is never converted
+        return JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if isinstance(group, ConsumerGroup) and not group.is_empty:
         try:
             return join_consumer_group(shard, group, request, call)

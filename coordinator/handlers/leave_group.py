@@ -7,6 +7,7 @@ from coordinator.classic_groups.leave import leave as leave_classic_group
 from coordinator.consumer_groups.classic_members import leave as leave_consumer_group
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
+from coordinator.share_groups.group import ShareGroup
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.messages import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
@@ -26,7 +27,7 @@ def _leave(shard: Shard, request: LeaveGroupRequest) -> LeaveGroupResponse:
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     group = shard.groups.get(request.group_id)
-    if group is None:
+    if group is None or isinstance(group, ShareGroup):
         return LeaveGroupResponse(
             members=tuple(
                 MemberResponse(

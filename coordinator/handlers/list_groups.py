@@ -2,9 +2,10 @@
 
 from coordinator.consumer_groups.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
 from coordinator.shard import Call, Group, Shard
+from coordinator.share_groups.group import SHARE_PROTOCOL_TYPE, ShareGroup
 from protocol_codecs.messages import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 
 
 def serve(shard: Shard, request: ListGroupsRequest, _call: Call) -> ListGroupsResponse:
@@ -23,12 +24,13 @@ def serve(shard: Shard, request: ListGroupsRequest, _call: Call) -> ListGroupsRe
 
 
 def _listed(group: Group) -> ListedGroup:
-    is_consumer = isinstance(group, ConsumerGroup)
+    match group:
+        case ConsumerGroup():
+            protocol_type, group_type = CONSUMER_PROTOCOL_TYPE, CONSUMER
+        case ShareGroup():
+            protocol_type, group_type = SHARE_PROTOCOL_TYPE, SHARE
+        case _:
+            protocol_type, group_type = group.protocol_type or "", CLASSIC
     return ListedGroup(
-        group_id=group.group_id,
-        protocol_type=CONSUMER_PROTOCOL_TYPE
-        if isinstance(group, ConsumerGroup)
-        else group.protocol_type or "",
-        group_state=group.state,
-        group_type=CONSUMER if is_consumer else CLASSIC,
+        group_id=group.group_id, protocol_type=protocol_type, group_state=group.state, group_type=group_type
     )

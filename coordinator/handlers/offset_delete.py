@@ -4,6 +4,7 @@ from coordinator import records
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Group, Shard
+from coordinator.share_groups.group import ShareGroup
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.messages import (
     OffsetDeleteRequest,
@@ -32,6 +33,8 @@ def _group(shard: Shard, group_id: str) -> Group:
     if not group_id:
         raise RequestRefused(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     group = shard.group(group_id)
+    if isinstance(group, ShareGroup):
+        raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} has no offsets")
     if not isinstance(group, ClassicGroup):
         return group
     if group.state is ClassicGroupState.DEAD:

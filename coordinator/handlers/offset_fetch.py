@@ -7,6 +7,7 @@ from coordinator.errors import RequestRefused
 from coordinator.handlers.commit_rules import stale
 from coordinator.offsets import NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset
 from coordinator.shard import Call, Shard
+from coordinator.share_groups.group import ShareGroup
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.messages import (
     OffsetFetchRequest,
@@ -61,9 +62,9 @@ def fetch_group(
 
 
 def _check_reader(shard: Shard, request: OffsetFetchRequestGroup) -> bool:
-    """Whether there is such a group. Raises RequestRefused for a member of it with a wrong epoch."""
+    """Whether there is such a group with offsets. Raises RequestRefused for a member of it with a wrong epoch."""
     group = shard.groups.get(request.group_id)
-    if group is None:
+    if group is None or isinstance(group, ShareGroup):
         return False
     if isinstance(group, ClassicGroup):
         return group.state is not ClassicGroupState.DEAD

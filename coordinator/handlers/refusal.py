@@ -43,6 +43,14 @@ def _consumer_group_describe(
     return m.ConsumerGroupDescribeResponse(groups=tuple(groups))
 
 
+def _share_group_describe(request: m.ShareGroupDescribeRequest, _version: int, error: ErrorCode) -> Message:
+    groups = (
+        m.ShareGroupDescribeResponseDescribedGroup(group_id=group_id, error_code=error)
+        for group_id in request.group_ids
+    )
+    return m.ShareGroupDescribeResponse(groups=tuple(groups))
+
+
 def _delete_groups(request: m.DeleteGroupsRequest, _version: int, error: ErrorCode) -> Message:
     results = (
         m.DeleteGroupsResponseGroup(group_id=group_id, error_code=error) for group_id in request.groups_names
@@ -95,6 +103,7 @@ _SIMPLE: dict[type[Message], Callable[..., Message]] = {
     m.LeaveGroupRequest: m.LeaveGroupResponse,
     m.ListGroupsRequest: m.ListGroupsResponse,
     m.OffsetDeleteRequest: m.OffsetDeleteResponse,
+    m.ShareGroupHeartbeatRequest: m.ShareGroupHeartbeatResponse,
     m.SyncGroupRequest: m.SyncGroupResponse,
 }
 _SHAPED: dict[type[Message], Refusal] = {
@@ -104,5 +113,6 @@ _SHAPED: dict[type[Message], Refusal] = {
     m.JoinGroupRequest: _join_group,
     m.OffsetCommitRequest: _offset_commit,
     m.OffsetFetchRequest: _offset_fetch,
+    m.ShareGroupDescribeRequest: _share_group_describe,
     m.TxnOffsetCommitRequest: _txn_offset_commit,
 }

@@ -13,7 +13,7 @@ def groups_of(request: Message) -> tuple[str, ...] | None:
             return None
         case m.DescribeGroupsRequest():
             return request.groups
-        case m.ConsumerGroupDescribeRequest():
+        case m.ConsumerGroupDescribeRequest() | m.ShareGroupDescribeRequest():
             return request.group_ids
         case m.DeleteGroupsRequest():
             return request.groups_names
@@ -28,7 +28,7 @@ def restricted_to(request: Message, group_ids: frozenset[str]) -> Message:
     match request:
         case m.DescribeGroupsRequest():
             return msgspec.structs.replace(request, groups=_only(request.groups, group_ids))
-        case m.ConsumerGroupDescribeRequest():
+        case m.ConsumerGroupDescribeRequest() | m.ShareGroupDescribeRequest():
             return msgspec.structs.replace(request, group_ids=_only(request.group_ids, group_ids))
         case m.DeleteGroupsRequest():
             return msgspec.structs.replace(request, groups_names=_only(request.groups_names, group_ids))

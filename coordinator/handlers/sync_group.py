@@ -5,6 +5,7 @@ from coordinator.classic_groups.sync import sync as sync_classic_group
 from coordinator.consumer_groups.classic_members import sync as sync_consumer_group
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
+from coordinator.share_groups.group import ShareGroup
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.messages import SyncGroupRequest, SyncGroupResponse
 
@@ -22,7 +23,7 @@ def serve(shard: Shard, request: SyncGroupRequest, call: Call) -> SyncGroupRespo
         if not request.group_id:
             raise RequestRefused(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         group = shard.groups.get(request.group_id)
-        if group is None or group.is_empty:
+        if group is None or isinstance(group, ShareGroup) or group.is_empty:
             raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody is in group {request.group_id!r}")
         if isinstance(group, ClassicGroup):
             return sync_classic_group(shard, group, request, call)

@@ -1,4 +1,4 @@
-"""Encodes coordinator records as record batches (magic 2), as in ``__consumer_offsets``: one batch per change.
+"""Encodes coordinator records as record batches (magic 2), as in Kafka's internal topics: one batch per change.
 
 A change of state is atomic because its records are one batch: if the batch is torn or damaged, its checksum fails and
 the whole change is dropped.
@@ -12,15 +12,14 @@ import msgspec
 from coordinator.errors import CorruptLog
 from protocol_codecs.errors import CodecError
 from protocol_codecs.records import (
+    CONSUMER_OFFSETS,
     CoordinatorRecord,
     CorruptBatch,
     Record,
     RecordBatch,
+    TopicCodec,
     decode_batch,
-    decode_record,
     encode_batch,
-    encode_key,
-    encode_value,
     read_header,
 )
 from protocol_codecs.records.batch import NO_PRODUCER_ID
@@ -69,9 +68,10 @@ class MemoryLog:
     Initial batches are checked: a torn or damaged tail is dropped, and ``damage`` says where it began and why.
     """
 
-    def __init__(self, batches: Sequence[bytes] = ()) -> None:
+    def __init__(self, batches: Sequence[bytes] = (), codec: TopicCodec = CONSUMER_OFFSETS) -> None:
+        self._codec = codec
         content = b"".join(batches)
-        sound = recover(content, _MEMORY)
+        sound = recover(content, _MEMORY, codec)
         starts = (0, *sound.ends)
         self.batches = [content[start:end] for start, end in zip(starts, sound.ends, strict=False)]
         self.next_offset = sound.next_offset
@@ -81,7 +81,7 @@ class MemoryLog:
         self, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int = NO_PRODUCER_ID
     ) -> None:
         """Write one change."""
-        self._add(encode_change(records, self.next_offset, now_ms, producer_id), len(records))
+        self._add(encode_change(records, self.next_offset, now_ms, producer_id, self._codec), len(records))
 
     def append_marker(self, producer_id: int, marker: int, now_ms: int) -> None:
         """Write the end of a transaction."""
@@ -89,7 +89,7 @@ class MemoryLog:
 
     def read(self) -> Iterator[LoggedBatch]:
         """Yield every change from the beginning. Raises CorruptLog."""
-        for _, batch in read_batches(b"".join(self.batches), _MEMORY):
+        for _, batch in read_batches(b"".join(self.batches), _MEMORY, self._codec):
             yield batch
 
     def _add(self, content: bytes, count: int) -> None:
@@ -98,13 +98,17 @@ class MemoryLog:
 
 
 def encode_change(
-    records: Sequence[CoordinatorRecord], base_offset: int, now_ms: int, producer_id: int = NO_PRODUCER_ID
+    records: Sequence[CoordinatorRecord],
+    base_offset: int,
+    now_ms: int,
+    producer_id: int = NO_PRODUCER_ID,
+    codec: TopicCodec = CONSUMER_OFFSETS,
 ) -> bytes:
     """Encode one change as a record batch."""
     return encode_batch(
         RecordBatch(
             tuple(
-                Record(encode_key(record.key), encode_value(record), offset_delta=number)
+                Record(codec.encode_key(record.key), codec.encode_value(record), offset_delta=number)
                 for number, record in enumerate(records)
             ),
             base_offset=base_offset,
@@ -132,13 +136,13 @@ def encode_marker(producer_id: int, marker: int, base_offset: int, now_ms: int) 
     )
 
 
-def recover(content: bytes, name: str) -> Recovered:
+def recover(content: bytes, name: str, codec: TopicCodec = CONSUMER_OFFSETS) -> Recovered:
     """Find the end of the intact part."""
     ends: list[int] = []
     next_offset = 0
     damage = None
     try:
-        for position, _ in read_batches(content, name):
+        for position, _ in read_batches(content, name, codec):
             header = read_header(content, position, check=False)
             ends.append(position + header.size)
             next_offset = header.next_offset
@@ -147,7 +151,9 @@ def recover(content: bytes, name: str) -> Recovered:
     return Recovered(tuple(ends), next_offset, damage)
 
 
-def read_batches(content: bytes, name: str, *, gaps: bool = False) -> Iterator[tuple[int, LoggedBatch]]:
+def read_batches(
+    content: bytes, name: str, codec: TopicCodec = CONSUMER_OFFSETS, *, gaps: bool = False
+) -> Iterator[tuple[int, LoggedBatch]]:
     """Yield every change in ``content`` with its position in bytes. Raises CorruptLog at the first damaged one.
 
     The checksum does not cover the base offset. Here it must follow the batch before it; with ``gaps``, as compaction
@@ -157,7 +163,7 @@ def read_batches(content: bytes, name: str, *, gaps: bool = False) -> Iterator[t
     while position < len(content):
         try:
             header = read_header(content, position)
-            logged = _logged(decode_batch(content, position))
+            logged = _logged(decode_batch(content, position), codec)
             if logged.base_offset != offset and not gaps:
                 raise CorruptBatch(position, f"begins with offset {logged.base_offset}")
         except CorruptBatch as error:
@@ -169,10 +175,10 @@ def read_batches(content: bytes, name: str, *, gaps: bool = False) -> Iterator[t
         offset = header.next_offset
 
 
-def _logged(batch: RecordBatch) -> LoggedBatch:
+def _logged(batch: RecordBatch, codec: TopicCodec) -> LoggedBatch:
     if batch.is_control:
         marker = int.from_bytes((batch.records[0].key or bytes(4))[2:4], "big")
         return LoggedBatch(batch.base_offset, (), batch.producer_id, marker)
-    decoded = (decode_record(record.key or b"", record.value) for record in batch.records)
+    decoded = (codec.decode(record.key or b"", record.value) for record in batch.records)
     records = tuple(record for record in decoded if record is not None)
     return LoggedBatch(batch.base_offset, records, batch.producer_id)

@@ -11,7 +11,7 @@ from typing import Self
 
 from coordinator.errors import CorruptLog
 from coordinator.log.batches import LoggedBatch, encode_change, encode_marker, read_batches, recover
-from protocol_codecs.records import CoordinatorRecord
+from protocol_codecs.records import CONSUMER_OFFSETS, CoordinatorRecord, TopicCodec
 from protocol_codecs.records.batch import NO_PRODUCER_ID
 
 
@@ -22,8 +22,9 @@ class FileLog:
     tail is kept beside the file as ``<name>.damaged``.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, codec: TopicCodec = CONSUMER_OFFSETS) -> None:
         self.path = path
+        self._codec = codec
         path.parent.mkdir(parents=True, exist_ok=True)
         self.damage: CorruptLog | None
         self.next_offset: int
@@ -34,7 +35,7 @@ class FileLog:
         self, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int = NO_PRODUCER_ID
     ) -> None:
         """Write one change."""
-        self._write(encode_change(records, self.next_offset, now_ms, producer_id), len(records))
+        self._write(encode_change(records, self.next_offset, now_ms, producer_id, self._codec), len(records))
 
     def append_marker(self, producer_id: int, marker: int, now_ms: int) -> None:
         """Write the end of a transaction."""
@@ -42,7 +43,7 @@ class FileLog:
 
     def read(self) -> Iterator[LoggedBatch]:
         """Yield every change from the beginning. Raises CorruptLog if the file was damaged since it was opened."""
-        for _, batch in read_batches(self.path.read_bytes(), self.path.name):
+        for _, batch in read_batches(self.path.read_bytes(), self.path.name, self._codec):
             yield batch
 
     def close(self) -> None:
@@ -63,7 +64,7 @@ class FileLog:
 
     def _recover(self) -> None:
         content = self.path.read_bytes() if self.path.exists() else b""
-        sound = recover(content, self.path.name)
+        sound = recover(content, self.path.name, self._codec)
         self.next_offset, self.damage = sound.next_offset, sound.damage
         if sound.damage is not None:
             self.path.with_name(f"{self.path.name}.damaged").write_bytes(content[sound.damage.position :])

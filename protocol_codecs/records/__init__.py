@@ -47,13 +47,14 @@ from protocol_codecs.records.consumer_group import (
     ConsumerGroupTargetAssignmentTopicPartition,
 )
 from protocol_codecs.records.coordinator_record import (
+    CONSUMER_OFFSETS,
     RecordType,
     decode_record,
     encode_key,
     encode_value,
 )
 from protocol_codecs.records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from protocol_codecs.records.record_types import CoordinatorRecord
+from protocol_codecs.records.record_types import CoordinatorRecord, TopicCodec
 from protocol_codecs.records.share_group import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentTopicPartitions,
@@ -80,6 +81,7 @@ from protocol_codecs.records.share_state import (
     ShareUpdateValue,
 )
 from protocol_codecs.records.share_state_record import (
+    SHARE_STATE,
     ShareStateRecordType,
     decode_share_state_record,
     encode_share_state_key,
@@ -87,6 +89,8 @@ from protocol_codecs.records.share_state_record import (
 )
 
 __all__ = [
+    "CONSUMER_OFFSETS",
+    "SHARE_STATE",
     "BatchHeader",
     "Compression",
     "ConsumerGroupClassicMemberMetadata",
@@ -142,6 +146,7 @@ __all__ = [
     "ShareStateRecordType",
     "ShareUpdateKey",
     "ShareUpdateValue",
+    "TopicCodec",
     "UnreadableCompression",
     "decode_batch",
     "decode_record",

@@ -8,7 +8,13 @@ from enum import IntEnum
 
 from protocol_codecs.message import Message
 from protocol_codecs.records import classic_group, consumer_group, offset_commit, share_group
-from protocol_codecs.records.record_types import CoordinatorRecord, Declared, RecordTypes, number_of
+from protocol_codecs.records.record_types import (
+    CoordinatorRecord,
+    Declared,
+    RecordTypes,
+    TopicCodec,
+    number_of,
+)
 
 
 class RecordType(IntEnum):
@@ -113,3 +119,7 @@ def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """
     number = number_of(key)
     return _TYPES.decode(RecordType.OFFSET_COMMIT if number == _LEGACY_OFFSET_COMMIT else number, key, value)
+
+
+CONSUMER_OFFSETS = TopicCodec(encode_key, encode_value, decode_record)
+"""``__consumer_offsets``."""

@@ -1,6 +1,6 @@
 """The record types of one internal topic: how keys and values are encoded, and which belong together."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -26,6 +26,14 @@ class Declared(msgspec.Struct, frozen=True):
     value: type[Message]
     value_version: int = 0
     """The version that Kafka writes."""
+
+
+class TopicCodec(msgspec.Struct, frozen=True):
+    """Encodes and decodes the records of one internal topic."""
+
+    encode_key: Callable[[Message], bytes]
+    encode_value: Callable[[CoordinatorRecord], bytes | None]
+    decode: Callable[[bytes, bytes | None], CoordinatorRecord | None]
 
 
 class RecordTypes:

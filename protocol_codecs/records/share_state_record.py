@@ -7,7 +7,13 @@ from enum import IntEnum
 
 from protocol_codecs.message import Message
 from protocol_codecs.records import share_state
-from protocol_codecs.records.record_types import CoordinatorRecord, Declared, RecordTypes, number_of
+from protocol_codecs.records.record_types import (
+    CoordinatorRecord,
+    Declared,
+    RecordTypes,
+    TopicCodec,
+    number_of,
+)
 
 
 class ShareStateRecordType(IntEnum):
@@ -43,3 +49,7 @@ def decode_share_state_record(key: bytes, value: bytes | None) -> CoordinatorRec
     Raises MalformedMessage and UnsupportedVersion.
     """
     return _TYPES.decode(number_of(key), key, value)
+
+
+SHARE_STATE = TopicCodec(encode_share_state_key, encode_share_state_value, decode_share_state_record)
+"""``__share_group_state``."""

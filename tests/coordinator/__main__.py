@@ -8,6 +8,7 @@ import time
 from tests.coordinator.comparison import compare
 from tests.coordinator.conftest import own_cluster
 from tests.coordinator.random_scenarios import RandomGroup
+from tests.coordinator.random_share import RandomShareGroup
 from tools.kafka import jars
 
 PROGRESS_EVERY = 10
@@ -18,16 +19,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.coordinator", description=__doc__)
     parser.add_argument("--seeds", default="0-199", help="one seed, or the first and the last: 0-199")
     parser.add_argument("--bootstrap", help="a Kafka that runs already; otherwise one is started")
+    parser.add_argument("--share", action="store_true", help="share groups instead of the others")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     if options.bootstrap:
-        return play(seeds, options.bootstrap)
+        return play(seeds, options.bootstrap, share=options.share)
     cluster = own_cluster()
     try:
         cluster.save(owner_pid=os.getpid())
         cluster.start()
-        return play(seeds, cluster.bootstrap)
+        return play(seeds, cluster.bootstrap, share=options.share)
     except jars.KafkaUnavailableError as reason:
         print(f"no Kafka: {reason}", file=sys.stderr)
         return 1
@@ -36,13 +38,14 @@ def main() -> int:
         cluster.remove()
 
 
-def play(seeds: range, bootstrap: str) -> int:
+def play(seeds: range, bootstrap: str, *, share: bool) -> int:
     """Play them one after the other; what differs is printed."""
     began = time.monotonic()
     failed = steps = records = 0
     for done, seed in enumerate(seeds, start=1):
         try:
-            theirs = compare(RandomGroup.player(seed), f"random-{seed}", bootstrap)
+            player = RandomShareGroup.player if share else RandomGroup.player
+            theirs = compare(player(seed), f"random-{seed}", bootstrap)
             steps += len(theirs.transcript)
             records += len(theirs.log)
         except AssertionError as difference:

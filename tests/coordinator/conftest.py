@@ -15,6 +15,11 @@ OVERRIDES = {
     "broker.rack": "rack-a",
     "group.consumer.max.size": str(MAX_SIZE),
     "group.max.size": str(MAX_SIZE),
+    "group.share.max.size": str(MAX_SIZE),
+    "group.share.session.timeout.ms": "6000",
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.heartbeat.interval.ms": "100",
 }
 """What the scenarios need beside the settings of all test clusters. A Kafka that is named must have them too."""
 

@@ -23,7 +23,12 @@ CONFIG = CoordinatorConfig(
     consumer_min_heartbeat_interval_ms=100,
     classic_initial_rebalance_delay_ms=0,
     classic_min_session_timeout_ms=1_000,
+    share_session_timeout_ms=6_000,
+    share_min_session_timeout_ms=1_000,
+    share_heartbeat_interval_ms=500,
+    share_min_heartbeat_interval_ms=100,
     consumer_max_size=MAX_SIZE,
+    share_max_size=MAX_SIZE,
     classic_max_size=MAX_SIZE,
 )
 """As tools/kafka starts its brokers for tests, with the settings of conftest.py."""

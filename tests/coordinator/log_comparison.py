@@ -25,10 +25,12 @@ CLOCKS: dict[type[Message], tuple[str, ...]] = {
     r.GroupMetadataValue: ("current_state_timestamp",),
     r.ConsumerGroupTargetAssignmentMetadataValue: ("assignment_timestamp",),
     r.ConsumerGroupRegularExpressionValue: ("timestamp",),
+    r.ShareGroupTargetAssignmentMetadataValue: ("assignment_timestamp",),
 }
 """Times: Kafka's are those of the calendar. Whether there is one is compared."""
 NAMES: dict[type[Message], tuple[str, ...]] = {
     r.ConsumerGroupMetadataValue: ("metadata_hash",),
+    r.ShareGroupMetadataValue: ("metadata_hash",),
     r.ConsumerGroupRegularExpressionValue: ("version",),
 }
 """Numbers that stand for something: equal here where they are equal in Kafka."""
@@ -36,6 +38,9 @@ SETS: dict[type[Message], tuple[str, ...]] = {
     r.ConsumerGroupTargetAssignmentMemberValue: ("topic_partitions",),
     r.ConsumerGroupCurrentMemberAssignmentValue: ("assigned_partitions", "partitions_pending_revocation"),
     r.GroupMetadataValue: ("members",),
+    r.ShareGroupTargetAssignmentMemberValue: ("topic_partitions",),
+    r.ShareGroupCurrentMemberAssignmentValue: ("assigned_partitions",),
+    r.ShareGroupStatePartitionMetadataValue: ("initializing_topics", "initialized_topics", "deleting_topics"),
 }
 """What is a set in Kafka: topics with partitions, or members."""
 TOGETHER = RecordType.OFFSET_COMMIT.to_bytes(2, "big")
@@ -122,6 +127,8 @@ def _identity(element: Any) -> Any:
 
 def _same_order(ours: Any, theirs: Any) -> Any:
     """Our partitions, with their epochs, in Kafka's order."""
+    if isinstance(ours, r.ShareGroupStateTopic):
+        return ours
     if isinstance(ours, r.GroupMetadataMember):
         is_same = _assigned(ours.assignment) == _assigned(theirs.assignment)
         return msgspec.structs.replace(ours, assignment=theirs.assignment) if is_same else ours

@@ -11,11 +11,14 @@ import pytest
 from tests.coordinator.comparison import check, compare
 from tests.coordinator.conftest import BOOTSTRAP, OVERRIDES
 from tests.coordinator.random_scenarios import RandomGroup
+from tests.coordinator.random_share import RandomShareGroup
 from tests.coordinator.scenarios import SCENARIOS
 from tests.coordinator.trace import Recording
 
 RECORD = "EPOCHGATE_RECORD"
-NEEDS_OVERRIDES = frozenset({"group_is_full", "classic_group_is_full"})
+NEEDS_OVERRIDES = frozenset({"group_is_full", "classic_group_is_full"}) | {
+    name for name in SCENARIOS if name.startswith("share_")
+}
 
 
 @pytest.mark.kafka
@@ -38,3 +41,11 @@ def test_kafka_did_the_same(name: str):
 @pytest.mark.parametrize("seed", range(12))
 def test_kafka_does_the_same_at_random(seed: int, kafka_bootstrap: str):
     compare(RandomGroup.player(seed), f"random-{seed}", kafka_bootstrap)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("seed", range(8))
+def test_kafka_does_the_same_with_random_share_groups(seed: int, kafka_bootstrap: str):
+    if BOOTSTRAP in os.environ:
+        pytest.skip(f"needs a Kafka with {OVERRIDES}, which one that is named in {BOOTSTRAP} need not have")
+    compare(RandomShareGroup.player(seed), f"random-share-{seed}", kafka_bootstrap)

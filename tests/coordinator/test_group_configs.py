@@ -17,7 +17,7 @@ from tests.coordinator.kafka_backend import Connection
 
 GROUP = 32
 SET, DELETE, APPEND = 0, 1, 2
-SESSION, HEARTBEAT, INTERVAL = GROUP_SETTINGS
+SESSION, HEARTBEAT, INTERVAL, *SHARE = GROUP_SETTINGS
 Ask = Callable[[Any, int], Any]
 Changes = tuple[tuple[str, int, str | None], ...]
 

@@ -18,6 +18,7 @@ from protocol_codecs.message import Message
 from protocol_codecs.records import CoordinatorRecord
 from tests.coordinator.core_backend import CONFIG, CoreBackend, CorePending
 from tests.coordinator.random_scenarios import RandomGroup
+from tests.coordinator.random_share import RandomShareGroup
 from tests.coordinator.scenarios import SCENARIOS
 from tests.coordinator.script import Script
 from tests.coordinator.trace import Recording
@@ -48,6 +49,14 @@ UNNOTICED = [
     "group_is_full",
     "members_have_racks",
     "stranger_comes_to_an_empty_group",
+    "share_group_lives",
+    "share_epochs_are_fenced",
+    "share_requests_are_checked",
+    "share_group_is_full",
+    "share_topics_change",
+    "share_subscriptions_differ",
+    "share_group_is_deleted",
+    "share_group_collides",
 ]
 """Scenarios without classic rebalances and without waiting for a timer, of which a restart begins anew."""
 
@@ -117,6 +126,37 @@ def test_every_boundary_of_a_random_log_gives_the_same_groups(seed: int):
     RandomGroup(Script(backend, "random"), seed).play()
 
     check_every_boundary(log)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_boundary_of_a_random_share_group_s_log_gives_the_same_groups(seed: int):
+    backend, log = watched()
+
+    RandomShareGroup(Script(backend, "random"), seed).play()
+
+    check_every_boundary(log)
+
+
+def test_an_initialization_that_a_crash_interrupted_is_tried_again():
+    backend, log = watched()
+    script = Script(backend, "crash")
+    script.topic("foo", 2)
+    member = script.sharing("A")
+    member.join()
+    backend.coordinator = GroupCoordinator(
+        CONFIG, uuids=SeededUuids(2), log=MemoryLog(log.batches[:1]), image=backend.image
+    )
+    backend.coordinator.load(backend.now_ms)
+
+    told = [member.beat()["assignment"] for _ in range(3)]
+    for _ in range(6):  # heartbeats within the session, until the retry interval has passed
+        script.pass_time(CONFIG.share_initialize_retry_interval_ms // 6 + 1)
+        member.beat()
+
+    assert told == [None, None, None]
+    assert member.assigned == {}
+    member.beat()
+    assert member.assigned == {"foo": [0, 1]}
 
 
 class RestartingBackend(CoreBackend):

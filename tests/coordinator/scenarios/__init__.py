@@ -9,6 +9,7 @@ from tests.coordinator.scenarios import (
     mixed,
     offsets,
     requests,
+    share,
     static_members,
     subscriptions,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "mixed",
     "offsets",
     "requests",
+    "share",
     "static_members",
     "subscriptions",
 ]

@@ -10,8 +10,9 @@ from typing import Any
 from tests.coordinator.script.classic import Classic
 from tests.coordinator.script.conversation import Conversation
 from tests.coordinator.script.member import Member
+from tests.coordinator.script.share_member import ShareMember
 
-__all__ = ["Classic", "Member", "Script"]
+__all__ = ["Classic", "Member", "Script", "ShareMember"]
 
 
 @dataclass
@@ -21,6 +22,10 @@ class Script(Conversation):
     def member(self, name: str, **options: Any) -> Member:
         """A client that speaks the new protocol."""
         return Member(self, name, f"{self.prefix}-{name}", **options)
+
+    def sharing(self, name: str, **options: Any) -> ShareMember:
+        """A member of a share group. Its id is short: the longest has 36 characters."""
+        return ShareMember(self, name, name, **options)
 
     def classic(self, name: str, **options: Any) -> Classic:
         """A client that speaks the classic protocol."""

@@ -13,6 +13,8 @@ from tests.coordinator.script.backend import Backend, Partitions, Pending, error
 LATEST = {
     m.ConsumerGroupHeartbeatRequest: 1,
     m.ConsumerGroupDescribeRequest: 1,
+    m.ShareGroupHeartbeatRequest: 1,
+    m.ShareGroupDescribeRequest: 1,
     m.JoinGroupRequest: 9,
     m.SyncGroupRequest: 5,
     m.HeartbeatRequest: 4,
@@ -60,6 +62,9 @@ class Conversation:
             "interval": "consumer.assignment.interval.ms",
             "session": "consumer.session.timeout.ms",
             "heartbeat": "consumer.heartbeat.interval.ms",
+            "share_interval": "share.assignment.interval.ms",
+            "share_session": "share.session.timeout.ms",
+            "share_heartbeat": "share.heartbeat.interval.ms",
         }
         self.backend.configure_group(self.group_id, {names[k]: str(v) for k, v in settings.items()})
 
@@ -114,6 +119,32 @@ class Conversation:
             "assignment": self.by_name(member.assignment.topic_partitions),
             "target": self.by_name(member.target_assignment.topic_partitions),
         }
+
+    def describe_share(self) -> None:
+        """The group as a share group."""
+        group = self.call(m.ShareGroupDescribeRequest(group_ids=(self.group_id,))).groups[0]
+        members = [
+            {
+                "id": self.short(member.member_id),
+                "rack": member.rack_id,
+                "epoch": member.member_epoch,
+                "client": member.client_id,
+                "topics": sorted(map(self.short, member.subscribed_topic_names)),
+                "assignment": self.by_name(member.assignment.topic_partitions),
+            }
+            for member in group.members
+        ]
+        self.note(
+            "describe share",
+            {
+                "error": error_name(group.error_code),
+                "state": group.group_state,
+                "group_epoch": group.group_epoch,
+                "assignment_epoch": group.assignment_epoch,
+                "assignor": group.assignor_name,
+                "members": sorted(members, key=lambda member: member["id"]),
+            },
+        )
 
     def describe_classic(self, version: int | None = None) -> None:
         """The group as a classic group."""
