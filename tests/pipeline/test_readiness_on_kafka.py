@@ -134,7 +134,7 @@ def test_verdicts_tell_each_kind_apart(told: dict[str, ROW], out: Path, spark: S
     beyond_the_brokers = (REMARK, ["session_timeout"])  # which is 6 s on a broker for tests
     assert verdict("range-0") == beyond_the_brokers
     assert verdict("static-1") == beyond_the_brokers
-    assert verdict("java-cooperative") == beyond_the_brokers
+    assert verdict("java-cooperative") == (REMARK, ["racks", "session_timeout"])
     assert verdict("emptied") == (READY, [])
     assert verdict("connect-0") == (NOT_READY, ["connect", "session_timeout"])
     assert verdict("new-1") == (REMARK, ["already_new"])
