@@ -240,7 +240,7 @@ def test_kafka_counts_the_same(cluster: Cluster, tmp_path: Path):
         deadline = time.monotonic() + GAUGES_S
         while (actual := jmx(cluster, tmp_path / "log")) and counted(actual) != expected:
             assert time.monotonic() < deadline, differences(expected, counted(actual))
-            time.sleep(2)
+            time.sleep(2)  # the broker counts its groups once a minute, and nothing tells when
     finally:
         for backend in backends:
             backend.close()
