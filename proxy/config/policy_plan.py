@@ -16,6 +16,7 @@ from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.policy.client_offer import ClientOffer
 from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode, Policy, Rule
+from translation.policy.steps import text_of
 from translation.reasons import options, refusal_of
 
 _MODE_EFFECT = {
@@ -144,6 +145,10 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
     not_translatable: str | None = None
     options: str | None = None
     """What can be done about that."""
+    steps: str | None = None
+    """The steps by which it moves; None: as a whole."""
+    hold_s: int = 0
+    """For how long each of them but the last is held at least, all together."""
     notes: tuple[str, ...] = ()
     """What the translation changes for its clients."""
 
@@ -158,8 +163,9 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
             return f"{where}; members are refused when they join again"
         if not self.at_one_replica:
             return f"{where}; applies to members that join later"
-        took = _duration(self.at_one_replica * self.pause_ms / 1000)
-        return f"{where}; one member every {self.pause_ms} ms, about {took}"
+        took = _duration(self.at_one_replica * self.pause_ms / 1000 + self.hold_s)
+        in_steps = "" if self.steps is None else f" in steps of {self.steps}"
+        return f"{where}; one member every {self.pause_ms} ms{in_steps}, about {took}"
 
 
 class AssignorChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="assignor"):
@@ -233,6 +239,8 @@ class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
     type: GroupType | None
     assignor: str | None
     switch_pause_ms: int
+    steps: tuple[int | str, ...] | None
+    hold_s: int
     notes: tuple[str, ...]
 
 
@@ -247,6 +255,8 @@ def rule_reports(policy: Policy) -> list[RuleReport]:
             type=rule.type,
             assignor=rule.assignor,
             switch_pause_ms=rule.switch_pause_ms,
+            steps=rule.steps,
+            hold_s=rule.hold_s,
             notes=tuple(_notes(policy, number, rule)),
         )
         for number, rule in enumerate(policy.rules, start=1)
@@ -304,6 +314,8 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Change]:
                     after=rule.mode,
                     by=by,
                     pause_ms=rule.switch_pause_ms,
+                    steps=text_of(rule.staged) or None,
+                    hold_s=rule.hold_s * max(0, len(rule.staged) - 1),
                     not_translatable=why_not,
                     options=options(why_not) if rule.mode is Mode.TRANSLATE else None,
                     notes=notes,
@@ -423,6 +435,8 @@ def _describe(rule: Rule) -> str:
         said += f"; {_KEPT_OUT[rule.type]} may not join"
     if rule.mode is not Mode.REJECT:
         said += f"; a live group is moved one member every {rule.switch_pause_ms} ms"
+    if rule.staged:
+        said += f" in steps of {text_of(rule.staged)}, each held for {rule.hold_s} s"
     return said
 
 
@@ -446,6 +460,20 @@ def _notes(policy: Policy, number: int, rule: Rule) -> Iterator[str]:
         yield f"the assignor {rule.assignor} has no effect: only translated groups get one"
     elif rule.assignor is not None and rule.assignor not in _BUILT_IN_ASSIGNORS:
         yield f"the broker must have the assignor {rule.assignor} (group.consumer.assignors)"
+    yield from _notes_on_steps(rule)
+
+
+def _notes_on_steps(rule: Rule) -> Iterator[str]:
+    """Yield what steps need that the file does not tell, and where they end."""
+    if not rule.staged or rule.staged[0].is_all:
+        return
+    yield (
+        "not known from the file: steps need brokers with group.consumer.migration.policy=bidirectional (Kafka's "
+        "default), and `fleet` where several processes serve a group"
+    )
+    yield "groups that are moved all at once stay classic until a step of 100% is the only one"
+    if not rule.staged[-1].is_all:
+        yield f"ends at {rule.staged[-1]}: the other members of each group stay classic"
 
 
 def _hidden_by(rule: Rule, before: Sequence[Rule]) -> tuple[int, Rule] | None:
