@@ -73,8 +73,8 @@ def test_steps_are_explained_with_what_the_file_does_not_tell():
     rule = Rule(group="payments", mode=Mode.TRANSLATE, steps=(1, "10%"), hold_s=60)
     assert list(explain(Policy(rules=(rule,))))[:-1] == [
         (
-            "rule 1 (group payments): translate: clients are made members of the new protocol; a live group is moved one "
-            "member every 1000 ms in steps of 1, 10%, each held for 60 s"
+            "rule 1 (group payments): translate: clients are made members of the new protocol; a live group is moved "
+            "one member every 1000 ms in steps of 1, 10%, each held for 60 s"
         ),
         (
             "  not known from the file: steps need brokers with group.consumer.migration.policy=bidirectional (Kafka's "
@@ -89,8 +89,8 @@ def test_a_plan_says_the_steps_of_a_move_and_how_long_they_hold():
     rule = Rule(group="payments", mode=Mode.TRANSLATE, steps=(1, "50%", "100%"), hold_s=600)
     assert list(plan_lines(plan(Policy(rules=(rule,)), [live("payments", "observe", members=10)]))) == [
         (
-            "payments: observe -> translate, 10 members, by rule 1 (group payments); one member every 1000 ms in steps of "
-            "1, 50%, 100%, about 20 min"
+            "payments: observe -> translate, 10 members, by rule 1 (group payments); one member every 1000 ms in steps "
+            "of 1, 50%, 100%, about 20 min"
         )
     ]
 
