@@ -161,6 +161,7 @@ class Translator:
         context.now = now
         other_assignors = set(policy.assignors_allowed) != set(context.rules.policy.assignors_allowed)
         context.rules.set_policy(policy)
+        context.moves.policy_changed()
         for group in list(context.registry.groups.values()):
             group.migration.policy_changed()
             if other_assignors:
