@@ -338,8 +338,8 @@ class Metrics:
         )
         self.fleet_records = self._hot_counter(
             "fleet_records",
-            "Records of the member log, by kind (`probe`: of no member) and direction (`read`, `written`); every "
-            "process reads all.",
+            "Records of the member log, by kind (`probe`: of no member; `group`: of a whole group) and direction "
+            "(`read`, `written`); every process reads all.",
             "kind",
             "direction",
         )

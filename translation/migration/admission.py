@@ -9,6 +9,7 @@ replica makes it. While the log is away nobody is let in and no step begins.
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from protocol_codecs import ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import lacks_owned_partitions
@@ -38,6 +39,13 @@ LOOK_AGAIN_S = 2.0
 """After so long the broker is asked again for a group whose slots were all taken."""
 
 
+class _Look(NamedTuple):
+    """What the broker says of a group, and the slots as they were when it was asked."""
+
+    census: Census
+    before: Mapping[int, StoredGroup]
+
+
 class _Client:
     """Who wants to be let in: under which id, and by which others it may have a slot already."""
 
@@ -53,6 +61,8 @@ class _Client:
         self.others = others
         self.leaves = leaves
         self.instance_id = instance_id
+        self.looked: _Look | None = None
+        """What the broker has said already, to be used once."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -67,6 +77,12 @@ def admit_classic_member(
     if not context.moves.counts_members(group_id, rule):
         return True
     client = _Client(member_id, leaves=member_id, instance_id=request.message.group_instance_id)
+    client.looked = yield from _look(context, group_id, connection)
+    if client.looked is None:
+        return False
+    census = client.looked.census
+    if not census.is_hidden and member_id not in census.classic:
+        return False  # nothing is written for an id that somebody has made up
     return (yield from _admit(context, connection, request, rule, client))
 
 
@@ -243,15 +259,15 @@ def _admit_newcomer(
     moves, group_id = context.moves, request.message.group_id
     if not move.is_moving or moves.is_full(group_id):
         return False
-    before = moves.slots(group_id)
-    census = yield from take_census(context, group_id, connection)
-    if census is None:
+    looked, client.looked = client.looked, None
+    looked = looked or (yield from _look(context, group_id, connection))
+    if looked is None:
         return False
-    if census.is_hidden:
+    if looked.census.is_hidden:
         reason = f"its step moves only a part of the group, and {HIDDEN_MEMBERS}"
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, reason)
         return False
-    number = yield from _free_slot(context, group_id, rule, move, census, before, client)
+    number = yield from _free_slot(context, group_id, rule, move, looked, client)
     if number is None:
         return False
     return (yield from _take(context, group_id, number, _slot_for(client, None))) or None
@@ -280,6 +296,12 @@ def hold_if_downgraded(context: Context, connection: Connection, member: Member)
     return True
 
 
+def _look(context: Context, group_id: str, connection: Connection) -> Procedure[_Look | None]:
+    before = dict(context.moves.slots(group_id))
+    census = yield from take_census(context, group_id, connection)
+    return None if census is None else _Look(census, before)
+
+
 def _slot_for(client: _Client, before: Slot | None) -> Slot:
     """The slot with its new holder; ``before`` is the slot that it had under another id."""
     return Slot(
@@ -296,15 +318,14 @@ def _free_slot(
     group_id: str,
     rule: Rule,
     move: Move,
-    census: Census,
-    before: Mapping[int, StoredGroup],
+    looked: _Look,
     client: _Client,
 ) -> Procedure[int | None]:
     """The slot that a client may take; None if there is none, or if the move does not go on."""
-    moves = context.moves
+    moves, census = context.moves, looked.census
     slots, now_ms = moves.slots(group_id), moves.records.now_ms(group_id, context.now)
     downgraded = not census.is_consumer_group and bool(census.classic) and moves.was_converted(group_id, move)
-    held = taken(slots, before, census, moves.ended(group_id), now_ms)
+    held = taken(slots, looked.before, census, moves.ended(group_id), now_ms)
     is_new = census.classic.isdisjoint(client.names) and census.translated.isdisjoint(client.names)
     quota = rule.staged[move.step].quota(census.members(held.values()) + is_new)
     number = None if downgraded else next_slot(held, census, quota)
