@@ -94,7 +94,7 @@ class Moves:
     def was_converted(self, group_id: str, move: Move) -> bool:
         """Whether the group has been a consumer group with translated members in this move."""
         slots = (stored.record.slot for stored in self.slots(group_id).values())
-        return move.converted or any(slot and slot.begun and slot.number == move.number for slot in slots)
+        return move.converted or any(slot and slot.number == move.number for slot in slots)
 
     # -- what is found out -------------------------------------------------------------------------------------
 
@@ -150,14 +150,14 @@ class Moves:
         found = self.slot_of(group_id, before)
         if found is not None:
             number, slot = found
-            self._write(group_id, number, replace(slot, member_id=after))
+            self._write(group_id, number, replace(slot, member_id=after, begun=False))
 
     def free(self, group_id: str, member_id: str) -> None:
         """A classic member that was to be told to join anew was not: its slot is free."""
         found = self.slot_of(group_id, member_id)
         if found is not None:
             number, slot = found
-            self._write(group_id, number, Slot(begun=slot.begun, number=slot.number))
+            self._write(group_id, number, Slot(number=slot.number))
 
     def _write(self, group_id: str, number: int, slot: Slot) -> GroupKey | None:
         return self.records.write(group_id, slot_name(number), self._environment.now, slot=slot)

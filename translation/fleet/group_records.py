@@ -86,8 +86,9 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
     """The classic membership that the member leaves behind."""
     instance_id: str | None = None
     begun: bool = False
-    """Whether the broker has had a member of the new protocol in this slot, in the move ``number``."""
+    """Whether the broker has had this member as one of the new protocol."""
     number: int = 0
+    """The move in which the slot was filled last, by this member or another; 0: in none."""
 
 
 class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -22,7 +22,7 @@ from translation.engine.member_ids import ISSUED_PREFIX
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost, Wait
 from translation.fleet.group_records import MOVE, GroupKey, Move, Slot, StoredGroup, slot_name
-from translation.fleet.records import Kind, member_key
+from translation.fleet.records import member_key
 from translation.migration.census import take_census
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.next_step import Signals, begin, decide, describe
@@ -202,10 +202,12 @@ def _is_translated(
     if has_slot and context.ids.is_issued(member_id):
         return True
     record = None if log is None else log.record(key)
-    if record is not None and record.kind is not Kind.RELAYED:
+    if record is not None and record.kind.is_dead:
         return True  # the log decides what becomes of it (translation.serving)
-    if log is not None and log.is_ready(key) and not has_slot and not member_id.startswith(ISSUED_PREFIX):
+    is_classic_id = record is None and not has_slot and not member_id.startswith(ISSUED_PREFIX)
+    if log is not None and log.is_ready(key) and is_classic_id:
         return False
+    # That a replica serves it does not say that the broker has it: it may have no slot any more.
     census = yield from take_census(context, group_id, connection)
     if census is None:
         return None
@@ -308,7 +310,6 @@ def _slot_for(client: _Client, before: Slot | None) -> Slot:
         member_id=client.member_id,
         leaves=client.leaves,
         instance_id=client.instance_id,
-        begun=before is not None and before.begun,
         number=0 if before is None else before.number,
     )
 
@@ -351,7 +352,7 @@ def _present_move(context: Context, group_id: str, rule: Rule) -> Procedure[Move
             return context.moves.move(group_id, rule) if is_whole else None
         move, now_ms = context.moves.move(group_id, rule), records.now_ms(group_id, context.now)
         if move is None:
-            after = begin(rule, records.position(group_id), now_ms)
+            after = begin(rule, records.position(group_id) + 1, now_ms)
         else:
             after = decide(move, rule, Signals(now_ms=now_ms))
         if after == move:
