@@ -5,8 +5,8 @@ of :mod:`tests.simulation.mutations`).
 
 ``python -m tests.simulation.regressions add SEED "what it shows" "what showed it" [HOLD_UPS_MS]`` adds one, with a
 member log, with what is out of date, and with steps, if a mutation of that is what showed it. ``... renew`` is for
-changes of the translation after which plans run differently: if no kept history catches a mutation any more, or one fails by itself,
-it keeps the plan with another seed for its random choices.
+changes of the translation after which plans run differently: if no kept history catches a mutation any more, or one
+fails by itself, it keeps the plan with another seed for its random choices.
 """
 
 import itertools

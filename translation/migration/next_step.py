@@ -56,6 +56,35 @@ def decide(move: Move, rule: Rule, signals: Signals) -> Move:
     return replace(move, step=move.step + 1, since_ms=now_ms, settled_ms=0)
 
 
+class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How far the move of a group by steps is, for people: at ``step`` of ``steps``, counted from 1.
+
+    ``allows`` is what the step allows as the policy says it: a number of members, or a share. ``settled`` says that as
+    many are translated. ``text`` says all of it.
+    """
+
+    step: int
+    steps: int
+    allows: str
+    phase: str
+    settled: bool
+    why: str
+    text: str
+
+
+def view_of(move: Move, rule: Rule) -> MoveView:
+    """What is shown of a move."""
+    return MoveView(
+        step=move.step + 1,
+        steps=len(rule.staged),
+        allows=str(rule.staged[move.step]),
+        phase=move.phase,
+        settled=bool(move.settled_ms),
+        why=move.why,
+        text=describe(move, rule),
+    )
+
+
 def describe(move: Move, rule: Rule) -> str:
     """What a move does, for people."""
     where = f"step {move.step + 1} of {len(rule.staged)} ({rule.staged[move.step]})"
