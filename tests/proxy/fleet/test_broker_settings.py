@@ -1,4 +1,4 @@
-"""The brokers' migration policy, as far as it can be asked for (on a real broker: tests/integration/test_member_log_topic.py)."""
+"""The brokers' migration policy where nobody answers (on a real broker: tests/integration/test_member_log_topic.py)."""
 
 from confluent_kafka.admin import AdminClient
 
