@@ -269,9 +269,12 @@ def _admit_newcomer(
         reason = f"its step moves only a part of the group, and {HIDDEN_MEMBERS}"
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, reason)
         return False
+    slots = moves.slots(group_id)
     number = yield from _free_slot(context, group_id, rule, move, looked, client)
     if number is None:
         return False
+    if moves.slots(group_id).get(number) != slots.get(number):
+        return None  # somebody took it while the move went on: the record would take the place of that one
     return (yield from _take(context, group_id, number, _slot_for(client, None))) or None
 
 
@@ -369,7 +372,8 @@ def _go_on(context: Context, group_id: str, rule: Rule, before: Move | None, aft
     key = context.moves.records.write(group_id, MOVE, context.now, move=after)
     if not (yield from _resolved(context, group_id, MOVE, key)):
         return False
-    if context.moves.move(group_id, rule) == after:
+    is_news = before is None or describe(before, rule) != describe(after, rule)
+    if key is not None and is_news and context.moves.move(group_id, rule) == after:
         context.events.emit_step(group_id, describe(after, rule))
     return True
 
