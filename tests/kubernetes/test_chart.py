@@ -179,8 +179,8 @@ def test_an_autoscaler_adds_and_removes_pods_at_no_rejoin(
             assert before <= pods_of(namespace), "handing over to the autoscaler ends no pod"
             wait_until(lambda: len(pods_of(namespace)) == 4, "the autoscaler adds a pod", 180)
             kubectl("rollout", "status", f"deployment/{release}", f"--namespace={namespace}", "--timeout=90s")
-            # No pod uses a hundred times what it asks for.
-            upgrade(release, {"autoscaling": autoscaling | {"targetCPUUtilizationPercentage": 10_000}})
+            # No pod uses ten times what it asks for.
+            upgrade(release, {"autoscaling": autoscaling | {"targetCPUUtilizationPercentage": 1000}})
             wait_until(lambda: len(pods_of(namespace)) < 4, "the autoscaler removes a pod", 180)
         finally:
             upgrade(release, {"autoscaling": {"enabled": False}})
