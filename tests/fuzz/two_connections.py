@@ -192,7 +192,9 @@ class _Connection:
         """A response with the correlation id of the request that the broker got first and has not been answered so."""
         for request in wire.frames(self.to_broker.taken()):
             self._asked.append(wire.correlation_id(request))
-        return frame[:4] + self._asked.popleft().to_bytes(4) + frame[8:] if self._asked else frame
+        return (
+            frame[:4] + self._asked.popleft().to_bytes(4, signed=True) + frame[8:] if self._asked else frame
+        )
 
     def loses_its_client(self) -> None:
         """The client goes; its broker stays, if the translation needs it."""
