@@ -1,7 +1,5 @@
 """Workers of Kafka Connect behind the proxy: what it shows of them is what Connect's own REST API and logs say."""
 
-import json
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,9 +37,7 @@ class Cluster:
 
     def shown(self) -> dict[str, Any]:
         """The group in /api/groups."""
-        url = f"{self.proxy.admin}/api/groups/{self.group}"
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own URL
-            return json.loads(answer.read())
+        return self.proxy.group(self.group)
 
     def running(self) -> Running:
         """What the proxy shows of each worker."""
