@@ -54,8 +54,8 @@ rules:
 )
 
 _METRICS = Metrics()  # one for all: to make it takes longer than a run
-_SESSIONS_END_S = 120.0
-"""By then nearly every session has ended that the hostile client may have begun."""
+_STEPS_S = (0.0, 30.0, 2.0, 90.0, 2.0)
+"""By then nearly every session has ended that the hostile client may have begun. Few steps: each costs a run's time."""
 _GROUP, _MEMBER = "share-orderly", "somebody"
 """Of the orderly client, unknown to the other one."""
 
@@ -71,6 +71,8 @@ def run(chunks: Iterable[bytes], map_address: MapAddress, limits: Limits) -> Non
     :raises AssertionError: the orderly connection has noticed, or there was an error inside the proxy.
     """
 
+    clock = trio.testing.MockClock()
+
     async def both() -> None:
         proxy = _Proxy(map_address, limits)
         orderly = _OrderlyClient(proxy.connection(2))
@@ -83,13 +85,13 @@ def run(chunks: Iterable[bytes], map_address: MapAddress, limits: Limits) -> Non
         orderly.heartbeats()
         hostile.loses_its_client()
         proxy.shows_its_groups()
-        await proxy.lives_on(_SESSIONS_END_S)
+        await proxy.lives_on(clock)
         hostile.loses_its_broker()
         orderly.heartbeats()
         proxy.shows_its_groups()
 
     with capture_logs() as lines:
-        trio.run(both, clock=trio.testing.MockClock(autojump_threshold=0))
+        trio.run(both, clock=clock)
     for line in lines:
         if line["log_level"] == "error":
             raise AssertionError(f"inside the proxy: {line}") from line.get("exc_info")
@@ -124,12 +126,14 @@ class _Proxy:
     def shows_its_groups(self) -> None:
         msgspec.json.encode(list(self._groups.views(0)))
 
-    async def lives_on(self, seconds: float) -> None:
+    async def lives_on(self, clock: trio.testing.MockClock) -> None:
         """Time passes, in which sessions end."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._driver.run_timers)
             nursery.start_soon(self._driver.reporter.expire_observed_members)
-            await trio.sleep(seconds)
+            for step_s in _STEPS_S:
+                clock.jump(step_s)
+                await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
 
 
