@@ -4,10 +4,10 @@
 #   docker build --build-arg REVISION=$(git rev-parse HEAD) --tag epochgate:0.1.0 .
 #   docker build --target pipeline --tag epochgate-pipeline:0.1.0 .
 #
-# Pinned: Python packages by hash (requirements/*.lock), base images by version. Whoever publishes an image pins these by
-# digest as well: --build-arg PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:…
-ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
-ARG MAVEN_IMAGE=maven:3.9.9-eclipse-temurin-17
+# Pinned: Python packages by hash (requirements/*.lock), base images by version and by the digest of their index, which
+# has all architectures (`docker buildx imagetools inspect python:3.11.14-slim-bookworm` prints it).
+ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
+ARG MAVEN_IMAGE=maven:3.9.9-eclipse-temurin-17@sha256:f58d59b6273e785ac0a4477f6e9b5ba1d7731c75b906c0f7b34076f1851318cc
 # Named again in each stage that uses them: buildah, unlike BuildKit, does not hand them on with `FROM build`.
 ARG WHEELS=/wheels
 ARG PREFIX=/opt/epochgate
