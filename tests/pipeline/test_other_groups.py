@@ -1,7 +1,7 @@
 """Share and streams groups and those of Kafka Connect, in progress and report: beside the rest, and as they are."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,6 +19,7 @@ from tests.pipeline.migration import Migration, Plan
 
 pytestmark = pytest.mark.timeout(600)
 
+SEEDS = (0, 1)
 MIGRATION = Plan(21, groups=3, rounds=6, violations=1)
 
 
@@ -37,18 +38,27 @@ def audited(spark: SparkSession, journal: Path, out: Path) -> tuple[list[str], l
     return overlaps, gaps
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_groups_and_members_are_what_the_plain_checker_finds(
-    spark: SparkSession, tmp_path: Path, seed: int
-) -> None:
-    other_groups.Journal(seed).save(tmp_path / "journal")
+class Run(NamedTuple):
+    """A run over a journal of such groups alone."""
 
-    summary = followed(spark, tmp_path / "journal", tmp_path / "out")
+    journal: Path
+    out: Path
+    summary: progress.Summary
 
-    written = read(tmp_path / "journal")
-    found = {row.pop("group"): row for row in rows(spark, OTHER_GROUPS, tmp_path / "out")}
+
+@pytest.fixture(scope="module", params=SEEDS)
+def run(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: Any) -> Run:
+    folder = tmp_path_factory.mktemp("others")
+    other_groups.Journal(request.param).save(folder / "journal")
+    summary = followed(spark, folder / "journal", folder / "out")
+    return Run(folder / "journal", folder / "out", summary)
+
+
+def test_groups_and_members_are_what_the_plain_checker_finds(spark: SparkSession, run: Run) -> None:
+    written = read(run.journal)
+    found = {row.pop("group"): row for row in rows(spark, OTHER_GROUPS, run.out)}
     assert found == other_groups.groups(written)
-    assert (summary.groups, summary.other_groups) == (0, {"share": 2, "streams": 1, "connect": 2})
+    assert (run.summary.groups, run.summary.other_groups) == (0, {"share": 2, "streams": 1, "connect": 2})
     told = ("protocol", "state", "updated_us", "url", "config_offset", "is_leader")
     members = {
         (row["group"], row["member"]): {name: row[name] for name in told}
@@ -59,7 +69,7 @@ def test_groups_and_members_are_what_the_plain_checker_finds(
                 for number in one["partitions"]
             ]
         }
-        for row in rows(spark, OTHER_MEMBERS, tmp_path / "out")
+        for row in rows(spark, OTHER_MEMBERS, run.out)
     }
     assert members == other_groups.members(written)
     assert {row["protocol"] for row in members.values()} == other_groups.OTHERS
@@ -86,10 +96,8 @@ def test_the_figures_of_the_migration_are_those_without_such_groups(
     assert any("violation" in overlap for overlap in audits[0][0])
 
 
-def test_the_page_lists_groups_and_members(spark: SparkSession, tmp_path: Path) -> None:
-    other_groups.Journal(4).save(tmp_path / "journal")
-    followed(spark, tmp_path / "journal", tmp_path / "out")
-    found = facts.progress(spark, tmp_path / "out")
+def test_the_page_lists_groups_and_members(spark: SparkSession, run: Run, tmp_path: Path) -> None:
+    found = facts.progress(spark, run.out)
 
     page.write(tmp_path / "report.html", None, found, None)
 
