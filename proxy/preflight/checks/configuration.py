@@ -1,0 +1,97 @@
+"""Whether the proxy's configuration fits the cluster: ports for every broker, addresses, processes."""
+
+from proxy.config.schema import NODE_ID, Listener
+from proxy.preflight.checks.check import Check, Found, nodes
+from proxy.preflight.checks.settings import shortest_session_ms
+from proxy.preflight.facts import Facts, Unknown
+from proxy.preflight.report import Finding, Source
+
+
+def _hidden(facts: Facts) -> Found:
+    for listener in () if facts.config is None else facts.config.listeners:
+        hidden = sorted(
+            one.node_id for one in facts.known_brokers() if one.node_id not in listener.node_ports
+        )
+        if hidden:
+            yield Finding(
+                check="hidden_nodes",
+                what=f"{nodes(hidden)} have no port at the listener on port {listener.port}: its clients are not told "
+                "of them, and can't use what they lead",
+                do="add their ids to `nodes` of the listener, and open the ports "
+                f'(`nodes: {{"0-{hidden[-1]}": PORT}}`)',
+            )
+
+
+def _loops(facts: Facts) -> Found:
+    config = facts.config
+    for listener in () if config is None else config.listeners:
+        looped = [
+            one.node_id
+            for one in facts.known_brokers()
+            if (one.host.lower(), one.port) == _advertised(listener, one.node_id)
+        ]
+        if looped:
+            yield Finding(
+                check="loop",
+                what=f"{nodes(looped)} advertise what the proxy is to advertise for them: the proxy would connect to "
+                "itself",
+                do="give the brokers a listener of their own for the proxy (advertised.listeners), and name that in "
+                "`upstream.bootstrap`",
+            )
+
+
+def _advertised(listener: Listener, node_id: int) -> tuple[str, int]:
+    host = listener.advertised_host.replace(NODE_ID, str(node_id)).lower()
+    return host, listener.advertised_port or listener.node_ports.get(node_id, 0)
+
+
+def _ports(facts: Facts) -> Found:
+    for address, why in sorted((facts.taken_ports or {}).items()):
+        yield Finding(
+            check="ports",
+            what=f"the proxy can't listen on {address} of this machine: {why}",
+            do="end what listens there, or choose another port; with a proxy that runs already, name it by --proxy",
+        )
+
+
+def _failover(facts: Facts) -> Found:
+    if not facts.several_processes():
+        return
+    shorter: list[str] = []
+    if facts.proxy is not None and not isinstance(facts.proxy, Unknown):
+        sessions = {
+            group.id: min(
+                (one.session_timeout_ms for one in group.members if one.session_timeout_ms > 0), default=None
+            )
+            for group in facts.proxy.groups
+        }
+        for group_id, ours in sessions.items():
+            theirs = shortest_session_ms(facts, group_id)
+            if ours is not None and theirs is not None and ours < theirs:
+                shorter.append(group_id)
+        if sessions and not shorter:
+            return
+    session = shortest_session_ms(facts, "")
+    lasts = "as the broker's" if session is None else f"{session} ms, as the broker's"
+    yield Finding(
+        check="failover",
+        what="several processes serve the same clients and share no member log: a client that is killed keeps its "
+        f"partitions for {lasts} group.consumer.session.timeout.ms, whatever its own session timeout is",
+        groups=tuple(sorted(shorter)),
+        do="run the replicas as one fleet (`fleet`), or lower group.consumer.session.timeout.ms and its minimum on the "
+        "brokers",
+    )
+
+
+_SOURCES = frozenset({Source.CONFIGURATION})
+CHECKS = (
+    Check("hidden_nodes", "Every broker has a port at every listener.", _SOURCES | {Source.BROKERS}, _hidden),
+    Check("loop", "No broker advertises the proxy's own address.", _SOURCES | {Source.BROKERS}, _loops),
+    Check("ports", "The ports of the configuration are free on this machine.", _SOURCES, _ports),
+    Check(
+        "failover",
+        "A killed client's partitions are free after its own session timeout.",
+        _SOURCES | {Source.BROKERS, Source.SETTINGS},
+        _failover,
+    ),
+)
