@@ -17,7 +17,7 @@ from proxy.config.tls import UpstreamTls
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_client import NoAnswerError, fetch_groups
 from proxy.observability.snapshot import Snapshot, merge
-from proxy.preflight.ask_brokers import BrokerAddress, ask_apis, find_brokers
+from proxy.preflight.ask_brokers import Found, ask_apis, find_brokers
 from proxy.preflight.facts import BadProperty, Broker, Facts, Unknown, Version
 from proxy.transport.listeners import BindError, bind
 from proxy.transport.tcp_stream import open_tcp
@@ -62,7 +62,7 @@ class _Asking:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._open = _opener(target.tls)
-        self._found: tuple[BrokerAddress, ...] | Unknown = ()
+        self._found = Found((), {})
         self._answers: Answers | Unknown | None = None
         self._refused: BadProperty | None = None
 
@@ -77,8 +77,8 @@ class _Asking:
         return await self._facts()
 
     async def _ask_as_anybody(self) -> None:
-        if isinstance(self._found, Unknown):
-            self._answers = self._found
+        if isinstance(self._found.brokers, Unknown):
+            self._answers = self._found.brokers
         else:
             await self._ask_account(properties_of(self._target.bootstrap, self._target.tls))
 
@@ -101,7 +101,7 @@ class _Asking:
         assert answers is not None  # noqa: S101  run() has asked
         told = None if isinstance(answers, Unknown) else answers
         unknown = answers if isinstance(answers, Unknown) else Unknown("it was not asked", "")
-        addresses, open_ = self._found, self._open
+        addresses, open_ = self._found.brokers, self._open
         if isinstance(addresses, Unknown) and told is not None and not isinstance(told.brokers, Unknown):
             addresses, open_ = told.brokers, _opener(tls_of(target.account or {}))
         brokers: tuple[Broker, ...] | Unknown = Unknown("", "")
@@ -123,6 +123,7 @@ class _Asking:
             )
         return Facts(
             brokers=brokers,
+            bootstrap=self._found.answered if isinstance(brokers, Unknown) else {},
             groups=unknown if told is None else told.groups,
             complete_groups=None if told is None else told.complete_groups,
             acls=unknown if told is None else told.acls,

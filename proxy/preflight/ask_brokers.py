@@ -3,7 +3,7 @@
 One connection for each, all at once with a bound, each with a deadline.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import trio
@@ -39,26 +39,42 @@ class BrokerAddress(msgspec.Struct, frozen=True):
     address: Address
 
 
-async def find_brokers(
-    bootstrap: Sequence[Address], open_: Open, timeout_s: float
-) -> tuple[BrokerAddress, ...] | Unknown:
-    """Ask the bootstrap brokers, one after another, for the cluster's brokers, without credentials."""
-    failures: list[str] = []
-    has_answered = False
-    for address in bootstrap:
+class Found(msgspec.Struct, frozen=True):
+    """The brokers of a cluster as anybody is told them; ``answered`` has the API versions of the addresses asked."""
+
+    brokers: tuple[BrokerAddress, ...] | Unknown
+    answered: Mapping[str, Apis]
+
+
+async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: float) -> Found:
+    """Ask the bootstrap brokers, all at once, for the cluster's brokers, without credentials."""
+    answered: dict[str, Apis] = {}
+    told: dict[Address, tuple[BrokerAddress, ...]] = {}
+    failures: dict[Address, str] = {}
+    limiter = trio.CapacityLimiter(CONCURRENT)
+
+    async def ask(address: Address) -> None:
         try:
-            with trio.fail_after(timeout_s):
-                stream = await open_(address.host, address.port)
-                async with stream:
-                    frame = await _ask_versions(stream)
-                    _read_versions(frame)
-                    has_answered = True
-                    return await _ask_metadata(stream)
+            async with limiter:
+                with trio.fail_after(timeout_s):
+                    stream = await open_(address.host, address.port)
+                    async with stream:
+                        answered[str(address)] = _read_versions(await _ask_versions(stream))
+                        told[address] = await _ask_metadata(stream)
         except (*_FAILURES, trio.TooSlowError) as error:
-            failures.append(f"{address}: {_reason(error, timeout_s)}")
-    if has_answered:
-        return Unknown("the brokers tell it to authenticated clients only", _NEEDS_ACCOUNT_DO)
-    return Unknown("; ".join(failures), _UNREACHABLE_DO)
+            failures[address] = f"{address}: {_reason(error, timeout_s)}"
+
+    async with trio.open_nursery() as nursery:
+        for address in bootstrap:
+            nursery.start_soon(ask, address)
+    brokers: tuple[BrokerAddress, ...] | Unknown
+    if told:
+        brokers = next(iter(told.values()))
+    elif answered:
+        brokers = Unknown("brokers tell it to authenticated clients only", _NEEDS_ACCOUNT_DO)
+    else:
+        brokers = Unknown("; ".join(failures[one] for one in bootstrap), _UNREACHABLE_DO)
+    return Found(brokers, answered)
 
 
 async def ask_apis(

@@ -137,6 +137,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All of it. ``complete_groups`` is why the list of groups may lack some; None if it has all."""
 
     brokers: tuple[Broker, ...] | Unknown
+    bootstrap: Mapping[str, Apis] = msgspec.field(default_factory=dict)
+    """What addresses answered whose broker is not known, because the brokers want authentication."""
     groups: tuple[Group, ...] | Unknown
     complete_groups: Unknown | None = None
     acls: tuple[Acl, ...] | Unknown

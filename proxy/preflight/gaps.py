@@ -9,6 +9,7 @@ from proxy.preflight.report import Finding, Source
 
 NOT_ASKED = {
     Source.CONFIGURATION: "--config",
+    Source.PORTS: "--config without --proxy",
     Source.PROXY: "--proxy",
     Source.VERSION: "--kafka-version",
 }
@@ -35,6 +36,7 @@ def not_asked(facts: Facts, sources: Iterable[Source]) -> str | None:
     """The option without which these sources are not asked; None if all are."""
     absent = {
         Source.CONFIGURATION: facts.config is None,
+        Source.PORTS: facts.taken_ports is None,
         Source.PROXY: facts.proxy is None,
         Source.VERSION: facts.version is None,
     }

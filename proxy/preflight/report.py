@@ -30,6 +30,7 @@ class Source(StrEnum):
     ACLS = "acls"
     PROXY = "proxy"
     CONFIGURATION = "configuration"
+    PORTS = "ports_here"
     VERSION = "version"
 
 

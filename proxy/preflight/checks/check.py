@@ -22,8 +22,8 @@ class Check(NamedTuple):
     look: Callable[[Facts], Found]
 
 
-def nodes(ids: Iterable[int]) -> str:
-    """Return ``broker 1`` or ``brokers 1, 2``."""
+def nodes(ids: Iterable[int | str]) -> str:
+    """Return ``broker 1`` or ``brokers 1, 2``; an id may be an address too."""
     listed = sorted(ids)
     return f"{'broker' if len(listed) == 1 else 'brokers'} {', '.join(map(str, listed))}"
 

@@ -87,7 +87,9 @@ _SOURCES = frozenset({Source.CONFIGURATION})
 CHECKS = (
     Check("hidden_nodes", "Every broker has a port at every listener.", _SOURCES | {Source.BROKERS}, _hidden),
     Check("loop", "No broker advertises the proxy's own address.", _SOURCES | {Source.BROKERS}, _loops),
-    Check("ports", "The ports of the configuration are free on this machine.", _SOURCES, _ports),
+    Check(
+        "ports", "The ports of the configuration are free on this machine.", frozenset({Source.PORTS}), _ports
+    ),
     Check(
         "failover",
         "A killed client's partitions are free after its own session timeout.",

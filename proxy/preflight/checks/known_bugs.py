@@ -47,7 +47,8 @@ def _instances(group: Group) -> list[bool]:
 
 def _only_static(facts: Facts) -> Iterator[Group]:
     for group in facts.to_move:
-        if group.kind is Kind.CLASSIC and group.size and all(_instances(group)):
+        static = _instances(group)
+        if group.kind is Kind.CLASSIC and static and all(static):
             yield group
 
 

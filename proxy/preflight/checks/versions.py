@@ -9,8 +9,10 @@ _HEARTBEAT_VERSION = 1
 _GROUP_VERSION = "group.version"
 
 
-def _apis(facts: Facts) -> dict[int, Apis]:
-    return {one.node_id: one.apis for one in facts.known_brokers() if isinstance(one.apis, Apis)}
+def _apis(facts: Facts) -> dict[str, Apis]:
+    """What brokers answer, by node id, and by address where that is all that is known of a broker."""
+    known = {str(one.node_id): one.apis for one in facts.known_brokers() if isinstance(one.apis, Apis)}
+    return {**known, **facts.bootstrap}
 
 
 def _heartbeat(facts: Facts) -> Found:
@@ -40,7 +42,7 @@ def _group_version(facts: Facts) -> Found:
 
 
 def _mixed(facts: Facts) -> Found:
-    alike: dict[tuple[tuple[int, tuple[int, int]], ...], list[int]] = {}
+    alike: dict[tuple[tuple[int, tuple[int, int]], ...], list[str]] = {}
     for node, apis in _apis(facts).items():
         alike.setdefault(tuple(sorted(apis.versions.items())), []).append(node)
     if len(alike) > 1:

@@ -4,12 +4,16 @@ import datetime as dt
 import io
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from kio.schema.consumer_protocol_assignment.v1.data import ConsumerProtocolAssignment
 from kio.schema.consumer_protocol_assignment.v1.data import TopicPartition as AssignedPartitions
 from kio.schema.consumer_protocol_subscription.v1.data import ConsumerProtocolSubscription, TopicPartition
+from kio.schema.consumer_protocol_subscription.v3.data import (
+    ConsumerProtocolSubscription as SubscriptionWithRack,
+)
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.join_group.v5.request import JoinGroupRequest, JoinGroupRequestProtocol
 from kio.schema.leave_group.v3.request import LeaveGroupRequest, MemberIdentity
@@ -31,6 +35,16 @@ _NO_PARTITIONS = bytes(4)  # the length of an empty array
 Topics = Mapping[str, frozenset[int]]
 
 
+@dataclass(frozen=True)
+class Offer:
+    """What a member's JoinGroup says of its client."""
+
+    protocol_type: str = "consumer"
+    assignor: str = "range"
+    instance_id: str | None = None
+    rack: str | None = None
+
+
 class RawMember:
     """Joins with range, eager or with what it says it owns; leads if the coordinator makes it the leader."""
 
@@ -43,11 +57,14 @@ class RawMember:
         session_timeout_ms: int = 10_000,
         user_data: bytes | None = None,
         cut_short: bool = False,
+        offer: Offer | None = None,
         **options: Any,
     ) -> None:
         """`user_data` is what it writes into the assignments as a leader, as some assignors do; with `cut_short` its
-        subscription ends before the owned partitions, as kafka-go's does.
+        subscription ends before the owned partitions, as kafka-go's does. `offer` is what it says of itself, if that is
+        not a consumer with range.
         """
+        self._offer = offer or Offer()
         self._cut_short = cut_short
         self._user_data = user_data
         self._connection = raw.to_coordinator(bootstrap, group, **options)
@@ -67,7 +84,7 @@ class RawMember:
         A new member first gets its id with MEMBER_ID_REQUIRED, as every client since 2.2 does, once the coordinator has
         loaded.
         """
-        if not self.member_id:
+        if not self.member_id and self._offer.instance_id is None:
             answer = eventually(
                 lambda: self._connection.call(self._join_request({})),
                 lambda answer: answer.error_code != LOADING,
@@ -83,6 +100,7 @@ class RawMember:
         answer = self._connection.receive(self._joining)
         assert answer.error_code == NONE, answer
         self.generation = answer.generation_id
+        self.member_id = answer.member_id
         self.leads = answer.leader == answer.member_id
         self._members = tuple(member.member_id for member in answer.members)
 
@@ -173,12 +191,20 @@ class RawMember:
             session_timeout=dt.timedelta(milliseconds=self._session_timeout_ms),
             rebalance_timeout=dt.timedelta(seconds=30),
             member_id=self.member_id,
-            group_instance_id=None,
-            protocol_type="consumer",
-            protocols=(JoinGroupRequestProtocol(name="range", metadata=self._subscription(owned)),),
+            group_instance_id=self._offer.instance_id,
+            protocol_type=self._offer.protocol_type,
+            protocols=(
+                JoinGroupRequestProtocol(name=self._offer.assignor, metadata=self._subscription(owned)),
+            ),
         )
 
     def _subscription(self, owned: Topics) -> bytes:
+        if self._offer.rack is not None:
+            return embedded(
+                SubscriptionWithRack(
+                    topics=self._topics, user_data=None, owned_partitions=(), rack_id=self._offer.rack
+                )
+            )
         claim = tuple(TopicPartition(topic=topic, partitions=tuple(at)) for topic, at in owned.items())
         whole = embedded(ConsumerProtocolSubscription(topics=self._topics, owned_partitions=claim))
         return whole[: -len(_NO_PARTITIONS)] if self._cut_short else whole
