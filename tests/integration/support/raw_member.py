@@ -23,7 +23,9 @@ from kio.schema.offset_commit.v7.request import (
     OffsetCommitRequestTopic,
 )
 from kio.schema.sync_group.v3.request import SyncGroupRequest, SyncGroupRequestAssignment
+from kio.schema.types import GroupId, TopicName
 from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32, i32Timedelta, i64
 
 from support import raw
 from support.waiting import eventually
@@ -68,14 +70,14 @@ class RawMember:
         self._cut_short = cut_short
         self._user_data = user_data
         self._connection = raw.to_coordinator(bootstrap, group, **options)
-        self._group = group
-        self._topic = topic
-        self._topics = (topic, *other_topics)
+        self._group = GroupId(group)
+        self._topic = TopicName(topic)
+        self._topics = (self._topic, *map(TopicName, other_topics))
         self._session_timeout_ms = session_timeout_ms
         self._joining: JoinGroupRequest | None = None
         self._members: tuple[str, ...] = ()
         self.member_id = ""
-        self.generation = -1
+        self.generation = i32(-1)
         self.leads = False
 
     def send_join(self, owned: Topics | None = None) -> None:
@@ -97,6 +99,7 @@ class RawMember:
 
     def receive_join(self) -> None:
         """The answer."""
+        assert self._joining is not None, "nothing was sent"
         answer = self._connection.receive(self._joining)
         assert answer.error_code == NONE, answer
         self.generation = answer.generation_id
@@ -152,11 +155,11 @@ class RawMember:
     def commit(self, partition: int, offset: int, *, generation: int | None = None) -> int:
         """The error code of OffsetCommit, with this generation instead of the current one if given."""
         at = OffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=offset, committed_metadata=None
+            partition_index=i32(partition), committed_offset=i64(offset), committed_metadata=None
         )
         request = OffsetCommitRequest(
             group_id=self._group,
-            generation_id_or_member_epoch=self.generation if generation is None else generation,
+            generation_id_or_member_epoch=self.generation if generation is None else i32(generation),
             member_id=self.member_id,
             group_instance_id=None,
             topics=(OffsetCommitRequestTopic(name=self._topic, partitions=(at,)),),
@@ -188,8 +191,8 @@ class RawMember:
     def _join_request(self, owned: Topics) -> JoinGroupRequest:
         return JoinGroupRequest(
             group_id=self._group,
-            session_timeout=dt.timedelta(milliseconds=self._session_timeout_ms),
-            rebalance_timeout=dt.timedelta(seconds=30),
+            session_timeout=i32Timedelta.parse(dt.timedelta(milliseconds=self._session_timeout_ms)),
+            rebalance_timeout=i32Timedelta.parse(dt.timedelta(seconds=30)),
             member_id=self.member_id,
             group_instance_id=self._offer.instance_id,
             protocol_type=self._offer.protocol_type,
@@ -205,12 +208,19 @@ class RawMember:
                     topics=self._topics, user_data=None, owned_partitions=(), rack_id=self._offer.rack
                 )
             )
-        claim = tuple(TopicPartition(topic=topic, partitions=tuple(at)) for topic, at in owned.items())
+        claim = tuple(
+            TopicPartition(topic=TopicName(topic), partitions=tuple(map(i32, at)))
+            for topic, at in owned.items()
+        )
         whole = embedded(ConsumerProtocolSubscription(topics=self._topics, owned_partitions=claim))
         return whole[: -len(_NO_PARTITIONS)] if self._cut_short else whole
 
     def _assignment(self, share: frozenset[int]) -> bytes:
-        given = (AssignedPartitions(topic=self._topic, partitions=tuple(sorted(share))),) if share else ()
+        given = (
+            (AssignedPartitions(topic=self._topic, partitions=tuple(map(i32, sorted(share)))),)
+            if share
+            else ()
+        )
         return embedded(ConsumerProtocolAssignment(assigned_partitions=given, user_data=self._user_data))
 
 
