@@ -45,6 +45,10 @@ _FINAL = (
     KafkaError._SSL,  # noqa: SLF001
 )
 """Errors after which trying again helps nothing."""
+_UNSUPPORTED = (
+    KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
+    KafkaError.UNSUPPORTED_VERSION,
+)
 _REACH_DO = (
     "see that the account's brokers are reached from here, and that its user name, password and CA are right"
 )
@@ -276,6 +280,8 @@ class _Account:
     @staticmethod
     def _unknown(error: KafkaError, operation: str) -> Unknown:
         resource = _REFUSED.get(error.code())
+        if error.code() in _UNSUPPORTED:
+            return Unknown(error.str(), "see to it by hand, then --accept it")
         if resource is None:
             return Unknown(error.str(), _REACH_DO)
         return Unknown(f"the account may not ({error.name()})", _allow(resource, operation))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from proxy.preflight.checks.check import nodes
+from proxy.preflight.checks.settings import TOLD
 from proxy.preflight.checks.table import CHECKS
 from proxy.preflight.facts import Facts, Kind, Unknown
 from proxy.preflight.report import Finding, Source
@@ -55,6 +56,23 @@ def _of_brokers(facts: Facts) -> Iterator[Finding]:
                 lacking.setdefault(told, []).append(broker.node_id)
         for why, ids in lacking.items():
             yield _gap(source, what.format(nodes(ids)), why)
+    yield from _left_out(facts)
+
+
+def _left_out(facts: Facts) -> Iterator[Finding]:
+    expected = frozenset(name for names in TOLD.values() for name in names)
+    lacking: dict[frozenset[str], list[int]] = {}
+    for node, settings in facts.settings().items():
+        lacking.setdefault(expected - settings.keys(), []).append(node)
+    for missing, ids in lacking.items():
+        if missing:
+            yield Finding(
+                check=Source.SETTINGS.value,
+                unknown=True,
+                what=f"{nodes(ids)}: not told are {', '.join(sorted(missing))}",
+                do="ask whoever runs the brokers what these settings are, then --accept settings",
+                checks=tuple(check for check, names in TOLD.items() if not missing.isdisjoint(names)),
+            )
 
 
 def _of_groups(facts: Facts) -> Iterator[Finding]:

@@ -25,6 +25,28 @@ _DECIDING = (
 )
 """Settings that decide how a group behaves; which broker's counts follows from where its coordinator is."""
 
+TOLD: Mapping[str, tuple[str, ...]] = {
+    "rebalance_protocols": ("group.coordinator.rebalance.protocols",),
+    "migration_policy": ("group.consumer.migration.policy",),
+    "assignors": ("group.consumer.assignors",),
+    "max_size": ("group.consumer.max.size",),
+    "group_bounds": (
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.max.session.timeout.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+    ),
+    "heartbeat_interval": ("group.consumer.session.timeout.ms", "group.consumer.heartbeat.interval.ms"),
+    "connections_per_ip": ("max.connections.per.ip",),
+    "session_bounds": ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    "way_back": ("group.max.size",),
+    "failover": ("group.consumer.session.timeout.ms",),
+    "client_sessions": ("group.consumer.session.timeout.ms",),
+    "bug_full_group": ("group.consumer.max.size",),
+}
+"""By check the settings that every broker of Kafka 4 tells. One that leaves them out (a managed one may) is not judged
+by their defaults."""
+
 _POLICY = "group.consumer.migration.policy"
 _WITHOUT = {
     "disabled": "live groups can neither move nor come back",
@@ -44,6 +66,15 @@ def _by_value(facts: Facts, name: str) -> dict[str, list[int]]:
         if name in settings:
             found.setdefault(settings[name], []).append(node)
     return found
+
+
+def _by_number(facts: Facts, name: str) -> list[tuple[int, list[int]]]:
+    """The values of a setting that is a number, in order, each with the brokers that have it."""
+    found: dict[int, list[int]] = {}
+    for node, settings in facts.settings().items():
+        if (value := number(settings, name)) is not None:
+            found.setdefault(value, []).append(node)
+    return sorted(found.items())
 
 
 def _ids(groups: Iterator[Group] | tuple[Group, ...]) -> tuple[str, ...]:
@@ -132,17 +163,15 @@ def _has(assignor: str, settings: Mapping[str, str]) -> bool | None:
 
 
 def _size(facts: Facts) -> Found:
-    for limit, ids in sorted(
-        _by_value(facts, "group.consumer.max.size").items(), key=lambda one: int(one[0])
-    ):
-        larger = [group for group in facts.to_move if group.size > int(limit)]
+    for limit, ids in _by_number(facts, "group.consumer.max.size"):
+        larger = tuple(group for group in facts.to_move if group.size > limit)
         if larger:
             most = max(group.size for group in larger)
             yield Finding(
                 check="max_size",
                 what=f"group.consumer.max.size is {limit} at {nodes(ids)}, and these groups have more members (up to "
                 f"{most}): brokers refuse to convert them",
-                groups=_ids(tuple(larger)),
+                groups=_ids(larger),
                 do=f"raise group.consumer.max.size to at least {most} on every broker, and restart them",
             )
 
@@ -205,8 +234,8 @@ def _heartbeats(facts: Facts) -> Found:
 
 def _assignment_interval(facts: Facts) -> Found:
     name = "group.consumer.assignment.interval.ms"
-    for value, ids in sorted(_by_value(facts, name).items()):
-        if int(value) > _LONGEST_ASSIGNMENT_MS:
+    for value, ids in _by_number(facts, name):
+        if value > _LONGEST_ASSIGNMENT_MS:
             yield Finding(
                 check="assignment_interval",
                 what=f"{name} is {value} at {nodes(ids)}: whoever joins a group waits so long for partitions, longer "
@@ -239,8 +268,7 @@ def _session_bounds(facts: Facts) -> Found:
     limits = config.limits
     for kind, ours in (("min", limits.session_timeout_min_ms), ("max", limits.session_timeout_max_ms)):
         name = f"group.{kind}.session.timeout.ms"
-        for value, ids in sorted(_by_value(facts, name).items()):
-            theirs = int(value)
+        for theirs, ids in _by_number(facts, name):
             if theirs < ours if kind == "min" else theirs > ours:
                 yield Finding(
                     check="session_bounds",

@@ -18,6 +18,7 @@ from proxy.preflight.gaps import NOT_ASKED
 from proxy.preflight.judge import acceptable, judge
 from proxy.preflight.report import Source, Status
 from tests.proxy.preflight.facts import (
+    SETTINGS,
     UNKNOWN,
     broker,
     classic,
@@ -257,6 +258,15 @@ def test_the_classes_of_kafkas_own_assignors_are_known_by_their_names():
     own = "org.apache.kafka.coordinator.group.assignor."
     listed = f"{own}UniformAssignor,{own}RangeAssignor"
     assert statuses(facts(brokers=(broker(group_consumer_assignors=listed),)))["assignors"] is Status.PASSED
+
+
+def test_a_setting_that_a_broker_leaves_out_is_unknown_and_not_its_default():
+    told = {name: value for name, value in SETTINGS.items() if name != "group.consumer.max.size"}
+    known = facts(brokers=(broker(1), msgspec.structs.replace(broker(2), settings=told)))
+    said = statuses(known)
+    assert said["max_size"] is said["bug_full_group"] is Status.UNKNOWN
+    assert said["migration_policy"] is Status.PASSED
+    assert finding(known, "settings").what == "broker 2: not told are group.consumer.max.size"
 
 
 def test_an_assignor_that_may_be_a_class_of_somebody_is_unknown():
