@@ -63,7 +63,7 @@ def _left_out(facts: Facts) -> Iterator[Finding]:
     expected = frozenset(name for names in TOLD.values() for name in names)
     lacking: dict[frozenset[str], list[int]] = {}
     for node, settings in facts.settings().items():
-        lacking.setdefault(expected - settings.keys(), []).append(node)
+        lacking.setdefault(expected.difference(settings), []).append(node)
     for missing, ids in lacking.items():
         if missing:
             yield Finding(
