@@ -1,6 +1,4 @@
-"""The command line: ``epochgate run|config|policy|status|preflight|version``, and what other packages add
-(:data:`COMMANDS`).
-"""
+"""The command line: ``epochgate run|config|policy|status|preflight|version``, and others' commands (`COMMANDS`)."""
 
 import json
 import platform

@@ -192,7 +192,8 @@ def upstream_of(config: Config | None, bootstrap: str | None, given: Mapping[str
     named = bootstrap or str(given.get("bootstrap.servers", ""))
     if not named:
         raise ValueError("name a broker: --config or --from")
-    return Upstream(bootstrap=tuple(part.strip() for part in named.split(",")), tls=tls_of(given))
+    tls = tls_of(given) or (None if config is None else config.upstream.tls)
+    return Upstream(bootstrap=tuple(part.strip() for part in named.split(",")), tls=tls)
 
 
 def properties_of(bootstrap: Sequence[Address], tls: UpstreamTls | None) -> dict[str, Property]:

@@ -1,6 +1,7 @@
 """Whether the proxy's configuration fits the cluster: ports for every broker, addresses, processes."""
 
 from proxy.config.schema import NODE_ID, Listener
+from proxy.observability.snapshot import GroupView
 from proxy.preflight.checks.check import Check, Found, nodes
 from proxy.preflight.checks.settings import shortest_session_ms
 from proxy.preflight.facts import Facts, Unknown
@@ -60,16 +61,12 @@ def _failover(facts: Facts) -> Found:
     shorter: list[str] = []
     if facts.proxy is not None and not isinstance(facts.proxy, Unknown):
         sessions = {
-            group.id: min(
-                (one.session_timeout_ms for one in group.members if one.session_timeout_ms > 0), default=None
-            )
+            group.id: (_shortest_of_clients(group), shortest_session_ms(facts, group.id))
             for group in facts.proxy.groups
         }
-        for group_id, ours in sessions.items():
-            theirs = shortest_session_ms(facts, group_id)
-            if ours is not None and theirs is not None and ours < theirs:
-                shorter.append(group_id)
-        if sessions and not shorter:
+        known = {one: pair for one, pair in sessions.items() if None not in pair}
+        shorter = [one for one, (ours, theirs) in known.items() if (ours or 0) < (theirs or 0)]
+        if sessions and len(known) == len(sessions) and not shorter:
             return
     session = shortest_session_ms(facts, "")
     lasts = "as the broker's" if session is None else f"{session} ms, as the broker's"
@@ -81,6 +78,12 @@ def _failover(facts: Facts) -> Found:
         do="run the replicas as one fleet (`fleet`), or lower group.consumer.session.timeout.ms and its minimum on the "
         "brokers",
     )
+
+
+def _shortest_of_clients(group: GroupView) -> int | None:
+    """The shortest session timeout of the group's clients; None if one of them is not known."""
+    told = [member.session_timeout_ms for member in group.members]
+    return min(told) if told and min(told) > 0 else None
 
 
 _SOURCES = frozenset({Source.CONFIGURATION})

@@ -297,6 +297,16 @@ def test_members_that_other_replicas_serve_do_not_come_past_the_proxy():
     )
 
 
+@pytest.mark.parametrize(
+    ("session_ms", "status"), [(44_999, Status.FOUND), (45_000, Status.PASSED), (-1, Status.FOUND)]
+)
+def test_several_processes_without_a_log_are_well_only_for_clients_as_patient_as_the_broker(
+    session_ms, status
+):
+    proxy = snapshot(seen("g", member("g-m0", session_timeout_ms=session_ms)))
+    assert statuses(facts(config=TWO_PROCESSES, proxy=proxy))["failover"] is status
+
+
 def test_a_group_is_ended_by_its_own_session_timeout():
     proxy = snapshot(seen("g", member("g-m0", session_timeout_ms=50_000)))
     groups = (classic(settings={"consumer.session.timeout.ms": "55000"}),)
