@@ -170,6 +170,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if group.kind is not Kind.OTHER and self.rule(group.group_id).mode is Mode.TRANSLATE
         )
 
+    @cached_property
+    def by_id(self) -> dict[str, Group]:
+        """The groups by their ids."""
+        return {} if isinstance(self.groups, Unknown) else {one.group_id: one for one in self.groups}
+
     def known_brokers(self) -> tuple[Broker, ...]:
         """The brokers; none if they could not be asked for."""
         return () if isinstance(self.brokers, Unknown) else self.brokers

@@ -292,12 +292,11 @@ def _with_session(facts: Facts, low: int, high: int) -> tuple[str, ...]:
 
 def shortest_session_ms(facts: Facts, group_id: str) -> int | None:
     """The session timeout by which a broker ends a member of this group; None if it is not known."""
-    groups = () if isinstance(facts.groups, Unknown) else facts.groups
-    for group in groups:
-        if group.group_id == group_id and not isinstance(group.settings, Unknown):
-            own = number(group.settings, "consumer.session.timeout.ms")
-            if own is not None:
-                return own
+    group = facts.by_id.get(group_id)
+    if group is not None and not isinstance(group.settings, Unknown):
+        own = number(group.settings, "consumer.session.timeout.ms")
+        if own is not None:
+            return own
     of_brokers = [number(settings, _SESSION) for settings in facts.settings().values()]
     return min((value for value in of_brokers if value is not None), default=None)
 
