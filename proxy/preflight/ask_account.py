@@ -205,7 +205,7 @@ class _Account:
                     group_id=group_id,
                     kind=kind,
                     classic=_classic(raw) if kind is Kind.CLASSIC and raw is not None else None,
-                    members=members.get(group_id, ()),
+                    members=members[group_id] if group_id in members else _members_of(raw),
                     settings=settings.get(group_id, {}),
                 )
             )
@@ -293,6 +293,12 @@ def _allow(resource: str, operation: str) -> str:
         f"kafka-acls.sh --bootstrap-server BROKER --add --allow-principal User:NAME --operation {operation} {named} "
         "(a right to read, which writes nothing)"
     )
+
+
+def _members_of(raw: Any) -> tuple[Member, ...]:
+    """The members of a group that is none of consumers (Kafka Connect's), as DescribeGroups v0 has them."""
+    listed = () if raw is None else raw.members
+    return tuple(Member(member_id=one.id, instance_id=None, client_host=one.client_host) for one in listed)
 
 
 def _classic(raw: Any) -> DescribedGroup:

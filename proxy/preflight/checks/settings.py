@@ -8,6 +8,9 @@ from proxy.preflight.report import Finding, Source
 from translation.policy.assignors import map_assignor
 from translation.policy.policy import Mode
 
+_POLICY = "group.consumer.migration.policy"
+_SESSION = "group.consumer.session.timeout.ms"
+_HEARTBEAT = "group.consumer.heartbeat.interval.ms"
 _UNLIMITED = 2**31 - 1
 _DECIDING = (
     "group.coordinator.rebalance.protocols",
@@ -26,6 +29,7 @@ _DECIDING = (
 """Settings that decide how a group behaves; which broker's counts follows from where its coordinator is."""
 
 TOLD: Mapping[str, tuple[str, ...]] = {
+    "settings_differ": (_POLICY, "group.consumer.assignors", "group.consumer.max.size", _SESSION, _HEARTBEAT),
     "rebalance_protocols": ("group.coordinator.rebalance.protocols",),
     "migration_policy": ("group.consumer.migration.policy",),
     "assignors": ("group.consumer.assignors",),
@@ -47,14 +51,11 @@ TOLD: Mapping[str, tuple[str, ...]] = {
 """By check the settings that every broker of Kafka 4 tells. One that leaves them out (a managed one may) is not judged
 by their defaults."""
 
-_POLICY = "group.consumer.migration.policy"
 _WITHOUT = {
     "disabled": "live groups can neither move nor come back",
     "upgrade": "a group that has moved can't come back while it has members",
     "downgrade": "a live group can't move",
 }
-_SESSION = "group.consumer.session.timeout.ms"
-_HEARTBEAT = "group.consumer.heartbeat.interval.ms"
 _OWN = "org.apache.kafka.coordinator.group.assignor."
 _LONGEST_ASSIGNMENT_MS = 5_000
 """Half of what a JoinGroup waits for partitions (``TranslatorSettings.join_wait_s``)."""
