@@ -162,6 +162,9 @@ bench-rebalance: setup ## what a rebalance costs: classic, through Epochgate, na
 bench-failover: setup ## how long a killed client's partitions have no owner, on a stock broker (a minute; a table)
 	nice $(BIN)/python -m benchmarks.failover
 
+bench-preflight: setup ## how long epochgate preflight takes at 1,000 groups (a minute; a table; ARGS="--groups 5000")
+	nice $(BIN)/python -m benchmarks.preflight $(ARGS)
+
 bench-fleet: setup ## the same behind three replicas that are one fleet, 20 kills and all figures (ROUNDS=5; table, build/bench-fleet.json)
 	nice $(BIN)/python -m benchmarks.fleet --rounds $(or $(ROUNDS),5) $(ARGS)
 

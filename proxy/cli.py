@@ -1,4 +1,4 @@
-"""The command line: ``epochgate run|config|policy|status|version``, and what other packages add (:data:`COMMANDS`)."""
+"""The command line: ``epochgate run|config|policy|status|preflight|version``, and others' commands (`COMMANDS`)."""
 
 import json
 import platform
@@ -28,6 +28,7 @@ from proxy.metrics.registry import software_version
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.observability.observability import replica_name
 from proxy.observability.status_command import status
+from proxy.preflight.command import preflight
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.policy_watch import PolicyWatch
@@ -58,6 +59,7 @@ policy_app = typer.Typer(
     help="Check the policy file, and preview what it would change.", no_args_is_help=True
 )
 app.command()(status)
+app.command()(preflight)
 app.add_typer(config_app, name="config")
 app.add_typer(policy_app, name="policy")
 
