@@ -147,7 +147,6 @@ class BrokerPlayer:
         return {}
 
     def _fetch(self, step: Fetch) -> Answer:
-        named = {**dict.fromkeys(step.add, []), **step.acknowledge}
         request = m.ShareFetchRequest(
             group_id=self._name,
             member_id=step.member,
@@ -167,11 +166,11 @@ class BrokerPlayer:
                             partition_index=number,
                             acknowledgement_batches=_batches(m.ShareFetchRequestAcknowledgementBatch, given),
                         )
-                        for number, given in named.items()
+                        for number, given in step.named.items()
                     ),
                 ),
             )
-            if named
+            if step.named
             else (),
             forgotten_topics_data=(
                 m.ShareFetchRequestForgottenTopic(topic_id=self._topic_id, partitions=step.forget),

@@ -111,8 +111,7 @@ class CorePlayer:
             return {"error": refused.code.name}
         acknowledged: Mapping[int, ErrorCode] = {}
         if any(step.acknowledge.values()):
-            named = {**dict.fromkeys(step.add, []), **step.acknowledge}
-            acknowledged = self._apply(step, named)
+            acknowledged = self._apply(step, step.named)
         acquired = self._acquire(step, fetch)
         answers: dict[int, Answer] = {}
         for partition in PARTITIONS:

@@ -34,6 +34,11 @@ class Fetch(msgspec.Struct, frozen=True):
     connection: str = ""
     wait_ms: int = 150
 
+    @property
+    def named(self) -> Acknowledgements:
+        """The partitions in the request, with their acknowledgements."""
+        return {**{number: [] for number in self.add}, **self.acknowledge}
+
 
 class Acknowledge(msgspec.Struct, frozen=True):
     """A ShareAcknowledge."""
