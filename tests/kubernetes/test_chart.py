@@ -1,6 +1,7 @@
 """The chart in a real cluster, in a namespace that is `restricted`, with a real Kafka."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -331,6 +332,7 @@ def test_every_command_of_the_walkthrough(tmp_path, kafka_in_pods):
 @pytest.mark.long
 @pytest.mark.timeout(5400)
 def test_the_pipeline_in_the_cluster_equals_one_outside(tmp_path, kafka_in_pods, pipeline_image):
+    shutil.rmtree(RESULTS, ignore_errors=True)  # of a test that failed before its end
     reader = Reader(tmp_path, kafka_in_pods)
     walkthrough, cleaning_up = before_and_from(
         pages.steps(PAGE), "kubectl set env deployment/payments KAFKA=my-"
