@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from coordinator.classic_groups.group import ClassicGroup
-from coordinator.config import CoordinatorConfig, GroupConfig
+from coordinator.config import CoordinatorConfig, GroupConfig, setting_of
 from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.errors import RequestRefused
 from coordinator.image import MetadataImage
@@ -139,8 +139,7 @@ class Shard:
 
     def _setting(self, group_id: str, field: str) -> int:
         """Return a group's own setting, else the coordinator's."""
-        own = getattr(self.group_configs.get(group_id), field, None)
-        return int(getattr(self.config, field) if own is None else own)
+        return int(setting_of(self.config, self.group_configs.get(group_id), field))
 
     # Changes, answers and timers
 
