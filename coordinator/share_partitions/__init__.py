@@ -16,6 +16,7 @@ from coordinator.share_partitions.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     ClosedSession,
+    SessionFetch,
     SessionPartition,
     ShareSessions,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "ClosedSession",
     "FetchedBatch",
     "InFlightRecords",
+    "SessionFetch",
     "SessionPartition",
     "ShareSessions",
     "ShareSettings",
