@@ -1,6 +1,7 @@
 """The embedded cluster: its nodes, its topics, and which node coordinates which groups."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -11,12 +12,16 @@ from coordinator import java_order
 from coordinator.broker.clock import Clock
 from coordinator.broker.partition_log import PartitionLog
 from coordinator.broker.shard_host import ShardHost
+from coordinator.broker.share_leader import ShareLeader
 from coordinator.config import CoordinatorConfig, parse_group_config
-from coordinator.errors import CoordinatorError, CorruptLog
+from coordinator.errors import CoordinatorError, CorruptLog, RequestRefused
 from coordinator.image import MetadataImage, TopicImage
 from coordinator.log import FileLog, MemoryLog, RecordLog
 from coordinator.metrics.sensors import Sensors
+from coordinator.share_state import ShareState
 from coordinator.uuids import RandomUuids, UuidSource
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.records import CONSUMER_OFFSETS, SHARE_STATE, TopicCodec
 from protocol_codecs.uuids import Uuid, uuid_to_text
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("coordinator.broker")
@@ -94,6 +99,8 @@ class EmbeddedCluster:
         self.image = MetadataImage()
         self.group_settings: dict[str, dict[str, str]] = {}
         self.shards: list[ShardHost] = []
+        self.share_state = ShareState()
+        """The state of share partitions, of all groups: here there is one share coordinator."""
         self.sensors = Sensors(0.0)
         """What the coordinators do; from the start on."""
         self.metrics_host = metrics_host
@@ -102,7 +109,10 @@ class EmbeddedCluster:
         self._shard_count = shards
         self._log_directory = log_directory
         self._partition_max_bytes = partition_max_bytes
+        self.share_leaders: dict[int, ShareLeader] = {}
+        """What each node does for share groups as the leader of partitions."""
         self._next_producer_id = 1000
+        self._next_connection_id = 0
         self._arrivals = trio.lowlevel.ParkingLot()
         self._logs: list[RecordLog] = []
         self.log_damage: list[CorruptLog] = []
@@ -137,6 +147,13 @@ class EmbeddedCluster:
         image = self.image.by_id(topic_id)
         return None if image is None else self.topics[image.name]
 
+    def end_offset(self, topic_id: Uuid, partition: int) -> int | None:
+        """Return where the log of a partition ends; None if there is no such partition."""
+        topic = self.topic_by_id(topic_id)
+        if topic is None or not 0 <= partition < len(topic.logs):
+            return None
+        return topic.logs[partition].next_offset
+
     # Changes
 
     def create_topic(
@@ -155,8 +172,10 @@ class EmbeddedCluster:
         """Delete a topic with its records. Raises UnknownTopic."""
         if name not in self.topics:
             raise UnknownTopic(name)
-        del self.topics[name]
+        topic_id = self.topics.pop(name).image.topic_id
         self._set_image(self.image.without(name))
+        for leader in self.share_leaders.values():
+            leader.forget_topic(topic_id)
         self.notify_records()
 
     def create_partitions(self, name: str, count: int) -> None:
@@ -193,20 +212,33 @@ class EmbeddedCluster:
         config = parse_group_config(dict(settings), self.config)
         self.group_settings[group_id] = dict(settings)
         self.shard_of(group_id).set_group_config(group_id, config)
+        for leader in self.share_leaders.values():
+            leader.set_group_config(group_id, config)
 
     def new_producer_id(self) -> int:
         """Return an unused producer id."""
         self._next_producer_id += 1
         return self._next_producer_id
 
+    # Connections
+
+    def new_connection_id(self) -> int:
+        """Return an unused id for a client's connection."""
+        self._next_connection_id += 1
+        return self._next_connection_id
+
+    def disconnected(self, node_id: int, connection_id: int) -> None:
+        """End what belongs to a connection that has ended: its share session."""
+        self.share_leaders[node_id].disconnected(connection_id)
+
     # Waiting for records
 
     def notify_records(self) -> None:
-        """Wake the requests that wait for records."""
+        """Wake the requests that wait for records, be they new or released by others."""
         self._arrivals.unpark_all()
 
     async def wait_for_records(self) -> None:
-        """Wait until records were appended to any partition."""
+        """Wait until records were appended to any partition, or may have become available to a share group."""
         await self._arrivals.park()
 
     # For the server
@@ -215,11 +247,23 @@ class EmbeddedCluster:
         """Start the nodes at these addresses, and load the groups' logs."""
         self.addresses = {address.node_id: address for address in addresses}
         self.sensors = Sensors(clock.elapsed_ms())
+        self.share_state = ShareState(
+            self._new_record_log("__share_group_state", SHARE_STATE),
+            updates_per_snapshot=self.config.share_snapshot_update_records,
+        )
+        self.share_state.load()
+        self.share_leaders = {
+            node_id: ShareLeader(
+                self.config,
+                share_state=self.share_state,
+                clock=clock,
+                find_log=partial(self._led_log, node_id),
+                notify=self.notify_records,
+            )
+            for node_id in self.node_ids
+        }
         for number in range(self._shard_count):
-            log: RecordLog = MemoryLog()
-            if self._log_directory is not None:
-                log = self._opened(self._log_directory / f"__consumer_offsets-{number}.log")
-            self._logs.append(log)
+            log = self._new_record_log(f"__consumer_offsets-{number}", CONSUMER_OFFSETS)
             self.shards.append(
                 ShardHost(
                     number,
@@ -230,6 +274,8 @@ class EmbeddedCluster:
                     clock=clock,
                     image=self.image,
                     sensors=self.sensors,
+                    share_state=self.share_state,
+                    end_offset=self.end_offset,
                 )
             )
 
@@ -241,8 +287,25 @@ class EmbeddedCluster:
             if isinstance(log, FileLog):
                 log.close()
 
-    def _opened(self, path: Path) -> FileLog:
-        log = FileLog(path)
+    def _led_log(self, node_id: int, topic_id: Uuid, partition: int) -> PartitionLog:
+        """Return the log of a partition that this node leads. Raises RequestRefused."""
+        topic = self.topic_by_id(topic_id)
+        if topic is None or not 0 <= partition < len(topic.logs):
+            raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+        if self.leader_of(partition) != node_id:
+            raise RequestRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} is not its leader")
+        return topic.logs[partition]
+
+    def _new_record_log(self, name: str, codec: TopicCodec) -> RecordLog:
+        """Return the log of a coordinator, which is in memory unless there is a directory for logs."""
+        log: RecordLog = MemoryLog(codec=codec)
+        if self._log_directory is not None:
+            log = self._opened(self._log_directory / f"{name}.log", codec)
+        self._logs.append(log)
+        return log
+
+    def _opened(self, path: Path, codec: TopicCodec) -> FileLog:
+        log = FileLog(path, codec)
         if log.damage is not None:
             self.log_damage.append(log.damage)
             _log.warning(

@@ -30,15 +30,19 @@ class _Connection:
         self._node_id = node_id
         self._stream = stream
         self._host = f"/{stream.socket.getpeername()[0]}"  # as Java prints it
+        self._id = cluster.new_connection_id()
         self._client_has_gone = False
         self._current = trio.CancelScope()
 
     async def run(self) -> None:
         requests, frames = trio.open_memory_channel[bytes](_READ_AHEAD)
-        async with trio.open_nursery() as nursery, frames:
-            nursery.start_soon(self._read, requests)
-            async for frame in frames:
-                await self._serve(frame)
+        try:
+            async with trio.open_nursery() as nursery, frames:
+                nursery.start_soon(self._read, requests)
+                async for frame in frames:
+                    await self._serve(frame)
+        finally:
+            self._cluster.disconnected(self._node_id, self._id)
 
     async def _read(self, requests: trio.MemorySendChannel[bytes]) -> None:
         """Pass frames on; when the client has disconnected, cancel the request that is being served."""
@@ -69,7 +73,9 @@ class _Connection:
         except KeyError as error:
             raise dispatch.UnknownApi(f"API {api_key}") from error
         header, start = decode_prefix(RequestHeader, header_version, frame)
-        context = RequestContext(self._cluster, self._node_id, version, header.client_id or "", self._host)
+        context = RequestContext(
+            self._cluster, self._node_id, version, header.client_id or "", self._host, self._id
+        )
         body = await dispatch.answer(context, api_key, frame, start)
         if body is None:
             return None
