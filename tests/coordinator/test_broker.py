@@ -184,7 +184,7 @@ def test_a_process_that_was_killed_goes_on_and_says_what_is_damaged(tmp_path: Pa
     killed = BrokerProcess(tmp_path)
     epoch = killed.connection.call(joining("g"), 1).member_epoch
     killed.end(signal.SIGKILL)
-    (log,) = (path for path in tmp_path.iterdir() if path.stat().st_size)
+    (log,) = (path for path in tmp_path.glob("*.log") if path.stat().st_size)
     size = log.stat().st_size
     with log.open("ab") as file:
         file.write(b"torn")

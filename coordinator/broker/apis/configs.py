@@ -140,7 +140,7 @@ def _alter(
         raise RequestRefused(code, f"resource {name!r} of type {resource.resource_type}")
     changed = _changed(topic.settings, resource.configs)
     if not validate_only:
-        topic.settings = changed
+        cluster.set_topic_settings(name, changed)
 
 
 def _changed(
