@@ -10,6 +10,7 @@ import trio
 
 from coordinator import java_order
 from coordinator.broker.clock import Clock
+from coordinator.broker.connections import Connections
 from coordinator.broker.partition_log import PartitionLog
 from coordinator.broker.shard_host import ShardHost
 from coordinator.broker.share_leader import ShareLeader
@@ -112,7 +113,7 @@ class EmbeddedCluster:
         self.share_leaders: dict[int, ShareLeader] = {}
         """What each node does for share groups as the leader of partitions."""
         self._next_producer_id = 1000
-        self._next_connection_id = 0
+        self.connections = Connections()
         self._arrivals = trio.lowlevel.ParkingLot()
         self._logs: list[RecordLog] = []
         self.log_damage: list[CorruptLog] = []
@@ -238,17 +239,6 @@ class EmbeddedCluster:
         self._next_producer_id += 1
         self._save()
         return self._next_producer_id
-
-    # Connections
-
-    def new_connection_id(self) -> int:
-        """Return an unused id for a client's connection."""
-        self._next_connection_id += 1
-        return self._next_connection_id
-
-    def disconnected(self, node_id: int, connection_id: int) -> None:
-        """End what belongs to a connection that has ended: its share session."""
-        self.share_leaders[node_id].disconnected(connection_id)
 
     # Waiting for records
 

@@ -19,30 +19,33 @@ async def serve_connection(cluster: EmbeddedCluster, node_id: int, stream: trio.
     """Serve a connection until it ends. A client that violates the protocol is disconnected."""
     try:
         async with stream:
-            await _Connection(cluster, node_id, stream).run()
+            with cluster.connections.opened() as connection_id:
+                try:
+                    await _Connection(cluster, node_id, connection_id, stream).run()
+                finally:
+                    cluster.share_leaders[node_id].disconnected(connection_id)
     except* (trio.BrokenResourceError, trio.ClosedResourceError, BadFrame, CodecError, dispatch.UnknownApi):
         pass  # a client that disconnects or violates the protocol must not affect others
 
 
 class _Connection:
-    def __init__(self, cluster: EmbeddedCluster, node_id: int, stream: trio.SocketStream) -> None:
+    def __init__(
+        self, cluster: EmbeddedCluster, node_id: int, connection_id: int, stream: trio.SocketStream
+    ) -> None:
         self._cluster = cluster
         self._node_id = node_id
         self._stream = stream
         self._host = f"/{stream.socket.getpeername()[0]}"  # as Java prints it
-        self._id = cluster.new_connection_id()
+        self._id = connection_id
         self._client_has_gone = False
         self._current = trio.CancelScope()
 
     async def run(self) -> None:
         requests, frames = trio.open_memory_channel[bytes](_READ_AHEAD)
-        try:
-            async with trio.open_nursery() as nursery, frames:
-                nursery.start_soon(self._read, requests)
-                async for frame in frames:
-                    await self._serve(frame)
-        finally:
-            self._cluster.disconnected(self._node_id, self._id)
+        async with trio.open_nursery() as nursery, frames:
+            nursery.start_soon(self._read, requests)
+            async for frame in frames:
+                await self._serve(frame)
 
     async def _read(self, requests: trio.MemorySendChannel[bytes]) -> None:
         """Pass frames on; when the client has disconnected, cancel the request that is being served."""
