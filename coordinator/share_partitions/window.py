@@ -94,9 +94,9 @@ class InFlightWindow:
                 if batch.first_offset > missing:
                     return missing
                 missing = max(missing, batch.last_offset + 1)
-            for first, _, state in batch.states():
-                if state.is_available:
-                    return first
+            for first, last, state in batch.states():
+                if state.is_available and last >= self.start_offset:
+                    return max(first, self.start_offset)
         return None
 
     def close_gap_to(self, offset: int) -> None:
@@ -135,7 +135,14 @@ class InFlightWindow:
 
     def _can_advance(self) -> bool:
         batch = self.batches.floor(self.start_offset)
-        return batch is not None and batch.state_at(self.start_offset).is_done
+        return batch is not None and self._is_done(batch.last_offset, batch.state_at(self.start_offset))
+
+    def _is_done(self, last: int, state: InFlightState) -> bool:
+        """Whether the start offset can pass records, the last of which has this offset.
+
+        Those below it that are available were archived meanwhile, if a write had not failed after their locks ended.
+        """
+        return state.is_done or (state.is_available and last < self.start_offset)
 
     def _done(self) -> tuple[int | None, int]:
         """Return the last offset of those done with at the beginning, and how many of them are in flight."""
@@ -145,7 +152,7 @@ class InFlightWindow:
             if self._gap is not None and self.has_gap and batch.last_offset >= self._gap.first_offset:
                 break
             for first, last, state in batch.states():
-                if not state.is_done:
+                if not self._is_done(last, state):
                     return last_done, count
                 last_done = last
                 count += self.count_of(first, last)
@@ -169,6 +176,9 @@ class InFlightWindow:
         self.start_offset = log_start_offset
         self.end_offset = max(self.end_offset, log_start_offset)
         self.delivery_complete_count -= done
+        if self._gap is not None:
+            # Kafka 4.4 leaves it, and then reads for ever where the log has nothing any more.
+            self._gap.first_offset = max(self._gap.first_offset, log_start_offset)
 
     def archive_missing(self, fetch_offset: int, base_offset: int) -> None:
         """Archive what is available from where the log was read to the first batch that is there.

@@ -1,0 +1,85 @@
+"""A real Kafka and the cores play the same scripts: what is acquired, how often delivered, and every error is the same.
+
+The recording has Kafka 4.4.0's answers, so that the comparison needs no Kafka; EPOCHGATE_RECORD=1 makes it anew.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.coordinator.share_partitions.play.broker_player import BrokerPlayer, Disturbed
+from tests.coordinator.share_partitions.play.core_player import CorePlayer
+from tests.coordinator.share_partitions.play.delete_records import delete_records
+from tests.coordinator.share_partitions.play.random_scripts import RandomScript
+from tests.coordinator.share_partitions.play.scripts import SCRIPTS
+from tests.coordinator.share_partitions.play.steps import Answer, Script
+
+RECORD = "EPOCHGATE_RECORD"
+RECORDING = Path(__file__).with_name("kafka_4.4.0.json")
+ATTEMPTS = 3
+SEEDS = range(12)
+
+
+def story(script: Script, answers: list[Answer]) -> list[str]:
+    """Steps with their answers, one a line, for a difference that can be read."""
+    return [f"{step} -> {json.dumps(answer)}" for step, answer in zip(script.steps, answers, strict=True)]
+
+
+def on_kafka(script: Script, bootstrap: str) -> list[Answer]:
+    for _ in range(ATTEMPTS):
+        player = BrokerPlayer(bootstrap, script.settings, delete_records(bootstrap))
+        try:
+            return player.play(script)
+        except Disturbed:
+            continue
+        finally:
+            player.close()
+    return pytest.fail(f"disturbed {ATTEMPTS} times")
+
+
+def on_cores(script: Script) -> list[Answer]:
+    return CorePlayer(script.settings).play(script)
+
+
+@pytest.fixture(scope="module")
+def record() -> Iterator[Callable[[str, list[Answer]], None]]:
+    """Keeps Kafka's answers, if wanted."""
+    made: dict[str, list[Answer]] = {}
+    yield made.__setitem__
+    if os.environ.get(RECORD) and made:
+        RECORDING.write_text(
+            "{\n"
+            + ",\n".join(
+                f"{json.dumps(name)}: [\n" + ",\n".join(map(json.dumps, made[name])) + "\n]"
+                for name in sorted(made)
+            )
+            + "\n}\n"
+        )
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_kafka_does_the_same(name: str, kafka_bootstrap: str, record: Callable[[str, list[Answer]], None]):
+    script = SCRIPTS[name]
+    theirs = on_kafka(script, kafka_bootstrap)
+    record(name, theirs)
+
+    assert story(script, on_cores(script)) == story(script, theirs)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("seed", SEEDS)
+def test_kafka_does_the_same_at_random(seed: int, kafka_bootstrap: str):
+    script = RandomScript(seed).script()
+
+    assert story(script, on_cores(script)) == story(script, on_kafka(script, kafka_bootstrap))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_kafka_did_the_same(name: str):
+    recorded = json.loads(RECORDING.read_text())
+
+    assert story(SCRIPTS[name], on_cores(SCRIPTS[name])) == story(SCRIPTS[name], recorded[name])
