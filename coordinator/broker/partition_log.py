@@ -50,6 +50,7 @@ class PartitionLog:
         self._base_offsets: list[int] = []
         self._producers: dict[int, list[_Written]] = {}
         self._bytes = 0
+        self._deleted_before = 0
         self._max_bytes = max_bytes
         self.next_offset = 0
         self._path = path
@@ -60,8 +61,9 @@ class PartitionLog:
 
     @property
     def start_offset(self) -> int:
-        """Return the first offset that is still stored."""
-        return self._batches[0].base_offset if self._batches else self.next_offset
+        """Return the first offset that can still be read."""
+        stored = self._batches[0].base_offset if self._batches else self.next_offset
+        return max(stored, self._deleted_before)
 
     def append(self, records: bytes) -> int:
         """Append record batches; return the offset of the first record.
@@ -77,6 +79,17 @@ class PartitionLog:
         for position, header in headers:
             self._store(records[position : position + header.size], header)
         return base_offset
+
+    def delete_before(self, offset: int) -> None:
+        """Let the log start at this offset, as DeleteRecords does. Raises OffsetOutOfRange if it is after the end.
+
+        A file keeps what is deleted.
+        """
+        if offset > self.next_offset:
+            raise OffsetOutOfRange(f"offset {offset} is after {self.next_offset}")
+        self._deleted_before = max(offset, self._deleted_before)
+        while self._batches and self._batches[0].next_offset <= offset:
+            self._drop_oldest()
 
     def close(self) -> None:
         """Close the file, if there is one."""
@@ -152,8 +165,11 @@ class PartitionLog:
             batches.append(written)
             del batches[:-_REMEMBERED_BATCHES]
         while self._max_bytes is not None and self._bytes > self._max_bytes and len(self._batches) > 1:
-            self._bytes -= len(self._batches[0].content)
-            del self._batches[0], self._base_offsets[0]
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        self._bytes -= len(self._batches[0].content)
+        del self._batches[0], self._base_offsets[0]
 
     def _check_sequence(self, header: BatchHeader) -> int | None:
         """Return the offset of the batch if it is stored already. Raises OutOfOrderSequence."""

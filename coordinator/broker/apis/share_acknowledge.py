@@ -68,20 +68,27 @@ def member_of(group_id: str | None, member_id: str | None) -> tuple[str, str]:
 def acknowledged(
     context: RequestContext, group_id: str, member_id: str, batches: Batches, *, is_renew_ack: bool
 ) -> Outcomes:
-    """Apply the acknowledgements for each partition; an error of one partition leaves the others alone."""
+    """Apply the acknowledgements for each partition; an error of one partition leaves the others alone.
+
+    As in Kafka, partitions without any are answered for only beside those with some.
+    """
     outcomes: Outcomes = {}
+    applied: set[SessionPartition] = set()
     for partition, its in batches.items():
         try:
             check_partition(context, partition)
             can_renew = context.version >= FIRST_VERSION_WITH_RENEWAL
             check_acknowledgements(its, can_renew=can_renew, is_renew_ack=is_renew_ack)
             if its:
+                applied.add(partition)
                 key = SharePartition(group_id, partition.topic_id, partition.partition)
                 context.share_leader.acknowledge(key, member_id, its)
         except RequestRefused as refused:
             outcomes[partition] = refused
         else:
             outcomes[partition] = None
+    if not applied:
+        return {partition: refused for partition, refused in outcomes.items() if refused is not None}
     return outcomes
 
 
