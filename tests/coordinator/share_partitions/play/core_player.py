@@ -58,6 +58,7 @@ class CorePlayer:
         self._now_ms = 0
         self._logs: dict[int, list[FetchedBatch]] = {number: [] for number in PARTITIONS}
         self._log_starts = dict.fromkeys(PARTITIONS, 0)
+        self._log_ends = dict.fromkeys(PARTITIONS, 0)
         self._state = ShareState()
         self._state.initialize(dict.fromkeys(map(_key, PARTITIONS), -1), 1, 0)
         self._sessions = ShareSessions()
@@ -84,9 +85,9 @@ class CorePlayer:
         return self._delete_records(step)
 
     def _produce(self, partition: int, size: int) -> None:
-        log = self._logs[partition]
-        first = log[-1].last_offset + 1 if log else 0
-        log.append(FetchedBatch(first, first + size - 1))
+        first = self._log_ends[partition]
+        self._log_ends[partition] += size
+        self._logs[partition].append(FetchedBatch(first, first + size - 1))
 
     def _delete_records(self, step: DeleteRecords) -> Answer:
         self._log_starts[step.partition] = step.offset

@@ -349,11 +349,10 @@ SCRIPTS: dict[str, Script] = {
     "a_limit_of_ten": Script(
         [
             *delivered(5, 63, size=64),
-            *[
-                step
-                for _ in range(6)
-                for step in (Fetch("a"), opens("b"), leaves("a"), leaves("b"), opens("a"))
-            ],
+            *[step for last in (31, 15, 7, 3) for step in (Fetch("a"), does("a", (0, last, RELEASE)))],
+            Fetch("a"),
+            Fetch("a"),
+            Fetch("a"),
         ],
         Settings(delivery_count_limit=10),
     ),
