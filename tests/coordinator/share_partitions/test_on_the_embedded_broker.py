@@ -1,4 +1,7 @@
-"""The embedded broker plays the scripts that a real Kafka plays, over the wire, and answers as Kafka did."""
+"""The embedded broker plays over the wire the scripts that a real Kafka has played, and answers as Kafka did.
+
+The random ones are compared with the cores alone, which are compared with Kafka elsewhere.
+"""
 
 import json
 import threading
@@ -14,9 +17,12 @@ from tests.coordinator.share_partitions.play.core_player import CorePlayer
 from tests.coordinator.share_partitions.play.random_scripts import RandomScript
 from tests.coordinator.share_partitions.play.scripts import SCRIPTS
 from tests.coordinator.share_partitions.play.steps import Answer, Script
+from tests.coordinator.share_partitions.test_against_kafka import RECORDING, story
 
 ATTEMPTS = 3
 SEEDS = range(100, 124)
+FOR_SLOW_BROKERS = {"locks_end_on_the_last_delivery"}
+"""Two fetches that follow each other have locks that end in one millisecond here."""
 CONFIG = CoordinatorConfig(share_min_record_lock_duration_ms=1_000, share_assignment_interval_ms=0)
 
 
@@ -72,15 +78,11 @@ def on(broker: Broker, script: Script) -> list[Answer]:
     return pytest.fail(f"disturbed {ATTEMPTS} times")
 
 
-def story(script: Script, answers: list[Answer]) -> list[str]:
-    """Steps with their answers, one a line, for a difference that can be read."""
-    return [f"{step} -> {json.dumps(answer)}" for step, answer in zip(script.steps, answers, strict=True)]
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", sorted(SCRIPTS.keys() - FOR_SLOW_BROKERS))
 def test_a_script(name: str, broker: Broker):
     script = SCRIPTS[name]
-    assert story(script, on(broker, script)) == story(script, CorePlayer(script.settings).play(script))
+    recorded = json.loads(RECORDING.read_text())[name]
+    assert story(script, on(broker, script)) == story(script, recorded)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
