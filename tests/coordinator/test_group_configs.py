@@ -17,7 +17,7 @@ from tests.coordinator.kafka_backend import Connection
 
 GROUP = 32
 SET, DELETE, APPEND = 0, 1, 2
-SESSION, HEARTBEAT, INTERVAL, *SHARE = GROUP_SETTINGS
+SESSION, HEARTBEAT, INTERVAL, _, _, _, LOCK, DELIVERIES, LOCKS, RESET, ISOLATION, RENEWAL = GROUP_SETTINGS
 Ask = Callable[[Any, int], Any]
 Changes = tuple[tuple[str, int, str | None], ...]
 
@@ -37,7 +37,21 @@ ALTERATIONS: list[Changes] = [
     ((SESSION, APPEND, "1"),),
     ((SESSION, DELETE, None),),
     ((HEARTBEAT, DELETE, None), (INTERVAL, SET, "5")),
+    ((LOCK, SET, "20000"), (DELIVERIES, SET, "2"), (LOCKS, SET, "100")),
+    ((LOCK, SET, "14999"),),
+    ((LOCK, SET, "60001"),),
+    ((DELIVERIES, SET, "1"),),
+    ((DELIVERIES, SET, "11"),),
+    ((LOCKS, SET, "99"),),
+    ((LOCKS, SET, "4001"),),
+    ((RESET, SET, "earliest"), (ISOLATION, SET, "read_committed"), (RENEWAL, SET, "False")),
+    ((RESET, SET, "Latest"),),
+    ((RESET, SET, "none"),),
+    ((ISOLATION, SET, "serializable"),),
+    ((RENEWAL, SET, "no"),),
+    ((RESET, SET, " latest "), (RENEWAL, DELETE, None)),
 ]
+"""Not ``by_duration``, which the embedded broker refuses."""
 
 
 def alter(ask: Ask, group_id: str, changes: Changes, *, validate_only: bool = False) -> str:
