@@ -4,10 +4,10 @@
 #   docker build --build-arg REVISION=$(git rev-parse HEAD) --tag epochgate:0.1.0 .
 #   docker build --target pipeline --tag epochgate-pipeline:0.1.0 .
 #
-# Pinned: Python packages by hash (requirements/*.lock), base images by version. Whoever publishes an image pins these by
-# digest as well: --build-arg PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:…
-ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
-ARG MAVEN_IMAGE=maven:3.9.9-eclipse-temurin-17
+# Pinned: Python packages by hash (requirements/*.lock), base images by version and by the digest of their index, which
+# has all architectures (`docker buildx imagetools inspect python:3.11.14-slim-bookworm` prints it).
+ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
+ARG MAVEN_IMAGE=maven:3.9.9-eclipse-temurin-17@sha256:f58d59b6273e785ac0a4477f6e9b5ba1d7731c75b906c0f7b34076f1851318cc
 # Named again in each stage that uses them: buildah, unlike BuildKit, does not hand them on with `FROM build`.
 ARG WHEELS=/wheels
 ARG PREFIX=/opt/epochgate
@@ -56,11 +56,9 @@ COPY --from=connector /jars /opt/epochgate/spark/jars
 
 # What runs: Python, the virtual environment, and a user who may write nothing.
 FROM ${PYTHON_IMAGE} AS base
-ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Epochgate" \
       org.opencontainers.image.description="Online migration proxy for Kafka consumer groups" \
       org.opencontainers.image.version="0.1.0" \
-      org.opencontainers.image.revision="$REVISION" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.source="https://github.com/epochgate/epochgate" \
       org.opencontainers.image.documentation="https://github.com/epochgate/epochgate/tree/main/docs"
@@ -84,6 +82,9 @@ ENV JAVA_HOME=/usr/lib/jvm/default-java \
 USER 10001:10001
 ENTRYPOINT ["python", "-P", "-m", "pipeline.pod"]
 CMD ["pipeline", "--help"]
+# Last, since every commit changes it.
+ARG REVISION=unknown
+LABEL org.opencontainers.image.revision="$REVISION"
 
 FROM base AS epochgate
 COPY --from=build /opt/epochgate /opt/epochgate
@@ -93,3 +94,5 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('EPOCHGATE_ADMIN__PORT', '9080') + '/healthz', timeout=4)"]
 CMD ["run", "--config", "/etc/epochgate/config/epochgate.yaml"]
+ARG REVISION=unknown
+LABEL org.opencontainers.image.revision="$REVISION"

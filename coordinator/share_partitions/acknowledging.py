@@ -58,7 +58,7 @@ class Acknowledging:
         if floor is None:
             raise _not_acquired(first)
         found = window.batches.between(floor.first_offset, last)
-        if not first <= found[-1].last_offset >= last:
+        if found[-1].last_offset < last:
             raise RequestRefused(
                 ErrorCode.INVALID_REQUEST,
                 f"nothing was ever acquired from offset {found[-1].last_offset + 1} on",
@@ -86,7 +86,7 @@ class Acknowledging:
                 self._move(offset, offset, state, kinds[offset - first if len(kinds) > 1 else 0])
 
     def _check(self, offset: int, state: InFlightState) -> None:
-        if state.state is not RecordState.ACQUIRED or state.is_in_transition:
+        if state.state is not RecordState.ACQUIRED:
             raise _not_acquired(offset)
         if state.member_id != self._member_id:
             raise RequestRefused(

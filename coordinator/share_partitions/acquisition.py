@@ -81,7 +81,7 @@ class Acquisition:
         window, asked = self._window, self._request.max_records
         self._wanted = min(asked, self._settings.max_record_locks - window.count)
         if self._wanted <= 0 and self._request.fetch_offset <= window.end_offset:
-            self._wanted = min(asked, window.end_offset - self._request.fetch_offset + 1)
+            self._wanted = asked
             self._last = min(self._last, window.end_offset)
 
     def _acquire_in_flight(self, batches: Sequence[InFlightBatch], first: int) -> None:
@@ -154,8 +154,6 @@ class Acquisition:
     def _acquire_new(self, first: int, last: int) -> None:
         """Acquire records that are not in flight yet."""
         window = self._window
-        if not len(window.batches):
-            first = max(first, window.end_offset)
         end = last
         if self._wanted < last - first + 1:
             # By whole batches of the log; but a batch must not reach into one that is in flight.

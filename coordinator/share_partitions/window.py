@@ -102,7 +102,7 @@ class InFlightWindow:
     def close_gap_to(self, offset: int) -> None:
         """Note that all before this offset has a state now, or is not in the log."""
         if self._gap is not None:
-            if self.has_gap and offset <= self._gap.end_offset:
+            if self.has_gap:
                 self._gap.first_offset = offset
             else:
                 self._gap = None

@@ -29,11 +29,11 @@ def test_hadolint_has_nothing_to_say():
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_base_images_are_pinned_by_version():
+def test_base_images_are_pinned_by_version_and_digest():
     versions = [one.text for one in dockerfile.instructions() if one.name == "ARG" and "_IMAGE=" in one.text]
     assert versions
     for version in versions:
-        assert re.fullmatch(r"\w+_IMAGE=[\w./-]+:\d+\.\d+\.\d+[\w.-]*", version), version
+        assert re.fullmatch(r"\w+_IMAGE=[\w./-]+:\d+\.\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64}", version), version
 
 
 def test_every_stage_names_the_arguments_that_it_uses():

@@ -24,6 +24,7 @@ from tools.kafka.cluster import RUN, Cluster, ExtraListener
 from tools.kubernetes import binaries, cluster, custom_resources, image, network, packages
 from tools.kubernetes.kafka import install
 from tools.kubernetes.kubectl import kubectl, succeeds
+from tools.kubernetes.metrics_server import install as metrics
 from tools.kubernetes.paths import KUBECONFIG, ClusterError
 from tools.kubernetes.prometheus import install as monitoring
 
@@ -148,6 +149,16 @@ def custom_kinds(kubernetes: None) -> Iterator[None]:
     custom_resources.define(files)
     yield
     custom_resources.forget(custom_resources.known() - before)
+
+
+@pytest.fixture(scope="module")
+def metrics_server(kubernetes: None) -> Iterator[None]:
+    """What tells autoscalers how busy pods are."""
+    if not os.environ.get(BUILD) and binaries.missing(binaries.AUTOSCALING):
+        _without(f"the metrics server is not built ({HINT})")
+    metrics.up()
+    yield
+    metrics.down()
 
 
 @pytest.fixture(scope="package")

@@ -1,6 +1,7 @@
 """The chart in a real cluster, in a namespace that is `restricted`, with a real Kafka."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -161,6 +162,37 @@ def test_a_rollout_restart_costs_no_rejoin_and_no_record(release, namespace, pro
         assert [at for at, times in after.read.items() if times > 1] == [], group.name
 
 
+def test_an_autoscaler_adds_and_removes_pods_at_no_rejoin(
+    metrics_server, release, namespace, project_image, kafka
+):
+    group = Group(namespace, "scaled", 2, "range", "scaled", f"{release}-kafka:9092", project_image)
+    make_topics(kafka, [group.topic])
+    group.start()
+    wait_until(lambda: everything_is_owned(group.seen()), "the group has its partitions")
+    autoscaling = {"enabled": True, "minReplicas": 1, "maxReplicas": 4, "scaleDownStabilizationSeconds": 0}
+    before = pods_of(namespace)
+    with producing(kafka, [group.topic]):
+        wait_until(lambda: len(group.seen().read) > 50, "the group reads")
+        rebalances = group.seen().rebalances
+        try:
+            # Every pod uses more than a two-thousandth of a core.
+            upgrade(release, {"autoscaling": autoscaling | {"targetCPUUtilizationPercentage": 1}})
+            assert before <= pods_of(namespace), "handing over to the autoscaler ends no pod"
+            wait_until(lambda: len(pods_of(namespace)) == 4, "the autoscaler adds a pod", 180)
+            kubectl("rollout", "status", f"deployment/{release}", f"--namespace={namespace}", "--timeout=90s")
+            # No pod uses ten times what it asks for.
+            upgrade(release, {"autoscaling": autoscaling | {"targetCPUUtilizationPercentage": 1000}})
+            wait_until(lambda: len(pods_of(namespace)) < 4, "the autoscaler removes a pod", 180)
+        finally:
+            upgrade(release, {"autoscaling": {"enabled": False}})
+        wait_until(lambda: len(pods_of(namespace)) == 3, "the values decide again")
+    wrote = written(kafka, group.topic)
+    wait_until(lambda: wrote <= set(group.seen().read), "the group has read all")
+    after = group.seen()
+    assert after.rebalances == rebalances
+    assert [at for at, times in after.read.items() if times > 1] == []
+
+
 def test_a_network_policy_lets_nobody_through_who_is_not_named(release, namespace, project_image, kafka):
     for name in ("friend", "stranger"):
         idle = pod(name, project_image, ["sleep", "infinity"])
@@ -300,6 +332,7 @@ def test_every_command_of_the_walkthrough(tmp_path, kafka_in_pods):
 @pytest.mark.long
 @pytest.mark.timeout(5400)
 def test_the_pipeline_in_the_cluster_equals_one_outside(tmp_path, kafka_in_pods, pipeline_image):
+    shutil.rmtree(RESULTS, ignore_errors=True)  # of a test that failed before its end
     reader = Reader(tmp_path, kafka_in_pods)
     walkthrough, cleaning_up = before_and_from(
         pages.steps(PAGE), "kubectl set env deployment/payments KAFKA=my-"

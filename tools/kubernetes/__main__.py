@@ -20,7 +20,7 @@ def main() -> int:
         "image", help="build the project's image, and hand it to the cluster if one is up"
     )
     of_image.add_argument("--tag", default="", help="the project's version if left out")
-    commands.add_parser("build", help="only build the programs, those of make cluster-prometheus too")
+    commands.add_parser("build", help="only build the programs, those that only some tests need too")
     of_image.add_argument(
         "--target", default="epochgate", choices=list(image.TARGETS), help="of the Dockerfile"
     )
@@ -40,7 +40,7 @@ def main() -> int:
                 cluster.import_images([name])
                 print("== handed to the cluster's nodes", flush=True)
         case "build":
-            binaries.build([*binaries.CLUSTER, *binaries.MONITORING])
+            binaries.build([*binaries.CLUSTER, *binaries.MONITORING, *binaries.AUTOSCALING])
     return 0
 
 

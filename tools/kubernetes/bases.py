@@ -38,7 +38,7 @@ class Base:
         wanted = self.wanted
         if succeeds("image", "exists", wanted) or succeeds("pull", "--quiet", wanted, timeout_s=_PULL_S):
             return wanted
-        name, _, tag = wanted.rpartition("/")[2].partition(":")
+        name, _, tag = wanted.rpartition("/")[2].partition("@")[0].partition(":")
         stand_in = f"localhost/epochgate-{name}-stand-in:{tag}"
         print(f"== {wanted} can't be pulled; {stand_in} of Debian's packages takes its place", flush=True)
         if not succeeds("image", "exists", stand_in):

@@ -37,12 +37,15 @@ PROGRAMS = {
         for name in ("operator", "prometheus-config-reloader")
     },
     "prometheus": {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
+    "metrics-server": {"metrics-server": "sigs.k8s.io/metrics-server/cmd/metrics-server"},
 }
 """Of each module in ``go/``: the programs, and the packages they are built from."""
 CLUSTER = ("kubernetes", "coredns", "network-policies", "pause")
 """The modules that every cluster needs."""
 MONITORING = ("prometheus-operator", "prometheus")
 """Those that the chart's monitors and rules are tried with."""
+AUTOSCALING = ("metrics-server",)
+"""What tells a HorizontalPodAutoscaler what pods use."""
 _TAGS = {"prometheus": ("remove_all_sd", "enable_kubernetes_sd")}
 """Build tags: the other kinds of service discovery bring the libraries of every cloud."""
 _TELL_EVERY_S = 30

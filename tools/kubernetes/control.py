@@ -14,6 +14,8 @@ DOMAIN = "cluster.local"
 DNS = network.CONTROL
 _ETCD = "http://127.0.0.1:2379"
 _ISSUER = f"https://kubernetes.default.svc.{DOMAIN}"
+_AGGREGATOR = "front-proxy-client"
+"""Who the API server is to the API servers that extend it."""
 _COREFILE = f""". {{
   bind {DNS}
   errors
@@ -39,6 +41,7 @@ def make_certificates(nodes: int) -> Authority:
     addresses = [network.CONTROL, network.FIRST_SERVICE, "127.0.0.1"]
     authority.sign("apiserver", "kube-apiserver", names=[*names, *addresses])
     authority.sign("apiserver-to-kubelet", "kube-apiserver", ["system:masters"])
+    authority.sign(_AGGREGATOR, _AGGREGATOR)
     authority.sign("admin", "admin", ["system:masters"])
     authority.sign("controller-manager", "system:kube-controller-manager")
     authority.sign("scheduler", "system:kube-scheduler")
@@ -118,6 +121,14 @@ def _api_server(authority: Authority) -> list[str]:
         f"--service-account-key-file={path('service-accounts.pub')}",
         f"--service-account-signing-key-file={path('service-accounts.key')}",
         f"--service-cluster-ip-range={network.SERVICES}",
+        f"--requestheader-client-ca-file={authority.certificate}",
+        f"--requestheader-allowed-names={_AGGREGATOR}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={path(f'{_AGGREGATOR}.crt')}",
+        f"--proxy-client-key-file={path(f'{_AGGREGATOR}.key')}",
+        "--enable-aggregator-routing",  # no kube-proxy runs here that would know the addresses of Services
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged",

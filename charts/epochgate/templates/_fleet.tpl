@@ -12,8 +12,8 @@
 {{- end -}}
 
 {{/*
-The pods of this release that run now, as JSON: whether there are none, or that is not known (`unseen`), which log they
-write, whether all do, and whether some may expire members by it. Annotations of the Deployment's pods say so; a chart
+The pods of this release that run now, as JSON: whether there are none, or that is not known (`unseen`), how many there
+are to be, which log they write, whether all do, and whether some may expire members by it. Annotations of the Deployment's pods say so; a chart
 without a log wrote none. They speak of the newest pods only, so an annotation of the Deployment itself says whether
 those that they replace may expire members, until all are replaced.
 
@@ -21,13 +21,14 @@ The cluster is asked once for all manifests, since a rollout may end in between.
 */}}
 {{- define "epochgate.runningPods" -}}
 {{- if not (hasKey . "EpochgateRunningPods") -}}
-{{- $pods := dict "none" false "unseen" false "log" "" "all" false "expire" false -}}
+{{- $pods := dict "none" false "unseen" false "replicas" 0 "log" "" "all" false "expire" false -}}
 {{- $deployment := lookup "apps/v1" "Deployment" .Release.Namespace (include "epochgate.fullname" .) -}}
 {{- if $deployment -}}
 {{- $said := dig "spec" "template" "metadata" "annotations" dict $deployment -}}
 {{- $status := dig "status" dict $deployment -}}
 {{- $isRead := eq (int (dig "observedGeneration" 0 $status)) (int $deployment.metadata.generation) -}}
 {{- $isNew := eq (int (dig "updatedReplicas" 0 $status)) (int (dig "replicas" 0 $status)) -}}
+{{- $_ := set $pods "replicas" (dig "spec" "replicas" 0 $deployment) -}}
 {{- $_ := set $pods "log" (get $said "member-log/topic") -}}
 {{- $_ := set $pods "all" (and $isRead $isNew) -}}
 {{- $replaced := dig "metadata" "annotations" "member-log/replaces-expiring" "" $deployment -}}

@@ -8,6 +8,7 @@ from coordinator.errors import RequestRefused
 from coordinator.share_partitions import (
     AcknowledgementBatch,
     AcknowledgeType,
+    FetchedBatch,
     ShareSettings,
     check_acknowledgements,
 )
@@ -269,6 +270,23 @@ class TestTransitions:
         leader.fail_to_write()
 
         assert leader.fetch("m") == []
+        leader.produce(5)
+        leader.fetch("m")
+        leader.accept("m", 10, 14)
+        leader.write()
+        assert leader.offsets == (15, 15, 15)
+
+    def test_a_log_that_moves_into_the_batch_meanwhile(self, leader: Leader):
+        leader.accept("m", 0, 9)
+        leader.records.move_log_start(4)
+        leader.wait(LOCK_MS)
+        leader.fail_to_write()
+        leader.log = [FetchedBatch(4, 9)]
+
+        assert leader.offsets == (4, 9, 4)
+        assert leader.fetch("m") == [(4, 9, 2)]
+        leader.accept("m", 4, 9)
+        leader.write()
         assert leader.offsets == (10, 10, 10)
 
     def test_two_writes_are_independent(self, leader: Leader):

@@ -65,6 +65,10 @@ def test_a_large_fetch_is_split_where_batches_of_the_log_begin():
     assert leader.fetch("m", batch_size=6) == [(0, 7, 1), (8, 15, 1)]
 
 
+def test_a_part_is_as_large_as_the_batch_size():
+    assert Leader(3, 3, 3).fetch("m", batch_size=3) == [(0, 2, 1), (3, 5, 1), (6, 8, 1)]
+
+
 def test_a_fetch_is_not_split_inside_a_batch_of_the_log():
     assert Leader(10).fetch("m", batch_size=3) == [(0, 9, 1)]
 
@@ -257,6 +261,39 @@ class TestThrottling:
 
         assert leader.fetch("m") == [(0, 1, 2)]
         assert leader.fetch("m") == [(2, 5, 4)]
+
+    def test_others_do_not_come_after_a_record_on_its_last_delivery(self):
+        leader = Leader(8)
+        leader.deliver_times(2)
+        leader.fetch("m")
+        leader.release("m", 0, 0)
+        leader.fetch("m")
+        leader.release("m", 0, 0)
+        leader.leave("m")
+
+        assert leader.fetch("m") == [(0, 0, 5)]
+
+    def test_others_come_before_a_record_on_its_last_delivery(self):
+        leader = Leader(8)
+        leader.deliver_times(2)
+        leader.fetch("m")
+        leader.release("m", 2, 2)
+        leader.fetch("m")
+        leader.leave("m")
+
+        assert leader.fetch("m") == [(0, 1, 4)]
+        assert leader.fetch("m") == [(2, 2, 5)]
+
+    def test_records_beyond_what_was_read_do_not_count(self):
+        leader = Leader(2, 4, 4)
+        leader.fetch("m", batches=1)
+        leader.fetch("m")
+        for _ in range(2):
+            leader.release("m", 6, 9)
+            leader.fetch("m")
+        leader.leave("m")
+
+        assert leader.fetch("m", batches=2) == [(0, 1, 2), (2, 5, 2)]
 
     def test_nothing_new_comes_with_throttled_records(self):
         leader = Leader(4)

@@ -139,6 +139,17 @@ class TestSessionsThatEnd:
         assert leader.fetch("other") == [(0, 9, 2)]
 
 
+def test_batches_that_are_done_with_are_forgotten():
+    leader = Leader(5, 5, 5)
+    for _ in range(3):
+        leader.fetch("m", 1)
+    leader.accept("m", 0, 4)
+    assert len(leader.records._window.batches) == 2
+
+    leader.accept("m", 5, 11)
+    assert len(leader.records._window.batches) == 1
+
+
 class TestLogStart:
     def test_nothing_in_flight(self):
         leader = Leader(10, 10)

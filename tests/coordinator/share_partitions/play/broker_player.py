@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from coordinator.share_partitions import AcquireMode, fetched_batches
+from coordinator.share_partitions import FINAL_EPOCH, AcquireMode, fetched_batches
 from protocol_codecs import ErrorCode
 from protocol_codecs import messages as m
 from protocol_codecs.records import Record, RecordBatch, encode_batch
@@ -27,6 +27,8 @@ from tests.coordinator.share_partitions.play.steps import (
 
 TIMEOUT_S = 30
 PAUSE_S = 0.01
+RELEASE_S = 0.3
+"""How long a broker takes at most to release what a session has acquired: it answers the last request before that."""
 _MARGIN = 0.7
 """Locks last so much of their time at least, for all that the steps before their end may take."""
 
@@ -118,15 +120,21 @@ class BrokerPlayer:
         if isinstance(step, Produce):
             return self._produce(step)
         if isinstance(step, Fetch):
-            return self._fetch(step)
+            return self._until_released(step, self._fetch(step))
         if isinstance(step, Acknowledge):
-            return self._acknowledge(step)
+            return self._until_released(step, self._acknowledge(step))
         if isinstance(step, Disconnect):
             self._connections.pop(step.connection).close()
+            time.sleep(RELEASE_S)
             return {}
         assert isinstance(step, DeleteRecords)
         self._delete_records(self._name, step.partition, step.offset)
         return {}
+
+    def _until_released(self, step: Fetch | Acknowledge, answer: Answer) -> Answer:
+        if step.epoch == FINAL_EPOCH and answer["error"] == "NONE":
+            time.sleep(RELEASE_S)
+        return answer
 
     def _produce(self, step: Produce) -> Answer:
         for size in step.sizes:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from coordinator.errors import RequestRefused
 from coordinator.share_partitions import (
     FINAL_EPOCH,
+    INITIAL_EPOCH,
     AcknowledgementBatch,
     AcquiredRecords,
     AcquireMode,
@@ -262,8 +263,8 @@ def epoch_of(epochs: dict[str, int], member: str, epoch: int) -> int:
     if epoch == NEXT:
         epoch = epochs.get(member, 0)
         epochs[member] = epoch + 1
-    elif epoch == 0:
-        epochs[member] = 1
+    elif epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
+        epochs[member] = epoch + 1
     return epoch
 
 

@@ -48,6 +48,17 @@ def delivered(times: int, last: int, *, size: int, **settings: int) -> list[Step
     return [*steps, does("a", (0, last, RELEASE))]
 
 
+LEAVES_A_GAP: list[Step] = [
+    Produce(0, (5, 5)),
+    opens(max_records=1),
+    Fetch("a", max_records=1),
+    does("a", (5, 9, ACCEPT)),
+    Fetch("a", forget=(0,)),
+    Disconnect("a"),
+    Disconnect("warm"),
+]
+"""The broker forgets what is acquired from 0 to 4, as the session that ends has forgotten the partition."""
+
 SCRIPTS: dict[str, Script] = {
     # Acquiring.
     "whole_batches": Script(
@@ -114,8 +125,8 @@ SCRIPTS: dict[str, Script] = {
             Produce(0, (5, 5)),
             Produce(1, (5, 5)),
             opens("a", 0, 1, max_records=7),
-            Fetch("a", max_records=7),
-            Fetch("a", max_records=7),
+            Fetch("a"),
+            Fetch("a"),
         ]
     ),
     "no_records_wanted": Script(
@@ -389,7 +400,7 @@ SCRIPTS: dict[str, Script] = {
             does("a", (0, 3, ACCEPT)),
             leaves("a"),
             again(),
-            does("a", (4, 9, ACCEPT)),
+            Acknowledge("a", acks((4, 9, ACCEPT)), epoch=2),
         ]
     ),
     "a_connection_ends": Script(
@@ -459,6 +470,31 @@ SCRIPTS: dict[str, Script] = {
             does("c", (2, 4, ACCEPT)),
             Produce(0, (1,)),
             Fetch("c"),
+        ]
+    ),
+    "what_was_forgotten_is_delivered_again": Script(
+        [
+            *LEAVES_A_GAP,
+            opens("b", wait_ms=600),
+            does("b", (0, 4, ACCEPT)),
+            Produce(0, (1,)),
+            Fetch("b"),
+            does("b", (10, 10, ACCEPT)),
+            Fetch("b"),
+        ]
+    ),
+    "what_was_forgotten_is_delivered_again_in_parts": Script(
+        [
+            *LEAVES_A_GAP,
+            opens("b", max_records=2, exactly=True, wait_ms=600),
+            Fetch("b", max_records=2, exactly=True),
+            does("b", (0, 1, ACCEPT)),
+            Fetch("b"),
+            does("b", (2, 4, RELEASE)),
+            Fetch("b"),
+            does("b", (2, 4, ACCEPT)),
+            Produce(0, (1,)),
+            Fetch("b"),
         ]
     ),
     # Session epochs.
@@ -563,3 +599,28 @@ SCRIPTS: dict[str, Script] = {
         ]
     ),
 }
+
+ACROSS_THE_START = Script(
+    [
+        Produce(0, (2,)),
+        Produce(1, (2,)),
+        opens("a", 0, 1),
+        does("a", (0, 1, ACCEPT)),
+        Acknowledge("a", {1: [(0, 1, [ACCEPT])], 0: [(1, 2, [ACCEPT])]}),
+        Acknowledge("a", acks((0, 1, ACCEPT), partition=1)),
+    ]
+)
+"""An acknowledgement from before the start offset to after it, when nothing is in flight. Here Kafka 4.4.0 fails."""
+
+GAP_DELETED = Script(
+    [
+        *LEAVES_A_GAP,
+        DeleteRecords(0, 3),
+        opens("b", wait_ms=600),
+        Fetch("b"),
+        Produce(0, (1,)),
+        Fetch("b"),
+        Fetch("b"),
+    ]
+)
+"""The log begins inside what was forgotten. Here Kafka 4.4.0 fails."""
