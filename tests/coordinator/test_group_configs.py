@@ -10,6 +10,7 @@ import trio
 
 from coordinator.broker import EmbeddedCluster, serve
 from coordinator.config import GROUP_SETTINGS
+from coordinator.errors import RequestRefused
 from protocol_codecs import ErrorCode
 from protocol_codecs import messages as m
 from tests.coordinator.core_backend import CONFIG
@@ -127,6 +128,14 @@ async def test_kafka_answers_the_same(kafka_bootstrap: str):
     theirs = await trio.to_thread.run_sync(talk)
 
     assert ours == theirs
+
+
+async def test_a_group_can_not_begin_so_long_ago():
+    """Kafka lets it."""
+    async with serve(EmbeddedCluster(coordinator=CONFIG)) as cluster:
+        with pytest.raises(RequestRefused) as refused:
+            cluster.set_group_settings("g", {RESET: "by_duration:PT1H"})
+        assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
 async def test_a_group_lives_by_its_settings():
