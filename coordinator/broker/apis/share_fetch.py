@@ -106,7 +106,7 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
 def _acknowledged(
     context: RequestContext, group_id: str, member_id: str, request: ShareFetchRequest
 ) -> Outcomes:
-    """Apply the acknowledgements that came with the request; none of it has an outcome if there are none."""
+    """Apply the acknowledgements that came with the request; without any, nothing has an outcome."""
     if not _has_acknowledgements(request):
         return {}
     batches = {
