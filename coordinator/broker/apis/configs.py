@@ -107,11 +107,16 @@ def _group_setting(setting: str, own: str | None, config: CoordinatorConfig) -> 
     source = SOURCE_DEFAULT if value == broker_value(_DEFAULTS, setting) else SOURCE_BROKER
     return DescribeConfigsResponseConfig(
         name=setting,
-        value=_shown(value) if own is None else own.strip(),
+        value=_shown(value) if own is None else _as_parsed(own, value),
         config_source=source if own is None else SOURCE_GROUP,
         config_type=_TYPES[type(value)],
         documentation=None,
     )
+
+
+def _as_parsed(own: str, kind: int | str | bool) -> str:
+    """Return a group's own setting as Kafka shows it, which has parsed it."""
+    return own.strip().lower() if isinstance(kind, bool) else own.strip()
 
 
 def _shown(value: int | str | bool) -> str:
