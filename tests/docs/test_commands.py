@@ -25,6 +25,7 @@ _PROGRAM = r"(?:^|(?<!deployment)(?<!charts)[/_]|-- )"
 _EPOCHGATE = r"(\.venv/bin/)?epochgate"
 ELSEWHERE = {
     rf"make demo.*|{_EPOCHGATE} demo( --kafka \S+)?": "test_the_demo_passes_and_leaves_nothing_behind",
+    rf"{_EPOCHGATE} demo --story share": "test_the_story_of_a_share_group_passes",
     r"make (setup|test)": "test_a_target_of_make_is_there",
     rf"{_EPOCHGATE} (run|status)( .*)?": "test_the_tutorial_moves_a_group_there_and_back",
     rf"{_EPOCHGATE} (config|policy) check (?!readiness/)\S+": "test_the_files_of_a_page_are_good",
