@@ -147,8 +147,8 @@ bench-tls: setup ## the TLS of the proxy beside trio's own (table)
 bench-visibility: setup ## what metrics, observer and journal cost a heartbeat, and 10,000 groups (table, build/bench-visibility.json)
 	$(BIN)/python -m benchmarks.visibility
 
-screenshots: setup ## the status page in the middle of a migration, into docs/images (needs Chromium)
-	$(BIN)/python tools/screenshots.py
+screenshots: setup ## the status page during a migration and of Kafka Connect, into docs/images (needs Chromium; ARGS=connect)
+	$(BIN)/python tools/screenshots.py $(ARGS)
 
 bench-coordinator: setup ## the embedded coordinator by size of group (table, build/bench-coordinator.json)
 	$(BIN)/python -m benchmarks.coordinator
@@ -161,6 +161,9 @@ bench-rebalance: setup ## what a rebalance costs: classic, through Epochgate, na
 
 bench-failover: setup ## how long a killed client's partitions have no owner, on a stock broker (a minute; a table)
 	nice $(BIN)/python -m benchmarks.failover
+
+bench-preflight: setup ## how long epochgate preflight takes at 1,000 groups (a minute; a table; ARGS="--groups 5000")
+	nice $(BIN)/python -m benchmarks.preflight $(ARGS)
 
 bench-fleet: setup ## the same behind three replicas that are one fleet, 20 kills and all figures (ROUNDS=5; table, build/bench-fleet.json)
 	nice $(BIN)/python -m benchmarks.fleet --rounds $(or $(ROUNDS),5) $(ARGS)

@@ -172,8 +172,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``generation`` and ``epoch`` are -1 where there is none, ``protocol`` is empty if it is not known. ``state`` is
     the member's state after the event, ``reason`` a short text in Kafka's words. ``owned`` is everything that the
     client may be working on after the event; None if that is not known or the event does not say.
-    ``rebalance_timeout_ms`` is what the client declared, -1 if it is not known. ``offer`` is what its JoinGroup offers,
-    if this event is about one. ``worker`` is set for workers of Kafka Connect.
+    ``rebalance_timeout_ms`` and ``session_timeout_ms`` are what the client declared, -1 if it is not known. ``offer``
+    is what its JoinGroup offers, if this event is about one. ``worker`` is set for workers of Kafka Connect.
     """
 
     kind: EventKind
@@ -192,6 +192,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     owned: TopicPartitions | None = None
     reason: str = ""
     rebalance_timeout_ms: int = -1
+    session_timeout_ms: int = -1
     worker: ConnectWorker | None = None
     offer: ClientOffer | None = None
 

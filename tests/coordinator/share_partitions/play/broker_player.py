@@ -33,6 +33,10 @@ _MARGIN = 0.7
 """Locks last so much of their time at least, for all that the steps before their end may take."""
 
 
+class SettingsRefused(Exception):
+    """The broker does not know the settings, or does not allow them: it is an older one, or has its own limits."""
+
+
 class Disturbed(Exception):
     """The machine paused for so long that locks may have ended where the script does not want it. Play it again."""
 
@@ -52,7 +56,11 @@ class BrokerPlayer:
         self._epochs: dict[str, int] = {}
         self._acquired_at: float | None = None
         self._admin = self._connection("admin")
-        self._configure(settings)
+        try:
+            self._configure(settings)
+        except SettingsRefused:
+            self.close()
+            raise
         topic = m.CreateTopicsRequestTopic(
             name=self._name, num_partitions=len(PARTITIONS), replication_factor=1
         )
@@ -78,7 +86,8 @@ class BrokerPlayer:
             "share.renew.acknowledge.enable": str(settings.renew_enabled).lower(),
         }
         answer = self._admin.call(alter_group(self._name, values), 1).responses[0]
-        assert answer.error_code == 0, answer.error_message
+        if answer.error_code:
+            raise SettingsRefused(answer.error_message)
 
     def _join(self) -> None:
         """Have the share coordinator initialize the partitions' state, which a member's assignment brings about."""

@@ -624,3 +624,19 @@ GAP_DELETED = Script(
     ]
 )
 """The log begins inside what was forgotten. Here Kafka 4.4.0 fails."""
+
+BATCH_CUT = Script(
+    [
+        Produce(0, (2,)),
+        opens(),
+        Produce(0, (30,)),
+        DeleteRecords(0, 10),
+        Fetch("a"),
+        Fetch("a", max_records=3, exactly=True),
+        Fetch("a"),
+        Produce(0, (1,)),
+        Fetch("a"),
+        Fetch("a"),
+    ]
+)
+"""The log begins inside a batch, of which the record limit leaves a part. Here Kafka 4.4.0 fails."""
