@@ -37,6 +37,10 @@ class ShownGroup(Protocol):
     title: str
     records: ReadRecords
 
+    @property
+    def done(self) -> int:
+        """How many records need nothing more."""
+
 
 class DisplayModel:
     """Everything that a view may show. ``source`` names the cluster in words."""

@@ -72,7 +72,7 @@ def _records(display: DisplayModel) -> Text:
     produced = display.produced()
     text = Text(f"records produced: {produced}")
     for group in display.groups:
-        behind = max(produced - group.records.distinct, 0)
+        behind = max(produced - group.done, 0)
         text.append(f"   {group.title} has read {group.records.distinct}")
         if behind:
             text.append(f" ({behind} to go)", style="yellow")

@@ -8,6 +8,7 @@ import msgspec
 
 from proxy.demo.records import ReadRecords, ranges
 from proxy.demo.reports import Acknowledged, Delivered, Left, Report
+from proxy.demo.share.plan import KAFKAS_DELIVERY_LIMIT
 
 
 class Presence(StrEnum):
@@ -46,11 +47,19 @@ class DemoShareGroup:
         self.deliveries: Counter[int] = Counter()
         """How often each record was delivered, by its number."""
         self.released: Counter[int] = Counter()
+        self.delivery_limit = KAFKAS_DELIVERY_LIMIT
+        """After so many deliveries the broker gives a record up."""
         self.held: tuple[int, ...] = ()
         """The records of the consumer that was killed, at its end."""
         self.died_ns = 0
         self._delivered_again_ns: dict[int, int] = {}
         self._log = log
+
+    @property
+    def done(self) -> int:
+        """Return how many records were accepted, or given up."""
+        given_up = (number for number, times in self.released.items() if times >= self.delivery_limit)
+        return self.records.distinct + sum(not self.is_accepted(number) for number in given_up)
 
     @property
     def taken_over_after_ms(self) -> float:

@@ -46,7 +46,7 @@ async def run_on_cluster(bootstrap: str, source: str, plan: Plan, view: View) ->
     at_broker = ShareGroupAtBroker(bootstrap, group.group_id)
     await kafka.create_topic(topic, plan.partitions)
     try:
-        delivery_limit = await _configure(at_broker)
+        group.delivery_limit = await _configure(at_broker)
         with view.showing(display):
             async with trio.open_nursery() as outer:
                 demo_proxy = DemoProxy(bootstrap, node_ids, group.group_id, lambda _event: None)
@@ -61,7 +61,7 @@ async def run_on_cluster(bootstrap: str, source: str, plan: Plan, view: View) ->
                     story = ShareStory(
                         display, group, at_broker, plan, producer, demo_proxy.bootstrap, topic, nursery
                     )
-                    result = await story.run(delivery_limit)
+                    result = await story.run()
                 outer.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEAN_UP_S):
@@ -117,7 +117,7 @@ class ShareStory:
         self._processes: dict[str, ConsumerProcess] = {}
         self._poison = -1
 
-    async def run(self, delivery_limit: int) -> ShareResult:
+    async def run(self) -> ShareResult:
         """Run all steps and return the result; all consumers have left the group then.
 
         :raises DemoFailed: a step did not have its effect in time.
@@ -139,12 +139,12 @@ class ShareStory:
         await self._step(
             steps.POISON,
             self._send_poison,
-            lambda: group.released[self._poison] >= delivery_limit,
+            lambda: group.released[self._poison] >= group.delivery_limit,
             "the broker has given it up",
         )
         self._display.begin(steps.END)
         left = await self._read_rest()
-        result = self._result(delivery_limit, left)
+        result = self._result(left)
         await self._end()
         return result
 
@@ -232,7 +232,7 @@ class ShareStory:
 
     # -- results ---------------------------------------------------------------------------------------------------
 
-    def _result(self, delivery_limit: int, left: int | None) -> ShareResult:
+    def _result(self, left: int | None) -> ShareResult:
         group, produced = self._group, self._producer.produced
         missing = [number for number in group.records.missing(produced) if number != self._poison]
         return ShareResult(
@@ -246,6 +246,6 @@ class ShareStory:
             taken_over_after_ms=group.taken_over_after_ms,
             poison=self._poison,
             poison_deliveries=group.deliveries[self._poison],
-            delivery_limit=delivery_limit,
+            delivery_limit=group.delivery_limit,
             left=left,
         )

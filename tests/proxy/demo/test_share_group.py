@@ -53,3 +53,13 @@ def test_many_releases_are_one_line(group: DemoShareGroup, lines: list[str]):
     group.apply_report("a", Delivered(1, tuple((number, 1) for number in range(0, 80, 10))))
     group.apply_report("a", Acknowledged(2, accepted=(), released=tuple(range(0, 80, 10))))
     assert lines == ["a releases 0, 10, 20, 30, 40 and 3 more, delivery 1"]
+
+
+def test_nothing_more_is_done_about_a_record_that_was_given_up(group: DemoShareGroup):
+    group.delivery_limit = 2
+    group.apply_report("a", Acknowledged(1, accepted=(1,), released=(2, 3)))
+    assert group.done == 1
+    group.apply_report("b", Acknowledged(2, accepted=(), released=(2, 3)))
+    assert group.done == 3
+    group.apply_report("a", Acknowledged(3, accepted=(2,), released=()))
+    assert group.done == 3
