@@ -286,16 +286,15 @@ def differing(own_kafka_of_module) -> tuple[int, dict[str, Any]]:
     cluster = own_kafka_of_module(brokers=2, overrides=STOCK)
     kafka = kafka_of(cluster)
     topic = kafka.new_topic(partitions=PARTITIONS)
-    with contextlib.ExitStack() as stack:
-        Groups(kafka, stack).add("tuned", topic)
-        _set_group(kafka, "tuned", "consumer.session.timeout.ms", "60000")
-        second = cluster.brokers[1]
-        cluster.stop_broker(2)
-        with (second.folder / "server.properties").open("a") as properties:
-            properties.write("group.consumer.max.session.timeout.ms=50000\n")
-            properties.write("group.consumer.migration.policy=disabled\n")
-        cluster.start_broker(2)
-        return preflight("--from", kafka.bootstrap)
+    kafka.commit("tuned", {(topic, 0): 0})
+    _set_group(kafka, "tuned", "consumer.session.timeout.ms", "60000")
+    second = cluster.brokers[1]
+    cluster.stop_broker(2)
+    with (second.folder / "server.properties").open("a") as properties:
+        properties.write("group.consumer.max.session.timeout.ms=50000\n")
+        properties.write("group.consumer.migration.policy=disabled\n")
+    cluster.start_broker(2)
+    return preflight("--from", kafka.bootstrap)
 
 
 def _set_group(kafka: Kafka, group: str, name: str, value: str) -> None:
