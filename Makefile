@@ -147,8 +147,8 @@ bench-tls: setup ## the TLS of the proxy beside trio's own (table)
 bench-visibility: setup ## what metrics, observer and journal cost a heartbeat, and 10,000 groups (table, build/bench-visibility.json)
 	$(BIN)/python -m benchmarks.visibility
 
-screenshots: setup ## the status page in the middle of a migration, into docs/images (needs Chromium)
-	$(BIN)/python tools/screenshots.py
+screenshots: setup ## the status page during a migration and of Kafka Connect, into docs/images (needs Chromium; ARGS=connect)
+	$(BIN)/python tools/screenshots.py $(ARGS)
 
 bench-coordinator: setup ## the embedded coordinator by size of group (table, build/bench-coordinator.json)
 	$(BIN)/python -m benchmarks.coordinator

@@ -18,17 +18,8 @@ from protocol_codecs.printable import printable
 from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.fleet import UnreadableSecret
 from proxy.config.loader import ConfigError, load_config, load_policy, policy_file, policy_of
-from proxy.config.policy_plan import (
-    LiveGroups,
-    assignor_notes,
-    explain,
-    plan,
-    plan_lines,
-    rule_reports,
-    summary,
-    unused,
-    unused_rules,
-)
+from proxy.config.policy_explanation import assignor_notes, explain, rule_reports
+from proxy.config.policy_plan import LiveGroups, plan, plan_lines, summary, unused, unused_rules
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor, Output, OutputFormat, print_json

@@ -25,10 +25,23 @@ KINDS = CALLS | ENDS | {
 EXCLUSIVE = frozenset({"translated", "classic", "consumer", "", None})
 """Protocols of members whose partitions are theirs alone; also of events that name none."""
 
+NOT_MIGRATING = ("share", "streams", "connect")
+"""Protocols of members that have no other protocol to move to."""
+
 _NULL = b"null"
 _NOT_JSON = "not JSON"
 _Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None
 _Text = str | None
+
+
+class Worker(msgspec.Struct, gc=False):
+    """What a worker of Kafka Connect and its leader said last; absent fields are null, unknown ones are ignored."""
+
+    url: _Text = None
+    config_offset: _Number = None
+    leader: _Text = None
+    leader_url: _Text = None
+    delay_ms: _Number = None
 
 
 class Line(msgspec.Struct, gc=False):
@@ -58,6 +71,7 @@ class Line(msgspec.Struct, gc=False):
     reason: _Text = None
     partitions: tuple[msgspec.Raw, ...] | None = None
     owned: msgspec.Raw = msgspec.Raw(_NULL)
+    worker: Worker | None = None
 
 
 class _Version(msgspec.Struct, gc=False):
@@ -66,7 +80,8 @@ class _Version(msgspec.Struct, gc=False):
     v: _Number = None
 
 
-NUMBERS = ("v", "seq", "time_us", "generation", "epoch")
+WORKER_FIELDS = Worker.__struct_fields__
+NUMBERS = ("v", "seq", "time_us", "generation", "epoch", "config_offset", "delay_ms")
 _NEVER_MISSING = ("replica", "boot", "seq", "time_us", "kind", "group", "member")
 _never_missing = attrgetter(*_NEVER_MISSING)
 _LINE = msgspec.json.Decoder(Line)
@@ -92,6 +107,11 @@ def owned_text(event: Line) -> str | None:
     """Return the client's partitions after the event as JSON; null if the event does not tell."""
     owned = bytes(event.owned)
     return None if owned == _NULL else owned.decode()
+
+
+def worker_value(event: Line, field: str) -> str | int | None:
+    """Return one of :data:`WORKER_FIELDS`; null if the event is not about a worker of Kafka Connect."""
+    return None if event.worker is None else getattr(event.worker, field)
 
 
 def _why_unreadable(text: str) -> str:

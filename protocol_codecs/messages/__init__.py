@@ -7,6 +7,11 @@ from protocol_codecs.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from protocol_codecs.messages.connect_protocol import (
+    ConnectProtocolAssignment,
+    ConnectProtocolConnector,
+    ConnectProtocolMetadata,
+)
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -254,6 +259,9 @@ __all__ = [
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "ConnectProtocolAssignment",
+    "ConnectProtocolConnector",
+    "ConnectProtocolMetadata",
     "ConsumerGroupDescribeRequest",
     "ConsumerGroupDescribeResponse",
     "ConsumerGroupDescribeResponseAssignment",

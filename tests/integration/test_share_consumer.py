@@ -1,6 +1,7 @@
 """Share consumers (KIP-932) of Java and librdkafka behind the proxy, each story beside the same one without it."""
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from support.share import (
     skip_without_share_groups,
 )
 from support.tracing import needs_strace, ports_of, trace_file, traced
+from support.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -180,11 +182,14 @@ def test_an_orderly_close_costs_no_lock(kafka, share_group, behind_proxy):
 
 
 @pytest.mark.parametrize(
+    "lasts_s", [0, pytest.param(60, marks=pytest.mark.long)], ids=["shortly", "for a minute"]
+)
+@pytest.mark.parametrize(
     ("kind", "mode"),
     [(SHARE_CONSUMER, "implicit"), (CONFLUENT_SHARE_CONSUMER, "explicit")],
     ids=["java-implicit", "librdkafka-explicit"],
 )
-def test_a_maximum_age_of_connections_costs_no_delivery(kafka, folder, consumers, group, kind, mode):
+def test_a_maximum_age_of_connections_costs_no_delivery(kafka, folder, consumers, group, kind, mode, lasts_s):
     limits = {**LIMITS_OF_TEST_BROKERS, "connection_max_age_s": 2}
     with running_proxy(kafka.bootstrap, folder / "proxy", limits=limits) as proxy:
         topic = kafka.new_topic(partitions=PARTITIONS)
@@ -192,10 +197,15 @@ def test_a_maximum_age_of_connections_costs_no_delivery(kafka, folder, consumers
         share_group.start(mode, kind)
         records: list[Record] = []
         closed = 0
-        while closed < 8:  # of the consumer's connections, of which it has three
+        until = time.monotonic() + lasts_s
+        while closed < 8 or time.monotonic() < until:  # of the consumer's connections, of which it has three
             records += kafka.produce(topic, 5)
             share_group.wait_until_all_are_read(records)
-            closed = count_of(proxy, 'client_to_proxy_disconnects_total{cause="age"}')
+            closed = eventually(
+                lambda: count_of(proxy, 'client_to_proxy_disconnects_total{cause="age"}'),
+                lambda count, before=closed: count > before,
+                what="one more connection has become too old",
+            )
         share_group.wait_until_acknowledged(records)
         assert not count_of(proxy, "share_sessions_cut_total")
     assert sorted(deliveries(consumers.all)) == sorted((record.value, 1) for record in records)
