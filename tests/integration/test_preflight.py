@@ -100,6 +100,9 @@ def broken(own_kafka_of_module, tmp_path_factory) -> Iterator[tuple[Kafka, str, 
         groups.of(assignor="range", rack="a")("ranged-racked", topic)
         groups.add("kept", topic, user_data=b"what an assignor keeps")
         groups.of(assignor="roundrobin")("hiding", hidden)
+        if kafka.version < "4.1":
+            yield kafka, cluster.bootstrap_of("SASL"), folder
+            return
         share = stack.enter_context(raw.to_coordinator(kafka.bootstrap, "shared"))
         assert RawShareMember(kafka, share, "shared", topic).join().error_code == 0
         yield kafka, cluster.bootstrap_of("SASL"), folder
@@ -157,6 +160,15 @@ def judged(broken) -> Iterator[Judged]:
         yield Judged(*preflight("--config", folder / "epochgate.yaml", "--kafka-version", "4.3.1"))
 
 
+SINCE = {"assignment_interval": "4.3", "group_type": "4.1"}
+"""The first release in which the fault can be planted; before there is no such setting, and no stable share group."""
+
+
+def _needs(kafka: Kafka, check: str) -> None:
+    if kafka.version < SINCE.get(check, ""):
+        pytest.skip(f"Kafka {kafka.version} can't have this fault")
+
+
 PLANTED = {
     "migration_policy": ("group.consumer.migration.policy is upgrade", "bidirectional"),
     "assignors": ("without the assignor range", "group.consumer.assignors"),
@@ -178,7 +190,8 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("check", PLANTED)
-def test_a_planted_fault_is_named_with_what_to_do(judged, check):
+def test_a_planted_fault_is_named_with_what_to_do(broken, judged, check):
+    _needs(broken[0], check)
     what, do = PLANTED[check]
     finding = judged.finding(check)
     assert what in finding["what"]
@@ -197,7 +210,8 @@ def test_a_planted_fault_is_named_with_what_to_do(judged, check):
         ("acl_topics", ["hiding"]),
     ],
 )
-def test_the_groups_that_a_fault_concerns_are_named(judged, check, groups):
+def test_the_groups_that_a_fault_concerns_are_named(broken, judged, check, groups):
+    _needs(broken[0], check)
     uniform = {"hiding", "homemade", "racked"}
     expected = [one for one in groups if check != "assignors" or one not in uniform]
     assert judged.finding(check)["groups"] == expected
@@ -211,7 +225,8 @@ def test_groups_whose_clients_can_not_be_translated_are_told_apart(judged):
     assert len(by_groups) == 3
 
 
-def test_the_release_that_is_named_adds_what_is_known_of_it(judged):
+def test_the_release_that_is_named_adds_what_is_known_of_it(broken, judged):
+    _needs(broken[0], "group_type")
     assert found(judged.report)["bug_streams_deleted"][0]["groups"] == ["shared"]
     assert statuses(judged.report)["bug_tied_assignors"] == "passed"  # since 4.4 only
 
@@ -286,16 +301,15 @@ def differing(own_kafka_of_module) -> tuple[int, dict[str, Any]]:
     cluster = own_kafka_of_module(brokers=2, overrides=STOCK)
     kafka = kafka_of(cluster)
     topic = kafka.new_topic(partitions=PARTITIONS)
-    with contextlib.ExitStack() as stack:
-        Groups(kafka, stack).add("tuned", topic)
-        _set_group(kafka, "tuned", "consumer.session.timeout.ms", "60000")
-        second = cluster.brokers[1]
-        cluster.stop_broker(2)
-        with (second.folder / "server.properties").open("a") as properties:
-            properties.write("group.consumer.max.session.timeout.ms=50000\n")
-            properties.write("group.consumer.migration.policy=disabled\n")
-        cluster.start_broker(2)
-        return preflight("--from", kafka.bootstrap)
+    kafka.commit("tuned", {(topic, 0): 0})
+    _set_group(kafka, "tuned", "consumer.session.timeout.ms", "60000")
+    second = cluster.brokers[1]
+    cluster.stop_broker(2)
+    with (second.folder / "server.properties").open("a") as properties:
+        properties.write("group.consumer.max.session.timeout.ms=50000\n")
+        properties.write("group.consumer.migration.policy=disabled\n")
+    cluster.start_broker(2)
+    return preflight("--from", kafka.bootstrap)
 
 
 def _set_group(kafka: Kafka, group: str, name: str, value: str) -> None:
