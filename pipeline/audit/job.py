@@ -12,10 +12,9 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from pipeline import quarantine
-from pipeline.audit.classes import SHORTEST, Handovers, OverlapClassifier, Replicas, explained_by_clocks
-from pipeline.audit.output import CLOCK, CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
-from pipeline.audit.ownership import (
+from audit.classes import SHORTEST, Handovers, OverlapClassifier, Replicas, explained_by_clocks
+from audit.losses import Loss, Process
+from audit.ownership import (
     BadSnapshot,
     ClockProof,
     Event,
@@ -26,8 +25,10 @@ from pipeline.audit.ownership import (
     Interval,
     Overlap,
 )
+from pipeline import quarantine
+from pipeline.audit.output import CLOCK, CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
 from pipeline.journal import events, losses
-from pipeline.journal.losses import Boot, Loss, Process
+from pipeline.journal.losses import Boot
 from pipeline.quarantine import QUARANTINE
 from pipeline.tables import TEXT, Column, Table
 from pipeline.watch import step

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
+from audit.lines import NUMBERS, Line, owned_text, parse_line
 from pipeline.errors import PipelineError
-from pipeline.journal.lines import NUMBERS, Line, owned_text, parse_line
 from pipeline.kafka_settings import of_connector
 from pipeline.readiness.records import connector_missing
 from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table

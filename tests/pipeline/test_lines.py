@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from pipeline.journal import lines
-from pipeline.journal.lines import Line, owned_text, parse_line
+from audit import lines
+from audit.lines import Line, owned_text, parse_line
 from tests.pipeline.test_audit_job import BAD, GOOD
 
 ANOTHER_TYPE = "a field has another type than the schema says"

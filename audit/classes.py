@@ -4,8 +4,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pipeline.audit.output import CLOCK, LOST, REPLACED, SKEW, UNPROVEN, VIOLATION
-from pipeline.journal.losses import Loss
+from audit.losses import Loss
+
+VIOLATION = "violation"
+UNPROVEN, LOST, REPLACED, SKEW, CLOCK = "unproven", "events_lost", "static_replaced", "within_skew", "clock"
 
 Replicas = tuple[str, str]
 """Two replicas: the one whose clock is ahead, and the other."""

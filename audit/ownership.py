@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from pipeline.journal.lines import CALLS, ENDS, EXCLUSIVE
-from pipeline.journal.losses import Process
+from audit.lines import CALLS, ENDS, EXCLUSIVE
+from audit.losses import Process
 
 NO_GENERATION = -1
 TRANSLATED = "translated"
