@@ -12,7 +12,15 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from audit.classes import SHORTEST, Handovers, OverlapClassifier, Replicas, explained_by_clocks
+from audit.classes import (
+    CLOCK,
+    SHORTEST,
+    VIOLATION,
+    Handovers,
+    OverlapClassifier,
+    Replicas,
+    explained_by_clocks,
+)
 from audit.losses import Loss, Process
 from audit.ownership import (
     BadSnapshot,
@@ -26,7 +34,7 @@ from audit.ownership import (
     Overlap,
 )
 from pipeline import quarantine
-from pipeline.audit.output import CLOCK, CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
+from pipeline.audit.output import CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES
 from pipeline.journal import events, losses
 from pipeline.journal.losses import Boot
 from pipeline.quarantine import QUARANTINE

@@ -20,7 +20,7 @@ from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FIELDS = tuple(name for name in Line.__struct_fields__ if name not in ("v", "partitions"))
+FIELDS = tuple(name for name in Line.__struct_fields__ if name not in ("v", "partitions", "commits"))
 _PLACE = (Column("source", TEXT, ""), Column("at_partition", INT, ""), Column("at_offset", LONG, ""),
           Column("line", BYTES, ""))  # fmt: skip
 """Lines, and where they were found."""

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
+from audit.classes import VIOLATION
+from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES
 from pipeline.progress.job import windows_written
 from pipeline.progress.output import CONVERGENCES, PAUSES, STUCK
 from pipeline.progress.streams import latest
