@@ -75,7 +75,9 @@ class Certificate(msgspec.Struct, frozen=True):
     verdict: Verdict
     provisional: bool
     why: tuple[str, ...]
-    """Why it is not ``proven``, and why it is provisional."""
+    """Why the journal does not prove more."""
+    pending: tuple[str, ...]
+    """Why it is provisional."""
     from_us: int
     until_us: int
     events: int

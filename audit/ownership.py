@@ -383,6 +383,8 @@ class GroupOwnership:
         holders = self._holders[partition]
         del holders[other.member], theirs.holds[partition]
         for third in holders.values():
+            if _same_topic(other, third):  # until then both had it
+                found.append(self._overlap(partition, other, third, last_us, None))
             self._heard.pop(_pair(partition, other, third), None)
         theirs.owned = ""  # its next snapshot is read again
 

@@ -160,13 +160,22 @@ class _Judge:
                     (row["second_replica"], row["first_replica"]),
                 }
         doubts = [*_doubts_of_group(group, overlaps, counts.unkept, self._from_us), *self._missing]
+        if name not in self._groups:
+            doubts = ["the journal has nothing of this group"]
+        going_on = [row for row in violations if self._goes_on(row)]
         pending = self._pending(group, violations)
-        verdict = Verdict.VIOLATED if violations else Verdict.UNPROVEN if doubts else Verdict.PROVEN
+        if going_on:
+            pending.append("a partition has two owners at different processes to the end of the journal")
+        if len(violations) > len(going_on):
+            verdict = Verdict.VIOLATED
+        else:
+            verdict = Verdict.UNPROVEN if doubts or going_on else Verdict.PROVEN
         return Certificate(
             group=name,
             verdict=verdict,
             provisional=bool(pending),
-            why=(*doubts, *pending),
+            why=tuple(doubts),
+            pending=tuple(pending),
             from_us=self._from_us,
             until_us=group.last_us,
             events=group.events,
@@ -188,6 +197,11 @@ class _Judge:
             ),
         )
 
+    def _goes_on(self, row: Mapping[str, Any]) -> bool:
+        """Whether the end of an overlap between two processes may just not be there yet."""
+        first, second = _processes(row)
+        return row["until_event"] is None and first != second and not {first, second} <= self._stopped
+
     def _pending(self, group: VerifiedGroup, violations: Iterable[Mapping[str, Any]]) -> list[str]:
         """Why events that are still to come may change the verdict."""
         found = []
@@ -198,18 +212,8 @@ class _Judge:
         )
         if silent:
             found.append(f"{_some(silent)} served members and has written nothing since")
-        if any(row["until_event"] is None for row in violations):
-            found.append("a partition has two owners to the end of the journal")
-        between = {
-            process
-            for row in violations
-            for process in (
-                (row["first_replica"], row["first_boot"]),
-                (row["second_replica"], row["second_boot"]),
-            )
-            if row["first_replica"] != row["second_replica"]
-        }
-        if between - self._stopped:
+        between = [pair for pair in map(_processes, violations) if pair[0][0] != pair[1][0]]
+        if any(not set(pair) <= self._stopped for pair in between):
             found.append("later events may show that the clocks of two replicas differ")
         return found
 
@@ -244,6 +248,11 @@ def _missing(journal: Journal, from_us: int) -> list[str]:
         processes = sorted({f"{loss.replica}.{loss.boot}" for loss in lost})
         found.append(f"{sum(loss.events for loss in lost)} events of {_some(processes)} are missing")
     return found
+
+
+def _processes(row: Mapping[str, Any]) -> tuple[Process, Process]:
+    """Return the processes whose clocks an overlap is between."""
+    return (row["first_replica"], row["first_boot"]), (row["second_replica"], row["second_boot"])
 
 
 def _some(names: list[str]) -> str:

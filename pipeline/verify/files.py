@@ -3,15 +3,17 @@
 import re
 from collections.abc import Generator, Iterable
 from functools import partial
+from io import SEEK_END
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from audit.lines import Line, parse_line
 from pipeline.errors import PipelineError
 
 _NAME = re.compile(r"(?P<label>.+\.[^.]+)\.(?P<number>[0-9]+)\.jsonl")
 """``<replica>.<boot>.<number>.jsonl``"""
+_UNFINISHED = "_"
 _TAIL = 256 * 1024
 _LOOK_AT = 64
 _LONGEST = 16 * 1024 * 1024
@@ -53,28 +55,44 @@ class FileStream:
 def _lines(paths: Iterable[Path]) -> Generator[bytes]:
     for path in paths:
         try:
-            with path.open("rb", buffering=_TAIL) as file:
-                yield from iter(partial(file.readline, _LONGEST), b"")
+            with _opened(path) as file:
+                for line in iter(partial(file.readline, _LONGEST), b""):
+                    if line.endswith(b"\n") or not _is_unfinished(path):
+                        yield line
         except OSError as error:
             raise PipelineError(f"{path}: {error.strerror or error}") from error
 
 
-def find(folder: Path) -> JournalFiles:
-    """Find the files of a journal in a folder and its sub-folders. Raises PipelineError if there are none."""
+def _opened(path: Path) -> BinaryIO:
+    """Open a file, under its final name if it has been finished since it was found."""
+    try:
+        return path.open("rb", buffering=_TAIL)
+    except FileNotFoundError:
+        if not _is_unfinished(path):
+            raise
+        return path.with_name(path.name.removeprefix(_UNFINISHED)).open("rb", buffering=_TAIL)
+
+
+def _is_unfinished(path: Path) -> bool:
+    return path.name.startswith(_UNFINISHED)
+
+
+def find(folder: Path, *, live: bool = False) -> JournalFiles:
+    """Find the files of a journal in a folder and its sub-folders; if ``live``, those being written count as well.
+
+    Raises PipelineError if there are none.
+    """
     if not folder.is_dir():
         raise PipelineError(f"{folder} is not a folder")
     numbered: dict[str, list[tuple[int, Path]]] = {}
     others, unfinished = [], []
     for path in sorted(folder.rglob("*.jsonl")):
-        name = _NAME.fullmatch(path.name)
-        if path.name.startswith("_"):
+        if _is_unfinished(path) and not live:
             unfinished.append(path)
-        elif path.name.startswith("."):
-            continue
-        elif name is None:
-            others.append(path)
-        else:
+        elif (name := _NAME.fullmatch(path.name.removeprefix(_UNFINISHED))) is not None:
             numbered.setdefault(name["label"], []).append((int(name["number"]), path))
+        elif not path.name.startswith("."):
+            others.append(path)
     of_processes = {}
     for label, files in numbered.items():
         paths = [path for _, path in sorted(files)]
@@ -109,8 +127,8 @@ def _label_of(path: Path) -> str | None:
 
 def _last_us(path: Path) -> int:
     try:
-        with path.open("rb") as file:
-            file.seek(max(path.stat().st_size - _TAIL, 0))
+        with _opened(path) as file:
+            file.seek(max(file.seek(0, SEEK_END) - _TAIL, 0))
             events = (parse_line(line) for line in file.read().splitlines())
             return max((event.time_us or 0 for event in events if isinstance(event, Line)), default=0)
     except OSError as error:

@@ -14,6 +14,9 @@ from pipeline.errors import PipelineError
 
 _FAR = 2**63 - 1
 
+Told = Callable[[int], None]
+"""Called now and then with the number of events so far."""
+
 
 class Options(NamedTuple):
     """What to judge: groups (all if none are named), from when on (microseconds), and how far clocks may differ."""
@@ -28,7 +31,7 @@ def run(
     options: Options,
     *,
     unfinished: Sequence[str] = (),
-    told: Callable[[int], None] = lambda _: None,
+    told: Told = lambda _: None,
 ) -> Report:
     """Read all streams once. ``unfinished`` are files that are not read; ``told`` gets the number of events so far.
 
@@ -54,7 +57,7 @@ def run(
     )
 
 
-def _read(ordering: Ordering, verifier: Verifier, told: Callable[[int], None]) -> None:
+def _read(ordering: Ordering, verifier: Verifier, told: Told) -> None:
     count = known = 0
     for events, ended in ordering.batches():
         if len(ordering.numbers) != known:

@@ -13,6 +13,7 @@ from pipeline.verify.files import FileStream, label
 
 _AT_ONCE = 8 * 1024 * 1024
 """Bytes that are held before they are written."""
+_LINES_AT_ONCE = 1_000
 _UNREADABLE = "unreadable"
 
 
@@ -40,6 +41,12 @@ class Spool:
             self._bytes += len(line)
         if self._bytes >= _AT_ONCE:
             self._write()
+
+    def add_file(self, path: Path) -> None:
+        """Take the lines of a file."""
+        stream = FileStream("", [path])
+        while lines := stream.read(_LINES_AT_ONCE):
+            self.add(str(path), lines)
 
     def streams(self) -> list[FileStream]:
         """Return what has come."""
