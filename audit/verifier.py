@@ -11,6 +11,7 @@ difference to the audit: a member that holds nothing, whose process has ended, a
 is forgotten. If it comes back it is a new one.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ from audit.classes import (
 )
 from audit.lines import STOPPED, Line
 from audit.losses import Loss, Process
+from audit.ownership import Overlap
 from audit.verified_group import Counts, Evidence, VerifiedGroup
 
 DEFAULT_SKEW_US = 100_000
@@ -107,15 +109,19 @@ class Verifier:
         """Judge all groups, or ``only`` some; changes nothing. A group that nothing is known of is ``unproven``."""
         evidence = self._evidence.copy()
         counted = {}
+        open_overlaps: Counter[str] = Counter()
         for name, group in self._groups.items():
             counts = counted[name] = group.counts.copy()
             for found in group.ownership.end():
                 counts.add(found, group.last_us)
                 evidence.add(found)
+                open_overlaps[name] += isinstance(found, Overlap) and self._may_still_end(found)
         clocks = explained_by_clocks(self._skew_us, evidence.proofs, evidence.handovers.found())
         judge = _Judge(self, journal, OverlapClassifier(self._skew_us, clocks, journal.losses))
         wanted = set(only) or {name for name, group in self._groups.items() if group.is_exclusive}
-        certificates = tuple(judge.certificate(name, counted.get(name)) for name in sorted(wanted))
+        certificates = tuple(
+            judge.certificate(name, counted.get(name), open_overlaps[name]) for name in sorted(wanted)
+        )
         shown = {
             pair: us
             for pair, us in clocks.items()
@@ -123,6 +129,11 @@ class Verifier:
         }
         exclusive = sum(group.is_exclusive for group in self._groups.values())
         return Judgement(certificates, shown, len(self._groups) - exclusive)
+
+    def _may_still_end(self, overlap: Overlap) -> bool:
+        """Whether the end of an open overlap may just not be there yet: it is between two processes that go on."""
+        processes = overlap.first_process, overlap.second_process
+        return processes[0] != processes[1] and not set(processes) <= self._stopped
 
 
 class _Judge:
@@ -139,8 +150,8 @@ class _Judge:
         self._missing = _missing(journal, self._from_us)
         self.told_by_clocks: set[Replicas] = set()
 
-    def certificate(self, name: str, counts: Counts | None) -> Certificate:
-        """Return the certificate of a group."""
+    def certificate(self, name: str, counts: Counts | None, open_overlaps: int) -> Certificate:
+        """Return the certificate of a group with so many overlaps that may still end."""
         group = self._groups.get(name)
         if group is None or counts is None:
             group, counts = (
@@ -162,14 +173,11 @@ class _Judge:
         doubts = [*_doubts_of_group(group, overlaps, counts.unkept, self._from_us), *self._missing]
         if name not in self._groups:
             doubts = ["the journal has nothing of this group"]
-        going_on = [row for row in violations if self._goes_on(row)]
-        pending = self._pending(group, violations)
-        if going_on:
-            pending.append("a partition has two owners at different processes to the end of the journal")
-        if len(violations) > len(going_on):
+        pending = self._pending(group, violations, open_overlaps)
+        if not all(map(self._goes_on, violations)):
             verdict = Verdict.VIOLATED
         else:
-            verdict = Verdict.UNPROVEN if doubts or going_on else Verdict.PROVEN
+            verdict = Verdict.UNPROVEN if doubts or open_overlaps else Verdict.PROVEN
         return Certificate(
             group=name,
             verdict=verdict,
@@ -198,13 +206,20 @@ class _Judge:
         )
 
     def _goes_on(self, row: Mapping[str, Any]) -> bool:
-        """Whether the end of an overlap between two processes may just not be there yet."""
+        """Whether a violation may just not have ended yet (:meth:`Verifier._may_still_end`)."""
         first, second = _processes(row)
         return row["until_event"] is None and first != second and not {first, second} <= self._stopped
 
-    def _pending(self, group: VerifiedGroup, violations: Iterable[Mapping[str, Any]]) -> list[str]:
+    def _pending(
+        self, group: VerifiedGroup, violations: Iterable[Mapping[str, Any]], open_overlaps: int
+    ) -> list[str]:
         """Why events that are still to come may change the verdict."""
+        pairs = [_processes(row) for row in violations]
+        if any(first == second for first, second in pairs):
+            return []  # the order within a process is what it is
         found = []
+        if open_overlaps:
+            found.append("a partition has owners at two processes to the end of the journal")
         silent = sorted(
             ".".join(process)
             for process in group.ownership.servers()
@@ -212,8 +227,7 @@ class _Judge:
         )
         if silent:
             found.append(f"{_some(silent)} served members and has written nothing since")
-        between = [pair for pair in map(_processes, violations) if pair[0][0] != pair[1][0]]
-        if any(not set(pair) <= self._stopped for pair in between):
+        if any(first[0] != second[0] and not {first, second} <= self._stopped for first, second in pairs):
             found.append("later events may show that the clocks of two replicas differ")
         return found
 

@@ -6,7 +6,7 @@ import pytest
 
 from audit import lines
 from audit.lines import Line, owned_text, parse_line
-from tests.pipeline.test_audit_job import BAD, GOOD
+from tests.pipeline.journal_lines import BAD, GOOD
 
 ANOTHER_TYPE = "a field has another type than the schema says"
 NOT_JSON = "not JSON"
