@@ -24,7 +24,12 @@ HELD_BACK = 256
 AFTER_LAST_US = 60_000_000
 """A line at the end of a stream that can't be read is taken to be no more than this after the last one that can."""
 
-_AT_ONCE = 1_024
+_AHEAD = 16_384
+"""Lines that all open streams together read ahead, roughly."""
+
+_AT_ONCE = 1_024, 64
+"""Lines that a stream reads at once, at most and at least."""
+
 _MIXED = "an event of another process than the others in its file"
 
 Key = tuple[int, str, str, int]
@@ -90,8 +95,10 @@ class Ordering:
         floor = _NOWHERE
         while active or self._waiting:
             ended: list[Process] = []
+            most, least = _AT_ONCE
+            at_once = max(min(_AHEAD // max(len(active), 1), most), least)
             for reading in active:
-                reading.read_on()
+                reading.read_on(at_once)
             bound = min((one.bound for one in active if one.bound is not None), default=None)
             if self._waiting and (bound is None or self._waiting[-1].first < bound):
                 active.append(self._waiting.pop())
@@ -156,13 +163,14 @@ class _Reading:
         """Return the place of the first event that is not settled; None if all are."""
         return None if self.ended else self.events[-HELD_BACK][0]
 
-    def read_on(self) -> None:
-        """Read until an event more is settled, or to the end."""
+    def read_on(self, at_once: int) -> None:
+        """Read until an event more is settled, or to the end; so many lines at once."""
         while not self.ended and len(self.events) <= HELD_BACK:
-            self._read()
+            self._read(at_once)
 
-    def _read(self) -> None:
-        lines = self.stream.read(_AT_ONCE)
+    def _read(self, at_once: int) -> None:
+        lines = self.stream.read(at_once)
+        keep = self.events.append
         for line in lines:
             event = parse_line(line)
             if not isinstance(event, Line):
@@ -177,8 +185,9 @@ class _Reading:
                     self._is_unreadable = True
                     continue
             time_us: int = event.time_us  # type: ignore[assignment]  # parse_line has looked
-            if self._numbers.take(event.seq, time_us):  # type: ignore[arg-type]
-                self.events.append(((time_us, self._replica, self._boot, event.seq), event))  # type: ignore[arg-type]
+            seq: int = event.seq  # type: ignore[assignment]  # likewise
+            if self._numbers.take(seq, time_us):
+                keep(((time_us, self._replica, self._boot, seq), event))
                 self._last_us = time_us
                 if self._is_unreadable:
                     self._unreadable_until(time_us)

@@ -231,7 +231,7 @@ class GroupOwnership:
     def take(self, event: Event) -> list[Finding]:
         """Process the next event; return what it shows."""
         found: list[Finding] = []
-        process = event.process
+        process = event.replica, event.boot
         before = self._last_seq.get(process)
         if before is not None and event.seq <= before[0]:
             if event.seq == before[0]:
@@ -248,26 +248,27 @@ class GroupOwnership:
         return found
 
     def _of_member(self, event: Event, process: Process, found: list[Finding]) -> None:
+        kind, owned = event.kind, event.owned
         member = self._members.get(event.member)
         if member is None:
-            if event.kind in ENDS or (event.owned is None and event.kind not in CALLS):
+            if kind in ENDS or (owned is None and kind not in CALLS):
                 return
             member = self._members[event.member] = _Member(event)
         elif member.process != process:
-            if event.kind not in CALLS:
+            if kind not in CALLS:
                 return  # its former process lags behind
             proof_or_stale = self._stale(member, event)
             if proof_or_stale is not None:
                 found += proof_or_stale
                 return
             member.go_on_to(event)
-        if event.kind in CALLS:
+        if kind in CALLS:
             member.called(event)
-        if event.kind in ENDS:
+        if kind in ENDS:
             self._release(member, event, member.holds.keys(), found)
             del self._members[event.member]
-        elif event.owned is not None and event.owned != member.owned:
-            self._snapshot(member, event, event.owned, found)
+        elif owned is not None and owned != member.owned:
+            self._snapshot(member, event, owned, found)
         member.heard_us = event.time_us
 
     def end(self) -> Iterator[Finding]:

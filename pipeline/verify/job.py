@@ -59,6 +59,7 @@ def run(
 
 def _read(ordering: Ordering, verifier: Verifier, told: Told) -> None:
     count = known = 0
+    take = verifier.take
     for events, ended in ordering.batches():
         if len(ordering.numbers) != known:
             known = len(ordering.numbers)
@@ -67,7 +68,7 @@ def _read(ordering: Ordering, verifier: Verifier, told: Told) -> None:
         for process in ended:
             verifier.process_ended(process, ordering.numbers[process].last_us)
         for event in events:
-            verifier.take(event)
+            take(event)
         if events:
             verifier.forget(events[-1].time_us or 0)
         count += len(events)

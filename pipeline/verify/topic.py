@@ -8,7 +8,9 @@ from pipeline.kafka_settings import for_librdkafka
 from pipeline.verify.spool import Spool
 
 _POLL_S = 1.0
-_PATIENCE_S = 60.0
+PATIENCE_S = 60.0
+"""How long a broker may take to answer, and the topic to go on."""
+
 _AT_ONCE = 5_000
 _NO_RIGHT_TO_GROUP = 30
 """GROUP_AUTHORIZATION_FAILED: librdkafka looks for the coordinator of a group even if the consumer never joins it."""
@@ -40,11 +42,11 @@ def read(
         }
     )
     try:
-        found = consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic]
+        found = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic]
         if found.error is not None:
             raise PipelineError(f"{bootstrap}: topic {topic}: {found.error.str()}")
         at = [TopicPartition(topic, number) for number in sorted(found.partitions)]
-        bounds = {one.partition: consumer.get_watermark_offsets(one, timeout=_PATIENCE_S) for one in at}
+        bounds = {one.partition: consumer.get_watermark_offsets(one, timeout=PATIENCE_S) for one in at}
         consumer.assign([TopicPartition(topic, number, start) for number, (start, _) in bounds.items()])
         _copy(consumer, bounds, spool, told)
     except KafkaException as error:
@@ -64,9 +66,9 @@ def _copy(
     while left := {number for number, (_, end) in bounds.items() if reached[number] < end}:
         messages = consumer.consume(_AT_ONCE, timeout=_POLL_S)
         waited = 0.0 if messages else waited + _POLL_S
-        if waited >= _PATIENCE_S:
+        if waited >= PATIENCE_S:
             raise PipelineError(
-                f"nothing came for {_PATIENCE_S:.0f} s; partitions {sorted(left)} are not read yet"
+                f"nothing came for {PATIENCE_S:.0f} s; partitions {sorted(left)} are not read yet"
             )
         lines: dict[int, list[bytes]] = {}
         for message in messages:
