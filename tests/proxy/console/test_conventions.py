@@ -20,6 +20,7 @@ REPORTS = {
     "policy check",
     "policy plan",
     "capture",
+    "verify",
     "pipeline readiness",
     "pipeline progress",
     "pipeline audit",

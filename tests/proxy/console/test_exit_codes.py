@@ -1,5 +1,5 @@
 """Each exit code, at a command that ends with it; signals are in tests/proxy/test_cli.py, a stuck group in
-tests/proxy/observability/test_status_command.py, a partition owned twice in tests/pipeline/test_audit_job.py.
+tests/proxy/observability/test_status_command.py, a partition owned twice in tests/pipeline/test_audit_job.py, each verdict of `verify` in tests/pipeline/test_verify.py.
 """
 
 import ast
@@ -61,6 +61,8 @@ def files(tmp_path, monkeypatch):
         ("pipeline readiness --out x", ExitCode.USAGE),
         ("pipeline progress --out x", ExitCode.USAGE),
         ("pipeline audit --out x", ExitCode.USAGE),
+        ("verify", ExitCode.USAGE),
+        ("verify --journal nowhere", ExitCode.FAILED),
         ("pipeline report --out x", ExitCode.USAGE),
     ],
 )
