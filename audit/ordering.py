@@ -24,6 +24,9 @@ HELD_BACK = 256
 AFTER_LAST_US = 60_000_000
 """A line at the end of a stream that can't be read is taken to be no more than this after the last one that can."""
 
+FAR_US = 2**63 - 1
+"""The time until which a stream that has no event may have lines that can't be read."""
+
 _AHEAD = 16_384
 """Lines that all open streams together read ahead, roughly."""
 
@@ -194,7 +197,7 @@ class _Reading:
         if not lines:
             self.ended = True
             if self._is_unreadable:
-                self._unreadable_until(self._last_us + AFTER_LAST_US)
+                self._unreadable_until(self._last_us + AFTER_LAST_US if self._boot else FAR_US)
         self.events.sort(key=_key)
 
     def _unreadable_until(self, time_us: int) -> None:

@@ -24,6 +24,7 @@ class Spool:
         self._folder = folder
         self._numbers: dict[tuple[str, str], int] = {}
         self._waiting: dict[tuple[str, str], list[bytes]] = {}
+        self._newest: dict[str, tuple[str, str]] = {}
         self._bytes = 0
         self.last_us = 0
         """The time of the newest event."""
@@ -34,9 +35,9 @@ class Spool:
             event = parse_line(line)
             if isinstance(event, Line):
                 self.last_us = max(self.last_us, event.time_us or 0)
-                key = label(event), source
-            else:
-                key = _UNREADABLE, source
+                key = self._newest[source] = label(event), source
+            else:  # stays behind the line that it came after, which bounds its time
+                key = self._newest.get(source, (_UNREADABLE, source))
             self._waiting.setdefault(key, []).append(line.rstrip(b"\r\n").replace(b"\n", b" ") + b"\n")
             self._bytes += len(line)
         if self._bytes >= _AT_ONCE:
