@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 from audit.certificate import ClockDifference, JournalSummary, Report
 from audit.losses import Loss, of_two_sources
-from audit.ordering import Ordering, Stream
+from audit.ordering import FAR_US, Ordering, Stream
 from audit.verifier import DEFAULT_SKEW_US, Doubt, Journal, Verifier
 from pipeline.errors import PipelineError
-
-_FAR = 2**63 - 1
 
 Told = Callable[[int], None]
 """Called now and then with the number of events so far."""
@@ -90,7 +88,7 @@ def _doubts(ordering: Ordering, unfinished: Sequence[str]) -> Iterable[Doubt]:
     if unfinished:
         one = len(unfinished) == 1
         yield Doubt(
-            _FAR, f"{unfinished[0]} is not finished" if one else f"{len(unfinished)} files are not finished"
+            FAR_US, f"{unfinished[0]} is not finished" if one else f"{len(unfinished)} files are not finished"
         )
     if ordering.unreadable_until_us:
         count = sum(ordering.quarantined.values())

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 
-from audit.ordering import AFTER_LAST_US, HELD_BACK, Batch, Ordering
+from audit.ordering import AFTER_LAST_US, FAR_US, HELD_BACK, Batch, Ordering
 from tests.pipeline.journal_lines import BAD, GOOD
 
 LATE = HELD_BACK + 2_000
@@ -117,6 +117,12 @@ def test_lines_that_are_no_events_are_counted_by_reason_and_bounded_in_time() ->
     assert sum(ordering.quarantined.values()) == len(bad) + 1
     assert set(ordering.quarantined) == set(BAD.values())
     assert ordering.unreadable_until_us == {"a": 20, "b": 30 + AFTER_LAST_US}
+
+
+def test_of_a_stream_without_events_nobody_knows_when_its_lines_were_written() -> None:
+    ordering = Ordering([Lines("a", [b"x", b"y"])])
+    all_of(ordering)
+    assert ordering.unreadable_until_us == {"a": FAR_US}
 
 
 def test_an_event_of_another_process_in_a_stream_is_quarantined() -> None:

@@ -1,5 +1,6 @@
 """Each exit code, at a command that ends with it; signals are in tests/proxy/test_cli.py, a stuck group in
-tests/proxy/observability/test_status_command.py, a partition owned twice in tests/pipeline/test_audit_job.py, each verdict of `verify` in tests/pipeline/test_verify.py.
+tests/proxy/observability/test_status_command.py, a partition owned twice in tests/pipeline/test_audit_job.py,
+each verdict of `verify` in tests/pipeline/test_verify.py.
 """
 
 import ast
