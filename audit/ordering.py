@@ -11,6 +11,7 @@ A process whose streams have ended has written nothing later. The rules ask for 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
@@ -38,8 +39,10 @@ _MIXED = "an event of another process than the others in its file"
 Key = tuple[int, str, str, int]
 """The place of an event in the order."""
 
-_Keyed = tuple[Key, Line]
-_key = itemgetter(0)
+_Keyed = tuple[int, str, str, int, Line]
+"""An event behind its place. No two events of a journal have the same, so events are never compared."""
+
+_event = itemgetter(4)
 _NOWHERE: Key = (-(2**63), "", "", 0)
 
 
@@ -109,14 +112,12 @@ class Ordering:
             for reading in [one for one in active if one.ended and not one.is_told]:
                 ended += self._one_ended(reading)
             parts = [reading.until(bound) for reading in active]
-            merged = (
-                parts[0] if len(parts) == 1 else sorted((one for part in parts for one in part), key=_key)
-            )
-            if merged and merged[0][0] < floor:
+            merged = parts[0] if len(parts) == 1 else sorted(chain.from_iterable(parts))
+            if merged and merged[0] < floor:
                 merged = self._without_late(merged, floor)
-            floor = merged[-1][0] if merged else floor
+            floor = merged[-1][:4] if merged else floor
             active = [reading for reading in active if reading.events or not reading.ended]
-            yield Batch([event for _, event in merged], ended)
+            yield Batch(list(map(_event, merged)), ended)
 
     def _one_ended(self, reading: "_Reading") -> list[Process]:
         reading.is_told = True
@@ -127,9 +128,9 @@ class Ordering:
         return [self._process_of.pop(label)]
 
     def _without_late(self, merged: list[_Keyed], floor: Key) -> list[_Keyed]:
-        at = bisect_left(merged, floor, key=_key)
+        at = bisect_left(merged, floor)
         self.late += at
-        self.late_us = max(self.late_us, *(key[0] for key, _ in merged[:at]))
+        self.late_us = max(self.late_us, merged[at - 1][0])
         return merged[at:]
 
     def process_of(self, label: str, event: Line) -> Process:
@@ -164,7 +165,7 @@ class _Reading:
     @property
     def bound(self) -> Key | None:
         """Return the place of the first event that is not settled; None if all are."""
-        return None if self.ended else self.events[-HELD_BACK][0]
+        return None if self.ended else self.events[-HELD_BACK][:4]
 
     def read_on(self, at_once: int) -> None:
         """Read until an event more is settled, or to the end; so many lines at once."""
@@ -173,7 +174,7 @@ class _Reading:
 
     def _read(self, at_once: int) -> None:
         lines = self.stream.read(at_once)
-        keep = self.events.append
+        keep, numbers = self.events.append, self._numbers
         for line in lines:
             event = parse_line(line)
             if not isinstance(event, Line):
@@ -182,15 +183,15 @@ class _Reading:
                 continue
             if event.boot != self._boot or event.replica != self._replica:
                 self._replica, self._boot = process = self._ordering.process_of(self.stream.label, event)
-                self._numbers = self._ordering.numbers[process]
+                numbers = self._numbers = self._ordering.numbers[process]
                 if event.process != process:
                     self._ordering.quarantined[_MIXED] += 1
                     self._is_unreadable = True
                     continue
             time_us: int = event.time_us  # type: ignore[assignment]  # parse_line has looked
             seq: int = event.seq  # type: ignore[assignment]  # likewise
-            if self._numbers.take(seq, time_us):
-                keep(((time_us, self._replica, self._boot, seq), event))
+            if numbers.take(seq, time_us):
+                keep((time_us, self._replica, self._boot, seq, event))
                 self._last_us = time_us
                 if self._is_unreadable:
                     self._unreadable_until(time_us)
@@ -198,7 +199,7 @@ class _Reading:
             self.ended = True
             if self._is_unreadable:
                 self._unreadable_until(self._last_us + AFTER_LAST_US if self._boot else FAR_US)
-        self.events.sort(key=_key)
+        self.events.sort()
 
     def _unreadable_until(self, time_us: int) -> None:
         known = self._ordering.unreadable_until_us
@@ -210,7 +211,7 @@ class _Reading:
         if bound is None:
             taken, self.events = self.events, []
             return taken
-        at = bisect_left(self.events, bound, key=_key)
+        at = bisect_left(self.events, bound)
         taken = self.events[:at]
         del self.events[:at]
         return taken

@@ -73,7 +73,7 @@ class Event(NamedTuple):
         return f"{self.replica}.{self.boot}.{self.seq}"
 
 
-class Hold(NamedTuple):
+class Hold(msgspec.Struct, frozen=True, gc=False):
     """A member's ownership of a partition since ``since_us``, not yet ended."""
 
     member: str
@@ -118,7 +118,7 @@ class Overlap(NamedTuple):
     served_by: tuple[Process, ...]
 
 
-class Gap(NamedTuple):
+class Gap(msgspec.Struct, frozen=True, gc=False):
     """A previously owned partition had no owner. ``until_us`` is null if it has had none since."""
 
     partition: Partition

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+from msgspec.structs import astuple
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
@@ -174,7 +175,7 @@ def _row(group: str, found: Finding, skew_us: int) -> tuple[Table, Sequence[Any]
             values = (hold.member, hold.instance, hold.since_us, until_us, hold.event, end_event, end_kind)
             return INTERVALS, (group, *partition, *values)
         case Gap(partition):
-            return GAPS, (group, *partition, *found[1:])
+            return GAPS, (group, *partition, *astuple(found)[1:])
         case Overlap(partition, first, one, second, other):
             same = first.instance is not None and first.instance == second.instance
             sides = (*_side(first, one), *_side(second, other))
