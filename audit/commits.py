@@ -4,8 +4,6 @@ The proxy writes an event ``committed`` for a commit that was refused, for one t
 each partition now and then (docs/reference/journal.md), so what is counted here is what is written there.
 """
 
-from typing import NamedTuple
-
 import msgspec
 
 from audit.lines import Line
@@ -25,7 +23,7 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
 _DECODER = msgspec.json.Decoder(tuple[Committed, ...])
 
 
-class SetBack(NamedTuple):
+class SetBack(msgspec.Struct, frozen=True):
     """A commit that set an offset back."""
 
     topic: str

@@ -80,7 +80,7 @@ def test_a_process_has_ended_when_all_its_streams_have_and_before_later_events_c
 
 
 def test_lines_that_are_out_of_order_are_put_in_order() -> None:
-    shifted = [max(0, at - HELD_BACK * (at % 300 == 0)) for at in range(5_000)]
+    shifted = [max(0, at - (HELD_BACK - 1) * (at % 200 == 199)) for at in range(5_000)]
     stream = Lines("a", [line("a", seq, time_us) for seq, time_us in enumerate(shifted, 1)])
     ordering = Ordering([stream])
     assert [time_us for time_us, _ in times(all_of(ordering))] == sorted(shifted)
