@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
+from audit.lines import CALL_REFUSED, ENDS, STATE_CHANGED
 from pipeline.journal import events
-from pipeline.journal.lines import CALL_REFUSED, ENDS, STATE_CHANGED
 from pipeline.progress import others
 from pipeline.progress.output import COUNTED, OTHER_EVENTS, TRANSITIONS, WINDOWS
 from pipeline.quarantine import QUARANTINE

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
-from pipeline.journal.lines import NOT_MIGRATING
+from audit.classes import VIOLATION
+from audit.lines import NOT_MIGRATING
+from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES
 from pipeline.progress.job import windows_written
 from pipeline.progress.output import CONVERGENCES, OTHER_GROUPS, PAUSES, STUCK
 from pipeline.progress.streams import latest

@@ -6,7 +6,7 @@ from typing import Any
 
 import jinja2
 
-from pipeline.audit.output import VIOLATION
+from audit.classes import VIOLATION
 from pipeline.readiness.output import NOT_READY
 from pipeline.report import plots
 from pipeline.report.facts import Audit, Progress, Readiness
