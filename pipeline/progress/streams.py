@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from audit.lines import CALL_REFUSED, ENDS, STATE_CHANGED
 from pipeline.journal import events
 from pipeline.progress import others
 from pipeline.progress.output import COUNTED, OTHER_EVENTS, TRANSITIONS, WINDOWS
 from pipeline.quarantine import QUARANTINE
+from pipeline.rules.lines import CALL_REFUSED, ENDS, STATE_CHANGED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from audit.lines import Line, parse_line
 from pipeline.errors import PipelineError
+from pipeline.rules.lines import Line, parse_line
 
 _NAME = re.compile(r"(?P<label>.+\.[^.]+)\.(?P<number>[0-9]+)\.jsonl")
 """``<replica>.<boot>.<number>.jsonl``"""
@@ -40,13 +40,13 @@ class FileStream:
         self._lines: Generator[bytes] | None = None
 
     def read(self, most: int) -> list[bytes]:
-        """See :class:`audit.ordering.Stream`. Raises PipelineError."""
+        """See :class:`pipeline.rules.ordering.Stream`. Raises PipelineError."""
         if self._lines is None:
             self._lines = _lines(self._files)
         return list(islice(self._lines, most))
 
     def rewind(self) -> None:
-        """See :class:`audit.ordering.Stream`."""
+        """See :class:`pipeline.rules.ordering.Stream`."""
         if self._lines is not None:
             self._lines.close()
             self._lines = None

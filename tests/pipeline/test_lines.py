@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from audit import lines
-from audit.lines import WORKER_FIELDS, Line, owned_text, parse_line, worker_value
+from pipeline.rules import lines
+from pipeline.rules.lines import WORKER_FIELDS, Line, owned_text, parse_line, worker_value
 from tests.pipeline.journal_lines import BAD, GOOD
 
 ANOTHER_TYPE = "a field has another type than the schema says"

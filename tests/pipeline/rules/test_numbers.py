@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from audit import numbers as module
-from audit.losses import Loss
-from audit.numbers import Numbers
+from pipeline.rules import numbers as module
+from pipeline.rules.losses import Loss
+from pipeline.rules.numbers import Numbers
 
 P = ("r", "b")
 

@@ -1,8 +1,8 @@
-"""Keeps the shortest handovers between replicas, which the rule on clocks asks for (:mod:`audit.classes`)."""
+"""Keeps the shortest handovers between replicas, which the rule on clocks asks for (:mod:`pipeline.rules.classes`)."""
 
 from heapq import heappush, heapreplace
 
-from audit.classes import Handovers, Replicas
+from pipeline.rules.classes import Handovers, Replicas
 
 MOST_KEPT = 5_000
 """Handovers kept for each two replicas. Of more than 250,000 the shortest fiftieth is more than that: the longest one

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from audit.commits import SetBack
+from pipeline.rules.commits import SetBack
 
 
 class Verdict(StrEnum):

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from audit.losses import Loss
+from pipeline.rules.losses import Loss
 
 VIOLATION = "violation"
 UNPROVEN, LOST, REPLACED, SKEW, CLOCK = "unproven", "events_lost", "static_replaced", "within_skew", "clock"

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from audit.certificate import Certificate, Report, Verdict
-from audit.classes import VIOLATION
-from audit.lines import Line, parse_line
-from audit.verifier import FORGET_US, Journal, Verifier
-from tests.audit.journals import (
+from pipeline.rules.certificate import Certificate, Report, Verdict
+from pipeline.rules.classes import VIOLATION
+from pipeline.rules.lines import Line, parse_line
+from pipeline.rules.verifier import FORGET_US, Journal, Verifier
+from tests.pipeline.checker import Check, read
+from tests.pipeline.migration import Migration, Plan
+from tests.pipeline.real_journal import KEPT, PLANTS, kept, save
+from tests.pipeline.rules.journals import (
     SKEW_US,
     checked,
     differences,
@@ -20,9 +23,6 @@ from tests.audit.journals import (
     saved,
     verified,
 )
-from tests.pipeline.checker import Check, read
-from tests.pipeline.migration import Migration, Plan
-from tests.pipeline.real_journal import KEPT, PLANTS, kept, save
 
 MS, S = 1_000, 1_000_000
 

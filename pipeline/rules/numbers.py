@@ -8,7 +8,7 @@ of those it stands for). Memory is for the holes, which are few, and of which on
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from audit.losses import Loss, Process
+from pipeline.rules.losses import Loss, Process
 
 MOST_HOLES = 10_000
 """Beyond that the two oldest become one, which then seems to last from the first to the second."""

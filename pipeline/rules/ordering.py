@@ -6,7 +6,7 @@ What lies before the first unsettled event of all streams is put in order and ha
 others up is read further. A stream is opened only when its first event is near, so a journal of many starts takes no
 more memory.
 
-A process whose streams have ended has written nothing later. The rules ask for that (:mod:`audit.ownership`).
+A process whose streams have ended has written nothing later. The rules ask for that (:mod:`pipeline.rules.ownership`).
 """
 
 from bisect import bisect_left
@@ -16,9 +16,9 @@ from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
-from audit.lines import Line, parse_line
-from audit.losses import Process
-from audit.numbers import Numbers
+from pipeline.rules.lines import Line, parse_line
+from pipeline.rules.losses import Process
+from pipeline.rules.numbers import Numbers
 
 HELD_BACK = 256
 """How far from its place a line may be, in lines of its stream, if its first lines are out of order."""

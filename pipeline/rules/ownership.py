@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from audit.lines import CALLS, COMMITTED, ENDS, EXCLUSIVE
-from audit.losses import Process
+from pipeline.rules.lines import CALLS, COMMITTED, ENDS, EXCLUSIVE
+from pipeline.rules.losses import Process
 
 NO_GENERATION = -1
 TRANSLATED = "translated"
@@ -49,7 +49,7 @@ Json = str | msgspec.Raw
 
 
 class Event(NamedTuple):
-    """The fields of an event that the rules need. A :class:`~audit.lines.Line` that has all of them serves as well."""
+    """The fields of an event that the rules need; a :class:`~pipeline.rules.lines.Line` with all of them will do."""
 
     time_us: int
     replica: str

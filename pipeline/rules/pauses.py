@@ -6,8 +6,8 @@ to 12 % more than it is; the longest is exact.
 
 from collections.abc import Container
 
-from audit.lines import ENDS, Line
-from audit.losses import Process
+from pipeline.rules.lines import ENDS, Line
+from pipeline.rules.losses import Process
 
 _STABLE = ("Stable", "")
 _FINE = 3

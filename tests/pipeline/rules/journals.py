@@ -1,7 +1,7 @@
 """Simulated journals by seed, judged by the verifier and by the independent checker, in the same form.
 
-``python -m tests.audit.journals --seeds 2000`` (``make verify-seeds``) does so for many seeds, and for some of them on
-Spark as well.
+``python -m tests.pipeline.rules.journals --seeds 2000`` (``make verify-seeds``) does so for many seeds, and for some of
+them on Spark as well.
 """
 
 import argparse
@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from audit.certificate import Report
-from audit.classes import VIOLATION
+from pipeline.rules.certificate import Report
+from pipeline.rules.classes import VIOLATION
 from pipeline.verify import files, job
 from tests.pipeline.checker import Check, read
 from tests.pipeline.migration import MS, Migration, Plan
@@ -124,7 +124,7 @@ def differences(ours: dict[str, OfGroup], theirs: dict[str, OfGroup]) -> list[st
 
 def main() -> int:
     """0 if verifier, checker and audit agree on all seeds."""
-    parser = argparse.ArgumentParser(prog="python -m tests.audit.journals", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.pipeline.rules.journals", description=__doc__)
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--spark-every", type=int, default=EVERY_ON_SPARK, help="0: never")

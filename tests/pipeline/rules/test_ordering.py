@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 
-from audit.ordering import AFTER_LAST_US, FAR_US, HELD_BACK, Batch, Ordering
+from pipeline.rules.ordering import AFTER_LAST_US, FAR_US, HELD_BACK, Batch, Ordering
 from tests.pipeline.journal_lines import BAD, GOOD
 
 LATE = HELD_BACK + 2_000

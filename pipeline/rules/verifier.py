@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from audit.certificate import (
+from pipeline.rules.certificate import (
     Certificate,
     CommitCounts,
     Gaps,
@@ -24,7 +24,7 @@ from audit.certificate import (
     TwoOwners,
     Verdict,
 )
-from audit.classes import (
+from pipeline.rules.classes import (
     CLOCK,
     LOST,
     UNPROVEN,
@@ -33,10 +33,10 @@ from audit.classes import (
     Replicas,
     explained_by_clocks,
 )
-from audit.lines import STOPPED, Line
-from audit.losses import Loss, Process
-from audit.ownership import Overlap
-from audit.verified_group import Counts, Evidence, VerifiedGroup
+from pipeline.rules.lines import STOPPED, Line
+from pipeline.rules.losses import Loss, Process
+from pipeline.rules.ownership import Overlap
+from pipeline.rules.verified_group import Counts, Evidence, VerifiedGroup
 
 DEFAULT_SKEW_US = 100_000
 FORGET_US = 3_600_000_000

@@ -6,7 +6,7 @@ each partition now and then (docs/reference/journal.md), so what is counted here
 
 import msgspec
 
-from audit.lines import Line
+from pipeline.rules.lines import Line
 
 MOST_EXAMPLES = 20
 

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from audit.classes import class_at_once
-from audit.commits import Commits
-from audit.handovers import ShortestHandovers
-from audit.lines import (
+from pipeline.rules.classes import class_at_once
+from pipeline.rules.commits import Commits
+from pipeline.rules.handovers import ShortestHandovers
+from pipeline.rules.lines import (
     ADOPTED,
     ASSIGNED,
     CALLS,
@@ -19,8 +19,8 @@ from audit.lines import (
     STATE_CHANGED,
     Line,
 )
-from audit.losses import Process
-from audit.ownership import (
+from pipeline.rules.losses import Process
+from pipeline.rules.ownership import (
     NO_GENERATION,
     TRANSLATED,
     BadSnapshot,
@@ -30,7 +30,7 @@ from audit.ownership import (
     GroupOwnership,
     Overlap,
 )
-from audit.pauses import Pauses
+from pipeline.rules.pauses import Pauses
 
 MOST_CANDIDATES = 1_000
 """Overlaps of one group that are kept for the end, when clocks and losses are known."""
