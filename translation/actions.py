@@ -140,6 +140,7 @@ class EventKind(StrEnum):
     REBALANCE_EXPIRED = "rebalance_expired"
     ADOPTED = "adopted"
     POLICY_CHANGED = "policy_changed"
+    STEP_CHANGED = "step_changed"
     PASSED_THROUGH = "passed_through"
     CALL_REFUSED = "call_refused"
     COMMITTED = "committed"

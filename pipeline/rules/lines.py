@@ -19,7 +19,7 @@ CALLS = frozenset({JOINED, ASSIGNED, REVOKED, ADOPTED, REJOINED})
 """Events that only the process serving the member writes, so they show which process that is."""
 
 KINDS = CALLS | ENDS | {
-    "revoke_requested", "epoch_moved", STATE_CHANGED, "policy_changed", "passed_through", CALL_REFUSED,
+    "revoke_requested", "epoch_moved", STATE_CHANGED, "policy_changed", "step_changed", "passed_through", CALL_REFUSED,
     "started", STOPPED, LOST, COMMITTED,
 }  # fmt: skip
 
