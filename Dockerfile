@@ -28,7 +28,6 @@ COPY protocol_codecs protocol_codecs
 COPY translation translation
 COPY coordinator coordinator
 COPY proxy proxy
-COPY audit audit
 COPY pipeline pipeline
 RUN /tmp/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir "$WHEELS" . \
     && python -m venv --without-pip "$PREFIX" \

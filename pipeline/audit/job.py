@@ -13,7 +13,12 @@ from msgspec.structs import astuple
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from audit.classes import (
+from pipeline import quarantine
+from pipeline.audit.output import CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES
+from pipeline.journal import events, losses
+from pipeline.journal.losses import Boot
+from pipeline.quarantine import QUARANTINE
+from pipeline.rules.classes import (
     CLOCK,
     SHORTEST,
     VIOLATION,
@@ -22,8 +27,8 @@ from audit.classes import (
     Replicas,
     explained_by_clocks,
 )
-from audit.losses import Loss, Process
-from audit.ownership import (
+from pipeline.rules.losses import Loss, Process
+from pipeline.rules.ownership import (
     BadSnapshot,
     ClockProof,
     Event,
@@ -34,11 +39,6 @@ from audit.ownership import (
     Interval,
     Overlap,
 )
-from pipeline import quarantine
-from pipeline.audit.output import CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES
-from pipeline.journal import events, losses
-from pipeline.journal.losses import Boot
-from pipeline.quarantine import QUARANTINE
 from pipeline.tables import TEXT, Column, Table
 from pipeline.watch import step
 

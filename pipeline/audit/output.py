@@ -1,6 +1,6 @@
 """Declares the tables that the audit writes, with the meaning of each column."""
 
-from audit.classes import CLOCK, LOST, REPLACED, SKEW, UNPROVEN, VIOLATION
+from pipeline.rules.classes import CLOCK, LOST, REPLACED, SKEW, UNPROVEN, VIOLATION
 from pipeline.tables import FLAG, INT, LONG, TEXT, Column, Table, list_of
 
 _PARTITION = (

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from audit.certificate import Report, Verdict
 from pipeline.commands.common import KafkaConf, KafkaConfFile, check_source, exit_on_error, kafka_settings
+from pipeline.rules.certificate import Report, Verdict
 from pipeline.verify import files, job, printed, topic
 from pipeline.verify.job import Options
 from pipeline.verify.spool import Spool

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from audit.losses import Loss, Process, of_two_sources
 from pipeline.errors import PipelineError
+from pipeline.rules.losses import Loss, Process, of_two_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

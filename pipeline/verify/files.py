@@ -6,8 +6,8 @@ from io import SEEK_END, FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from audit.lines import Line, parse_line
 from pipeline.errors import PipelineError
+from pipeline.rules.lines import Line, parse_line
 
 _NAME = re.compile(r"(?P<label>.+\.[^.]+)\.(?P<number>[0-9]+)\.jsonl")
 """``<replica>.<boot>.<number>.jsonl``"""
@@ -41,7 +41,7 @@ class FileStream:
         self._at = 0
 
     def read(self, most: int) -> list[bytes]:
-        """See :class:`audit.ordering.Stream`. Raises PipelineError."""
+        """See :class:`pipeline.rules.ordering.Stream`. Raises PipelineError."""
         if self._pieces is None:
             self._pieces = _pieces(self._files)
         while len(self._lines) - self._at < most and (more := next(self._pieces, None)) is not None:
@@ -52,7 +52,7 @@ class FileStream:
         return some
 
     def rewind(self) -> None:
-        """See :class:`audit.ordering.Stream`."""
+        """See :class:`pipeline.rules.ordering.Stream`."""
         if self._pieces is not None:
             self._pieces.close()
         self._pieces, self._lines, self._at = None, [], 0

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from audit.certificate import ClockDifference, JournalSummary, Report
-from audit.losses import Loss, of_two_sources
-from audit.ordering import FAR_US, Ordering, Stream
-from audit.verifier import DEFAULT_SKEW_US, Doubt, Journal, Verifier
 from pipeline.errors import PipelineError
+from pipeline.rules.certificate import ClockDifference, JournalSummary, Report
+from pipeline.rules.losses import Loss, of_two_sources
+from pipeline.rules.ordering import FAR_US, Ordering, Stream
+from pipeline.rules.verifier import DEFAULT_SKEW_US, Doubt, Journal, Verifier
 
 Told = Callable[[int], None]
 """Called now and then with the number of events so far."""

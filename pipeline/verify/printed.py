@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from audit.certificate import Certificate, Report, TwoOwners, Verdict
-from audit.classes import VIOLATION
+from pipeline.rules.certificate import Certificate, Report, TwoOwners, Verdict
+from pipeline.rules.classes import VIOLATION
 from protocol_codecs.printable import printable
 
 _STYLES = {Verdict.PROVEN: "green", Verdict.VIOLATED: "bold red", Verdict.UNPROVEN: "yellow"}

@@ -7,8 +7,8 @@ write for minutes comes late. Apart, they can be put in order without holding mo
 from collections.abc import Iterable
 from pathlib import Path
 
-from audit.lines import Line, parse_line
 from pipeline.errors import PipelineError
+from pipeline.rules.lines import Line, parse_line
 from pipeline.verify.files import FileStream, label
 
 _AT_ONCE = 8 * 1024 * 1024

@@ -14,6 +14,7 @@ from proxy.fleet.log_client import LogClient
 from proxy.fleet.log_events import (
     AccessLost,
     EndReached,
+    GroupRecordRead,
     LogEvent,
     PartitionLost,
     RecordRead,
@@ -200,7 +201,7 @@ class FleetDriver:
         self.carry_out()
 
     def _handle_one(self, event: LogEvent, now: float) -> None:
-        if isinstance(event, RecordRead | EndReached | PartitionLost):
+        if isinstance(event, RecordRead | GroupRecordRead | EndReached | PartitionLost):
             self._reader_watch.heard(event.partition, now)
         match event:
             case RecordRead(partition, _, writer, None, offset, appended_ms, replica):
@@ -210,6 +211,9 @@ class FleetDriver:
             case RecordRead(partition, key, _, Stored() as stored):
                 self._metrics.read(partition, stored.record, now)
                 self.log.read(partition, key, stored, now)
+            case GroupRecordRead(partition, group, group_record):
+                self._metrics.read_group(partition, now)
+                self.log.read_group(partition, group, group_record)
             case EndReached(partition, position):
                 self.log.read_to(partition, position, now)
             case PartitionLost(partition, end):

@@ -16,6 +16,7 @@ from protocol_codecs.classic_clients import RACKS_IGNORED
 from protocol_codecs.messages.connect_protocol import CONNECTOR
 from proxy.observability.fleet_view import FleetView, GroupFleet
 from translation.member_state import MemberState
+from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitions
 from translation.policy.client_offer import ClientOffer
 
@@ -51,6 +52,7 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partitions: TopicPartitions
     owned: TopicPartitions | None
     reason: str
+    instance: str | None = None
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -87,7 +89,7 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``partitions`` is everything that its client may be working on, None if that is not known. ``stuck_s`` is for how
     many seconds the member has exceeded its rebalance timeout, 0 if it has not. ``worker`` is set for workers of Kafka
-    Connect.
+    Connect. ``rebalance_timeout_ms`` and ``session_timeout_ms`` are what the client declared, -1 if it is not known.
     """
 
     id: str
@@ -105,6 +107,7 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rebalance_timeout_ms: int
     stuck_s: float
     worker: WorkerView | None = None
+    session_timeout_ms: int = -1
 
 
 class BrokerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -167,7 +170,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is known yet; ``options`` says what an operator can do about that. ``stuck`` says what is stuck; None if nothing is.
     ``fleet`` is what other replicas serve of it; None without a member log. ``client`` is what the client that joined
     last offers; None if no JoinGroup was seen. ``notes`` say what a translation changes for its clients. ``connect``
-    is set if it is a group of Kafka Connect.
+    is set if it is a group of Kafka Connect. ``move`` says how far its move by steps is; None if it does not move so.
     """
 
     id: str
@@ -190,6 +193,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     client: ClientOffer | None = None
     options: str | None = None
     notes: tuple[str, ...] = ()
+    move: MoveView | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -336,6 +340,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
         client=newest.client,
         options=newest.options,
         notes=newest.notes,
+        move=newest.move,
     )
 
 

@@ -54,6 +54,7 @@ class Events:
             owned=None if member.adopted else to_topic_partitions(held, self._topic_names),
             reason=reason,
             rebalance_timeout_ms=member.client.rebalance_timeout_ms,
+            session_timeout_ms=-1 if member.adopted else member.client.session_timeout_ms,
             offer=member.client.offer if kind is EventKind.JOINED else None,
         )
         self._environment.actions.append(Emit(event))
@@ -72,4 +73,9 @@ class Events:
             reason=reason,
             offer=offer_of(message).bounded if isinstance(message, JoinGroupRequest) else None,
         )
+        self._environment.actions.append(Emit(event))
+
+    def emit_step(self, group_id: str, reason: str) -> None:
+        """Emit that the move of a group by steps goes on, or does not any more."""
+        event = Event(kind=EventKind.STEP_CHANGED, group_id=group_id, reason=reason)
         self._environment.actions.append(Emit(event))

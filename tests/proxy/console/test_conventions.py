@@ -16,6 +16,7 @@ from tests.proxy.console.commands import leaves, options
 REPORTS = {
     "version",
     "status",
+    "preflight",
     "config check",
     "policy check",
     "policy plan",
