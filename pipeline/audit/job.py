@@ -175,7 +175,7 @@ def _row(group: str, found: Finding, skew_us: int) -> tuple[Table, Sequence[Any]
             values = (hold.member, hold.instance, hold.since_us, until_us, hold.event, end_event, end_kind)
             return INTERVALS, (group, *partition, *values)
         case Gap(partition):
-            return GAPS, (group, *partition, *astuple(found)[1:])
+            return GAPS, (group, *partition, *astuple(found)[1:-2])
         case Overlap(partition, first, one, second, other):
             same = first.instance is not None and first.instance == second.instance
             sides = (*_side(first, one), *_side(second, other))

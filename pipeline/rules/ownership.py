@@ -128,6 +128,8 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     before: str
     after: str | None
     unseen_members: int
+    from_process: Process
+    until_process: Process | None
 
 
 class ClockProof(NamedTuple):
@@ -221,7 +223,7 @@ class GroupOwnership:
         self._skew_us = skew_us
         self._members: dict[str, _Member] = {}
         self._holders: dict[Partition, dict[str, Hold]] = {}
-        self._free: dict[Partition, tuple[int, str, str, int]] = {}
+        self._free: dict[Partition, tuple[int, str, str, int, Process]] = {}
         self._heard: dict[tuple[str, int, Partition], int] = {}
         self._unseen: set[str] = set()
         self._last_seq: dict[Process, tuple[int, int]] = {}
@@ -280,8 +282,8 @@ class GroupOwnership:
                     if _same_topic(hold, other):
                         yield self._overlap(partition, hold, other, self._now_us, None)
                 yield Interval(partition, hold, self._now_us, None, JOURNAL_ENDED)
-        for partition, (since_us, cause, event, unseen) in self._free.items():
-            yield Gap(partition, since_us, None, cause, event, None, unseen)
+        for partition, (since_us, cause, event, unseen, process) in self._free.items():
+            yield Gap(partition, since_us, None, cause, event, None, unseen, process, None)
 
     @property
     def holds(self) -> int:
@@ -349,10 +351,11 @@ class GroupOwnership:
                 self._heard[_pair(partition, other, hold)] = self._members[other.member].heard_us
         free = self._free.pop(partition, None)
         if free is not None and not holders:
-            since_us, cause, before, unseen = free
+            since_us, cause, before, unseen, process = free
             unseen = max(unseen, len(self._unseen))
             until_us = max(event.time_us, since_us)
-            found.append(Gap(partition, since_us, until_us, cause, before, hold.event, unseen))
+            sides = before, hold.event, unseen, process, hold.process
+            found.append(Gap(partition, since_us, until_us, cause, *sides))
         holders[hold.member] = hold
         member.holds[partition] = hold
 
@@ -405,7 +408,7 @@ class GroupOwnership:
                 found.append(Interval(partition, hold, event.time_us, name, event.kind))
             if not holders:
                 del self._holders[partition]
-                self._free[partition] = (event.time_us, event.kind, name, len(self._unseen))
+                self._free[partition] = (event.time_us, event.kind, name, len(self._unseen), member.process)
 
     def _overlap(
         self, partition: Partition, one: Hold, other: Hold, until_us: int, end_event: str | None

@@ -57,9 +57,9 @@ class Evidence:
     def add(self, found: Finding) -> None:
         """Take what a finding says of clocks."""
         if isinstance(found, Gap):
-            if found.until_us is not None and found.after is not None:
-                origin, target = replica_of(found.before), replica_of(found.after)
-                self.handovers.add(origin, target, found.until_us - found.from_us)
+            target = found.until_process
+            if target is not None and found.until_us is not None and target[0] != found.from_process[0]:
+                self.handovers.add(found.from_process[0], target[0], found.until_us - found.from_us)
         elif isinstance(found, Overlap):
             if found.proven:
                 first, second = found.first_process[0], found.second_process[0]
@@ -222,8 +222,3 @@ def judged(found: Overlap) -> dict[str, Any]:
         "served_by": [".".join(process) for process in found.served_by],
         "proven": found.proven,
     }
-
-
-def replica_of(event: str) -> str:
-    """Return the first part of an event's identity, which may contain dots itself."""
-    return event.rsplit(".", 2)[0]

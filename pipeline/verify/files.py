@@ -2,11 +2,9 @@
 
 import re
 from collections.abc import Generator, Iterable
-from functools import partial
-from io import SEEK_END
-from itertools import islice
+from io import SEEK_END, FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from pipeline.errors import PipelineError
 from pipeline.rules.lines import Line, parse_line
@@ -16,6 +14,7 @@ _NAME = re.compile(r"(?P<label>.+\.[^.]+)\.(?P<number>[0-9]+)\.jsonl")
 _UNFINISHED = "_"
 _TAIL = 256 * 1024
 _LOOK_AT = 64
+_PIECE = 64 * 1024
 _LONGEST = 16 * 1024 * 1024
 """A longer line, such as zeros that a file system left after a crash, is read in pieces of this many bytes."""
 
@@ -37,40 +36,54 @@ class FileStream:
     def __init__(self, label: str, files: Iterable[Path]) -> None:
         self.label = label
         self._files = tuple(files)
-        self._lines: Generator[bytes] | None = None
+        self._pieces: Generator[list[bytes]] | None = None
+        self._lines: list[bytes] = []
+        self._at = 0
 
     def read(self, most: int) -> list[bytes]:
         """See :class:`pipeline.rules.ordering.Stream`. Raises PipelineError."""
-        if self._lines is None:
-            self._lines = _lines(self._files)
-        return list(islice(self._lines, most))
+        if self._pieces is None:
+            self._pieces = _pieces(self._files)
+        while len(self._lines) - self._at < most and (more := next(self._pieces, None)) is not None:
+            self._lines = self._lines[self._at :] + more
+            self._at = 0
+        some = self._lines[self._at : self._at + most]
+        self._at += len(some)
+        return some
 
     def rewind(self) -> None:
         """See :class:`pipeline.rules.ordering.Stream`."""
-        if self._lines is not None:
-            self._lines.close()
-            self._lines = None
+        if self._pieces is not None:
+            self._pieces.close()
+        self._pieces, self._lines, self._at = None, [], 0
 
 
-def _lines(paths: Iterable[Path]) -> Generator[bytes]:
+def _pieces(paths: Iterable[Path]) -> Generator[list[bytes]]:
+    """Yield the lines of files, some at a time. The last line of an unfinished file counts once it is whole."""
     for path in paths:
         try:
             with _opened(path) as file:
-                for line in iter(partial(file.readline, _LONGEST), b""):
-                    if line.endswith(b"\n") or not _is_unfinished(path):
-                        yield line
+                rest = b""
+                while data := file.read(_PIECE):
+                    *lines, rest = (rest + data).split(b"\n")
+                    if len(rest) > _LONGEST:
+                        lines.append(rest)
+                        rest = b""
+                    yield lines
+                if rest and not _is_unfinished(path):
+                    yield [rest]
         except OSError as error:
             raise PipelineError(f"{path}: {error.strerror or error}") from error
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path) -> FileIO:
     """Open a file, under its final name if it has been finished since it was found."""
     try:
-        return path.open("rb", buffering=_TAIL)
+        return path.open("rb", buffering=0)
     except FileNotFoundError:
         if not _is_unfinished(path):
             raise
-        return path.with_name(path.name.removeprefix(_UNFINISHED)).open("rb", buffering=_TAIL)
+        return path.with_name(path.name.removeprefix(_UNFINISHED)).open("rb", buffering=0)
 
 
 def _is_unfinished(path: Path) -> bool:
