@@ -136,6 +136,10 @@ class Translator:
         log_outputs.handle_outputs(context, outputs)
         return self._actions()
 
+    def set_migration_policy(self, policy: str | None) -> None:
+        """Note the brokers' ``group.consumer.migration.policy``; None if it is not known."""
+        self._context.moves.migration_policy = policy
+
     def move_of(self, group_id: str) -> MoveView | None:
         """How far the move of a group by steps is; None if it does not move by steps, or has not begun to."""
         context = self._context

@@ -66,6 +66,10 @@ class ReportingTranslator:
         """What the member log says; there is none here."""
         return self._report_events(self._translator.handle_log_outputs(now, outputs))
 
+    def set_migration_policy(self, policy: str | None) -> None:
+        """The brokers' migration policy."""
+        self._translator.set_migration_policy(policy)
+
     def move_of(self, group_id: str) -> MoveView | None:
         """How far the move of a group by steps is."""
         return self._translator.move_of(group_id)

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from proxy.config.fleet import Fleet, Property
+from proxy.fleet.broker_settings import migration_policy
 from proxy.fleet.log_client import LogClient
 from proxy.fleet.log_events import (
     AccessLost,
@@ -71,6 +72,8 @@ class FleetDriver:
         """Why the log can't be used any more until this process is started again, or None."""
         self._tell: Callable[[list[Output]], None] = lambda _outputs: None
         self._on_refused: Callable[[str], None] = lambda _reason: None
+        self.on_migration_policy: Callable[[str | None], None] = lambda _policy: None
+        """Is told the brokers' ``group.consumer.migration.policy``, None if the account may not know it."""
         self._metrics = LogMetrics(Metrics(), self.log, self.replicas, self.replica)
         self._away = set(range(fleet.partitions))
         """Partitions that are not ready."""
@@ -109,6 +112,7 @@ class FleetDriver:
                 task_status.started()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch_topic, identity)
+                    nursery.start_soon(self._ask_migration_policy)
                     await self._keep_time()
         finally:
             with trio.CancelScope(shield=True):
@@ -269,6 +273,11 @@ class FleetDriver:
         self._reader_watch.replaced(now)
         self._client.replace_reader()
         self._metrics.reader_replaced()
+
+    async def _ask_migration_policy(self) -> None:
+        policy = await trio.to_thread.run_sync(migration_policy, self._admin, abandon_on_cancel=True)
+        _logger.info("the brokers' migration policy", policy=policy or "not known")
+        self.on_migration_policy(policy)
 
     async def _watch_topic(self, identity: TopicIdentity) -> None:
         while self.refused is None:

@@ -159,6 +159,7 @@ class Server:
             self.metrics.group_moves.labels(phase).set_function(partial(_count_moves, translator, phase))
         if fleet is not None:
             fleet.attach(self.driver.log_said, self.health.fail, self.metrics)
+            fleet.on_migration_policy = translator.set_migration_policy
             reader = FleetReader(fleet, self.observability.registry, config.visibility)
             self.query_handlers["fleet"] = partial(reader.read, members=False)
             self.query_handlers["fleet with members"] = partial(reader.read, members=True)

@@ -65,6 +65,10 @@ class Translation(Protocol):
         """Apply another policy."""
         ...
 
+    def set_migration_policy(self, policy: str | None) -> None:
+        """Note the brokers' migration policy; None if it is not known."""
+        ...
+
     def move_of(self, group_id: str) -> MoveView | None:
         """Return how far the move of a group by steps is; None if there is none."""
         ...

@@ -51,6 +51,9 @@ class ForwardEverything:
     def handle_time(self, now: float) -> list[Action]:
         return []
 
+    def set_migration_policy(self, policy: str | None) -> None:
+        pass
+
     def move_of(self, group_id: str) -> None:
         return None
 
