@@ -56,11 +56,9 @@ COPY --from=connector /jars /opt/epochgate/spark/jars
 
 # What runs: Python, the virtual environment, and a user who may write nothing.
 FROM ${PYTHON_IMAGE} AS base
-ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Epochgate" \
       org.opencontainers.image.description="Online migration proxy for Kafka consumer groups" \
       org.opencontainers.image.version="0.1.0" \
-      org.opencontainers.image.revision="$REVISION" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.source="https://github.com/epochgate/epochgate" \
       org.opencontainers.image.documentation="https://github.com/epochgate/epochgate/tree/main/docs"
@@ -84,6 +82,9 @@ ENV JAVA_HOME=/usr/lib/jvm/default-java \
 USER 10001:10001
 ENTRYPOINT ["python", "-P", "-m", "pipeline.pod"]
 CMD ["pipeline", "--help"]
+# Last, since every commit changes it.
+ARG REVISION=unknown
+LABEL org.opencontainers.image.revision="$REVISION"
 
 FROM base AS epochgate
 COPY --from=build /opt/epochgate /opt/epochgate
@@ -93,3 +94,5 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('EPOCHGATE_ADMIN__PORT', '9080') + '/healthz', timeout=4)"]
 CMD ["run", "--config", "/etc/epochgate/config/epochgate.yaml"]
+ARG REVISION=unknown
+LABEL org.opencontainers.image.revision="$REVISION"

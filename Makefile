@@ -147,8 +147,8 @@ bench-tls: setup ## the TLS of the proxy beside trio's own (table)
 bench-visibility: setup ## what metrics, observer and journal cost a heartbeat, and 10,000 groups (table, build/bench-visibility.json)
 	$(BIN)/python -m benchmarks.visibility
 
-screenshots: setup ## the status page in the middle of a migration, into docs/images (needs Chromium)
-	$(BIN)/python tools/screenshots.py
+screenshots: setup ## the status page during a migration and of Kafka Connect, into docs/images (needs Chromium; ARGS=connect)
+	$(BIN)/python tools/screenshots.py $(ARGS)
 
 bench-coordinator: setup ## the embedded coordinator by size of group (table, build/bench-coordinator.json)
 	$(BIN)/python -m benchmarks.coordinator
@@ -161,6 +161,9 @@ bench-rebalance: setup ## what a rebalance costs: classic, through Epochgate, na
 
 bench-failover: setup ## how long a killed client's partitions have no owner, on a stock broker (a minute; a table)
 	nice $(BIN)/python -m benchmarks.failover
+
+bench-preflight: setup ## how long epochgate preflight takes at 1,000 groups (a minute; a table; ARGS="--groups 5000")
+	nice $(BIN)/python -m benchmarks.preflight $(ARGS)
 
 bench-fleet: setup ## the same behind three replicas that are one fleet, 20 kills and all figures (ROUNDS=5; table, build/bench-fleet.json)
 	nice $(BIN)/python -m benchmarks.fleet --rounds $(or $(ROUNDS),5) $(ARGS)
@@ -183,6 +186,12 @@ jepsen-migration: setup $(VENV)/.pipeline ## move a group there and back under f
 
 bench-kubernetes: setup ## proxies replaced in a real Kubernetes under clients in pods (after make cluster-up image cluster-kafka; table, build/bench-kubernetes.json)
 	$(BIN)/python -m benchmarks.kubernetes $(ARGS)
+
+bench-verify: setup ## epochgate verify on a million events, beside a plain read of the same lines (table, build/bench-verify.json; ARGS="--rounds 3")
+	nice $(BIN)/python -m benchmarks.verify $(ARGS)
+
+verify-seeds: setup $(VENV)/.pipeline ## simulated journals judged by verify and by the plain checker, one in a hundred by the audit on Spark too (SEEDS=2000; a quarter of an hour)
+	nice $(BIN)/python -m tests.pipeline.rules.journals --seeds $(SEEDS)
 
 bench-pipeline: setup $(VENV)/.pipeline ## what the pipeline costs by size (ARGS="--records 2000000 --events 1000000 50000000 --progress 1000000 --cluster"; an hour)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)

@@ -272,10 +272,6 @@ class Crowd:
         """Connect to this address no more; the connections there stay until they are closed."""
         self._addresses.remove(address)
 
-    def enter(self, address: Address) -> None:
-        """Connect to this address too."""
-        self._addresses.append(address)
-
     def at(self, address: Address) -> int:
         """How many members have their connection there."""
         return sum(len(one.members) for one in self._connections.values() if one.address == address)

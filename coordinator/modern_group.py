@@ -3,6 +3,7 @@
 Members with subscriptions, a group epoch, and a target assignment with an epoch of its own; as Kafka's ``ModernGroup``.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
@@ -39,7 +40,7 @@ class SubscriptionCount(msgspec.Struct, frozen=True):
 SubscriptionCounts = dict[str, SubscriptionCount]
 
 
-class ModernGroup(Generic[M]):
+class ModernGroup(ABC, Generic[M]):
     """One group. Both epochs start at 1, so that the first member with a subscription makes them 2.
 
     It changes only by replaying records (:mod:`coordinator.replay`); handlers read it and write records.
@@ -111,13 +112,13 @@ class ModernGroup(Generic[M]):
         self.subscribed_topics = counts_after(self.subscribed_topics, old, new)
         return old
 
+    @abstractmethod
     def update_member(self, new: M) -> None:
         """Add a member, or replace the one with its id."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remove_member(self, member_id: str) -> None:
         """Remove a member."""
-        raise NotImplementedError
 
     def update_target(self, member_id: str, partitions: Partitions) -> None:
         """Set the member's target assignment."""

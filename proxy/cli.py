@@ -1,4 +1,4 @@
-"""The command line: ``epochgate run|config|policy|status|version``, and what other packages add (:data:`COMMANDS`)."""
+"""The command line: ``epochgate run|config|policy|status|preflight|version``, and others' commands (`COMMANDS`)."""
 
 import json
 import platform
@@ -18,17 +18,8 @@ from protocol_codecs.printable import printable
 from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.fleet import UnreadableSecret
 from proxy.config.loader import ConfigError, load_config, load_policy, policy_file, policy_of
-from proxy.config.policy_plan import (
-    LiveGroups,
-    assignor_notes,
-    explain,
-    plan,
-    plan_lines,
-    rule_reports,
-    summary,
-    unused,
-    unused_rules,
-)
+from proxy.config.policy_explanation import assignor_notes, explain, rule_reports
+from proxy.config.policy_plan import LiveGroups, plan, plan_lines, summary, unused, unused_rules
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
@@ -37,6 +28,7 @@ from proxy.metrics.registry import software_version
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.observability.observability import replica_name
 from proxy.observability.status_command import status
+from proxy.preflight.command import preflight
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.policy_watch import PolicyWatch
@@ -67,6 +59,7 @@ policy_app = typer.Typer(
     help="Check the policy file, and preview what it would change.", no_args_is_help=True
 )
 app.command()(status)
+app.command()(preflight)
 app.add_typer(config_app, name="config")
 app.add_typer(policy_app, name="policy")
 

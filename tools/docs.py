@@ -14,7 +14,7 @@ from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import fleet_view, snapshot
 from proxy.observability.api_query import GROUPS
-from tools import cli_docs, compatibility, module_map, state_diagrams
+from tools import cli_docs, compatibility, module_map, preflight_docs, state_diagrams
 from translation.partitions import TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Policy
@@ -288,6 +288,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/api.md": api,
     "reference/compatibility.md": compatibility.page,
     "explanation/architecture.md": module_map.page,
+    "how-to/preflight.md": preflight_docs.page,
     **{name: partial(state_diagrams.page, name) for name in state_diagrams.DIAGRAMS},
 }
 

@@ -1,7 +1,8 @@
-"""`make screenshots`: takes pictures of the status page during a migration on a real Kafka, into docs/images.
+"""`make screenshots`: takes pictures of the status page on a real Kafka, into docs/images.
 
-Desktop and phone, light and dark, the list of groups and one group. Needs Chromium (Debian's `chromium`) and, for
-Kafka, Java and Maven. The pictures show a real run; nothing is made up.
+During a migration, the list of groups and one group, on desktop and phone; after a Kafka Connect cluster has lost a
+worker, its group on a desktop; each light and dark. `ARGS=connect` or `ARGS=migration` takes only those. Needs Chromium
+(Debian's `chromium`) and, for Kafka, Java and Maven. The pictures show a real run; nothing is made up.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -23,12 +24,17 @@ from playwright.sync_api import Browser, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `tools` is not installed
 
+from tools.connect_worker import worker
+from tools.kafka import jars
 from tools.kafka.cluster import RUN, Cluster
 from tools.kafka.ports import LOOPBACK, free_ports
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu"]
 GROUP = "payments"
+CONNECT = "connect-cluster"
+CONNECTORS = {"orders-source": 3, "payments-source": 2, "archive": 2}
+VERSION = jars.DEFAULT_VERSION
 SIZES = {"desktop": (1280, 1000), "phone": (390, 844)}
 
 _CONFIG = """\
@@ -49,13 +55,13 @@ _AFTER = _BEFORE + "  - {group: payments, mode: translate, switch_pause_ms: 3000
 
 
 class Show:
-    """Consumers behind a proxy; ``admin`` is the URL of its pages."""
+    """Consumers behind a proxy; ``admin`` is the URL of its pages, ``clients`` the bootstrap of its clients."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         port, admin = free_ports(2)
         self.admin = f"http://{LOOPBACK}:{admin}"
         self._kafka = bootstrap
-        self._clients = f"{LOOPBACK}:{port}"
+        self.clients = f"{LOOPBACK}:{port}"
         self._policy = folder / "policy.yaml"
         self._policy.write_text(_BEFORE)
         config = folder / "epochgate.yaml"
@@ -69,7 +75,7 @@ class Show:
 
     def run(self) -> None:
         """Create the topics, start the consumers of three groups, and wait until the groups have settled."""
-        _until(self._ready, "the proxy is ready")
+        self.until_ready()
         admin = AdminClient({"bootstrap.servers": self._kafka})
         for future in admin.create_topics(
             [NewTopic("payments.events", 6, 1), NewTopic("orders.events", 4, 1)]
@@ -82,6 +88,10 @@ class Show:
         self.consume("audit", "orders.events", "audit-0", "range")
         _until(lambda: self._settled(GROUP, 4) and self._settled("orders", 2), "the groups have settled")
 
+    def until_ready(self) -> None:
+        """Wait until the proxy is ready."""
+        _until(self._ready, "the proxy is ready")
+
     def migrate(self) -> None:
         """Move the group by the policy file, as an operator does."""
         self._policy.write_text(_AFTER)
@@ -90,7 +100,7 @@ class Show:
         """Start a consumer; it ends when the event is set."""
         stop = threading.Event()
         settings = {
-            "bootstrap.servers": self._clients,
+            "bootstrap.servers": self.clients,
             "group.id": group,
             "client.id": client_id,
             "partition.assignment.strategy": assignor,
@@ -121,6 +131,15 @@ class Show:
         """Return how many members of a group use the new protocol."""
         return int(self.group(group_id).get("progress", {}).get("done", 0))  # type: ignore[attr-defined]  # JSON
 
+    def workers(self, group_id: str, *, balanced: bool) -> int:
+        """Return how many workers of Kafka Connect are shown; 0 if they are to be balanced and one runs nothing."""
+        members: list[dict[str, object]] = self.group(group_id).get("members", [])  # type: ignore[assignment]  # JSON
+        return 0 if balanced and not all(member["partitions"] for member in members) else len(members)
+
+    def waits(self, group_id: str) -> bool:
+        """Whether something waits for a lost worker."""
+        return bool((self.group(group_id).get("connect") or {}).get("rejoins_at"))  # type: ignore[attr-defined]  # JSON
+
     def _settled(self, group_id: str, members: int) -> bool:
         group = self.group(group_id)
         return group.get("state") == "Stable" and len(group["members"]) == members  # type: ignore[arg-type]  # JSON
@@ -143,6 +162,61 @@ class Show:
         self._log.close()
 
 
+class ConnectWorkers:
+    """Workers of Kafka Connect that enter at ``bootstrap``."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self._bootstrap = bootstrap
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        worker.ensure_connectors(VERSION)
+
+    def start(self) -> str:
+        """Start one more, and return the URL of its REST API."""
+        name = f"connect-{len(self._processes)}"
+        (port,) = free_ports(1)
+        url = f"http://{LOOPBACK}:{port}/"
+        settings = self._folder / f"{name}.properties"
+        told = worker.settings(self._bootstrap, CONNECT, name, url) | {
+            "scheduled.rebalance.max.delay.ms": "60000"
+        }
+        settings.write_text("".join(f"{key}={value}\n" for key, value in told.items()))
+        log = self._folder / f"{name}.log"
+        command = worker.command(VERSION, settings, log, self._folder / f"{name}.jsonl")
+        with (self._folder / f"{name}.out").open("wb") as out:
+            self._processes.append(subprocess.Popen(command, stdout=out, stderr=out))
+        _until(lambda: self._asked(f"{url}connectors") is not None, f"{name} answers")
+        return url
+
+    def create(self, url: str, connector: str, tasks: int) -> None:
+        """Create a connector that does nothing, with so many tasks."""
+        config = json.dumps({"connector.class": worker.IDLE.stem, "tasks.max": str(tasks)}).encode()
+        _until(
+            lambda: self._asked(f"{url}connectors/{connector}/config", config) is not None,
+            f"{connector} is created",
+        )
+
+    def kill_last(self) -> None:
+        """kill -9."""
+        self._processes[-1].kill()
+
+    def stop(self) -> None:
+        """Kill them all."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def _asked(self, url: str, body: bytes | None = None) -> object:
+        """What the REST API answers; None while it refuses."""
+        method = "GET" if body is None else "PUT"
+        request = urllib.request.Request(url, body, {"content-type": "application/json"}, method=method)  # noqa: S310
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310  our own URL
+                return json.load(answer)
+        except OSError:
+            return None
+
+
 def _until(reached: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not reached():
@@ -151,9 +225,10 @@ def _until(reached: Callable[[], bool], what: str, timeout_s: float = 60) -> Non
         time.sleep(0.1)
 
 
-def take(browser: Browser, admin: str) -> None:
-    """Take all pictures of this moment."""
-    for size, (width, height) in SIZES.items():
+def take(browser: Browser, admin: str, pages: Mapping[str, str], sizes: Iterable[str] = SIZES) -> None:
+    """Take pictures of this moment: of the pages at these paths, by the name of their file."""
+    for size in sizes:
+        width, height = SIZES[size]
         for scheme in ("light", "dark"):
             context = browser.new_context(
                 viewport={"width": width, "height": height},
@@ -161,7 +236,7 @@ def take(browser: Browser, admin: str) -> None:
                 device_scale_factor=1.5 if size == "phone" else 1,
             )
             page = context.new_page()
-            for name, path in (("groups", "/"), ("group", f"/groups/{GROUP}")):
+            for name, path in pages.items():
                 page.goto(admin + path)
                 file = IMAGES / f"{name}-{size}-{scheme}.png"
                 page.screenshot(path=file, full_page=False)
@@ -180,34 +255,65 @@ def _browser() -> Iterator[Browser]:
         browser.close()
 
 
-def main() -> None:
-    """Start everything, move a group, and take the pictures in the middle of it."""
+def migration(show: Show, browser: Browser) -> None:
+    """Move a group, and take the pictures in the middle of it."""
+    say("starting consumers")
+    show.run()
+    say("a classic rebalance, to compare with")
+    extra = show.consume(GROUP, "payments.events", "payments-4", "range")
+    _until(lambda: len(show.group(GROUP)["members"]) == 5, "a fifth member is there")  # type: ignore[arg-type]
+    time.sleep(5)
+    extra.set()
+    time.sleep(4)
+    say("moving the group")
+    show.migrate()
+    _until(lambda: show.moved(GROUP) == 4, "all are moved")
+    time.sleep(4)
+    say("a member joins the new protocol")
+    show.consume(GROUP, "payments.events", "payments-4", "range")
+    _until(lambda: show.moved(GROUP) == 5, "five are on the new protocol")
+    time.sleep(3)
+    take(browser, show.admin, {"groups": "/", "group": f"/groups/{GROUP}"})
+
+
+def connect(show: Show, browser: Browser) -> None:
+    """Have a Kafka Connect cluster lose a worker, and take the pictures while what that ran waits."""
+    show.until_ready()
+    with contextlib.ExitStack() as stack:
+        workers = ConnectWorkers(show.clients, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        stack.callback(workers.stop)
+        say("starting the workers of Kafka Connect")
+        first = workers.start()
+        for name, tasks in CONNECTORS.items():
+            workers.create(first, name, tasks)
+        for _ in range(2):
+            workers.start()
+        _until(lambda: show.workers(CONNECT, balanced=True) == 3, "three workers share the connectors")
+        time.sleep(10)
+        say("one is killed")
+        workers.kill_last()
+        _until(lambda: show.waits(CONNECT), "what it ran waits")
+        time.sleep(3)
+        take(browser, show.admin, {"connect": f"/groups/{CONNECT}"}, ["desktop"])
+
+
+SCENES: Mapping[str, Callable[[Show, Browser], None]] = {"migration": migration, "connect": connect}
+
+
+def main(scenes: Sequence[str]) -> None:
+    """Take the pictures of these scenes, each on a proxy of its own; of all if none is named."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     cluster = Cluster(RUN / "screenshots", say=say)
     with contextlib.ExitStack() as stack:
         stack.callback(cluster.remove)
         stack.callback(cluster.stop, grace_s=3)
         cluster.start()
-        show = Show(cluster.bootstrap, Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        stack.callback(show.stop)
         browser = stack.enter_context(_browser())
-        say("starting consumers")
-        show.run()
-        say("a classic rebalance, to compare with")
-        extra = show.consume(GROUP, "payments.events", "payments-4", "range")
-        _until(lambda: len(show.group(GROUP)["members"]) == 5, "a fifth member is there")  # type: ignore[arg-type]
-        time.sleep(5)
-        extra.set()
-        time.sleep(4)
-        say("moving the group")
-        show.migrate()
-        _until(lambda: show.moved(GROUP) == 4, "all are moved")
-        time.sleep(4)
-        say("a member joins the new protocol")
-        show.consume(GROUP, "payments.events", "payments-4", "range")
-        _until(lambda: show.moved(GROUP) == 5, "five are on the new protocol")
-        time.sleep(3)
-        take(browser, show.admin)
+        for scene in scenes or SCENES:
+            with contextlib.ExitStack() as shown:
+                show = Show(cluster.bootstrap, Path(shown.enter_context(tempfile.TemporaryDirectory())))
+                shown.callback(show.stop)
+                SCENES[scene](show, browser)
 
 
 def say(line: str) -> None:
@@ -216,4 +322,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

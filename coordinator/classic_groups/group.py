@@ -10,7 +10,7 @@ from protocol_codecs.codec import decode_prefix
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.errors import MalformedMessage
 from protocol_codecs.messages import JoinGroupResponseMember
-from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
+from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 _VERSION_SIZE = 2
@@ -261,8 +261,3 @@ class ClassicGroup:
 def same_protocols(some: Protocols, other: Protocols) -> bool:
     """Whether both offer the same assignors with the same subscriptions, in the same order."""
     return some == other
-
-
-def subscription_of(protocols: Protocols) -> ConsumerProtocolSubscription:
-    """Return the embedded subscription of the first assignor; all have the same. Raises MalformedMessage."""
-    return decode_subscription(protocols[0].metadata)[1]

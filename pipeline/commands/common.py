@@ -12,11 +12,26 @@ from pipeline.errors import PipelineError
 from pipeline.kafka_settings import with_files
 from protocol_codecs.printable import printable
 from proxy.console.exit_codes import ExitCode
+from proxy.console.kafka_options import KafkaConf, KafkaConfFile, pairs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+
+__all__ = [
+    "Conf",
+    "KafkaConf",
+    "KafkaConfFile",
+    "Master",
+    "check_source",
+    "exit_on_error",
+    "kafka_settings",
+    "pairs",
+    "say",
+    "session",
+    "source",
+]
 
 Master = Annotated[
     str | None,
@@ -29,33 +44,6 @@ Conf = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="A Spark setting. Repeat the option for several."),
 ]
-KafkaConf = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="KEY=VALUE",
-        help="A setting of the Kafka clients in librdkafka's names, such as security.protocol=SSL. "
-        "Repeat the option for several.",
-    ),
-]
-KafkaConfFile = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="KEY=FILE",
-        help="A setting of the Kafka clients whose value is in a file, such as sasl.password=/run/secrets/password. "
-        "Repeat the option for several.",
-    ),
-]
-
-
-def pairs(texts: list[str] | None) -> dict[str, str]:
-    """Parse KEY=VALUE texts into a dict. Raises typer.BadParameter."""
-    found = {}
-    for text in texts or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"expected KEY=VALUE, got {text!r}")
-        found[key] = value
-    return found
 
 
 def kafka_settings(texts: list[str] | None, files: list[str] | None) -> dict[str, str]:

@@ -88,5 +88,8 @@ def progress(
         print_json(summary._asdict())
         return
     typer.echo(f"{summary.groups} groups, {summary.pauses} pauses, {summary.stuck} members stuck")
+    if summary.other_groups:
+        listed = ", ".join(f"{count} {protocol}" for protocol, count in sorted(summary.other_groups.items()))
+        typer.echo(f"{sum(summary.other_groups.values())} groups of other protocols: {listed}")
     if summary.late:
         typer.echo(f"{summary.late} events came later than {lateness} and were left out")

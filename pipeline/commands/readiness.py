@@ -103,6 +103,9 @@ def readiness(
     say(f"{summary.groups} groups")
     for verdict, count in sorted(summary.verdicts.items()):
         say(f"  {verdict}: {count}")
+    if summary.other_protocols:
+        listed = ", ".join(f"{count} {name}" for name, count in sorted(summary.other_protocols.items()))
+        say(f"{sum(summary.other_protocols.values())} of those not ready have nothing to move to: {listed}")
     say(f"{summary.waves} waves; policy files in {out / job.POLICY}")
     for reason, count in summary.quarantined.items():
         say(f"quarantined {count}: {reason}")

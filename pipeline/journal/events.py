@@ -12,15 +12,18 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.errors import PipelineError
-from pipeline.journal.lines import NUMBERS, Line, owned_text, parse_line
 from pipeline.kafka_settings import of_connector
 from pipeline.readiness.records import connector_missing
+from pipeline.rules.lines import NUMBERS, WORKER_FIELDS, Line, owned_text, parse_line, worker_value
 from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FIELDS = tuple(name for name in Line.__struct_fields__ if name not in ("v", "partitions"))
+FIELDS = tuple(
+    name for name in Line.__struct_fields__ if name not in ("v", "partitions", "worker", "commits")
+)
+"""The fields that every event has. Those of a worker of Kafka Connect are :data:`lines.WORKER_FIELDS`."""
 _PLACE = (Column("source", TEXT, ""), Column("at_partition", INT, ""), Column("at_offset", LONG, ""),
           Column("line", BYTES, ""))  # fmt: skip
 """Lines, and where they were found."""
@@ -82,7 +85,10 @@ def of_topic(rows: "DataFrame") -> "DataFrame":
 
 
 def parsed(lines: "DataFrame", fields: Sequence[str] = FIELDS) -> "DataFrame":
-    """Parse lines into events with these fields; other lines become rows with the line, its place and ``why_not``."""
+    """Parse lines into events with these fields; other lines become rows with the line, its place and ``why_not``.
+
+    ``fields`` may name those of a worker of Kafka Connect beside those of every event.
+    """
     kinds = tuple(Column(name, LONG if name in NUMBERS else TEXT, "") for name in fields)
     table = Table("parsed", "", (*kinds, *_SET_ASIDE))
 
@@ -101,6 +107,8 @@ def parsed(lines: "DataFrame", fields: Sequence[str] = FIELDS) -> "DataFrame":
 
 
 def _values(events: list[Line], field: str) -> list[Any]:
+    if field in WORKER_FIELDS:
+        return [worker_value(event, field) for event in events]
     return list(map(owned_text if field == "owned" else attrgetter(field), events))
 
 

@@ -7,12 +7,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.journal import events, losses
 from pipeline.kafka_settings import of_connector
-from pipeline.progress import pauses, streams
-from pipeline.progress.output import CONVERGENCES, PAUSES, STUCK, TRANSITIONS, WINDOWS
+from pipeline.progress import others, pauses, streams
+from pipeline.progress.output import (
+    CONVERGENCES,
+    OTHER_EVENTS,
+    OTHER_GROUPS,
+    OTHER_MEMBERS,
+    PAUSES,
+    STUCK,
+    TRANSITIONS,
+    WINDOWS,
+)
 from pipeline.progress.single_run import single_run
 from pipeline.progress.streams import Options
 from pipeline.readiness.records import connector_missing
@@ -33,6 +43,9 @@ class Summary(NamedTuple):
     """The counts of a run."""
 
     groups: int
+    """All but ``other_groups``."""
+    other_groups: dict[str, int]
+    """Groups that have no other protocol to move to, by the protocol that they have."""
     pauses: int
     stuck: int
     late: int
@@ -158,17 +171,36 @@ class Running:
 
 
 def derive(spark: "SparkSession", folder: str, options: Options) -> Summary:
-    """Write the tables that are derived from transitions and windows."""
+    """Write the tables that are derived from what the streams have written."""
     transitions = TRANSITIONS.read(spark, folder)
     losses.check_single_source(map(tuple, transitions.select("replica", "boot").distinct().collect()))
     PAUSES.write(pauses.pauses(transitions), folder)
     found = PAUSES.read(spark, folder)
     CONVERGENCES.write(pauses.convergences(found), folder)
-    newest = transitions.agg(F.max("time_us").alias("newest")).first()
-    now_us = (newest["newest"] if newest else None) or 0
+    now_us = _newest_us(transitions)
     STUCK.write(pauses.stuck(found, now_us, options.stuck_after_s).coalesce(1), folder)
-    groups = streams.latest(windows_written(spark, folder)).select("group").distinct().count()
-    return Summary(groups, found.count(), STUCK.read(spark, folder).count(), 0)
+    _derive_others(spark, folder, now_us)
+    of_others = OTHER_GROUPS.read(spark, folder)
+    by_protocol = {row["protocol"]: row["count"] for row in of_others.groupBy("protocol").count().collect()}
+    seen = streams.latest(windows_written(spark, folder)).select("group").distinct()
+    groups = seen.join(of_others, "group", "left_anti").count()
+    return Summary(groups, by_protocol, found.count(), STUCK.read(spark, folder).count(), 0)
+
+
+def _derive_others(spark: "SparkSession", folder: str, now_us: int) -> None:
+    rows = OTHER_EVENTS.read(spark, folder)
+    ever = others.members_ever(rows).persist(StorageLevel.DISK_ONLY)
+    try:
+        OTHER_MEMBERS.write(others.members(ever), folder)
+        found = others.groups(ever, PAUSES.read(spark, folder), max(now_us, _newest_us(rows)))
+        OTHER_GROUPS.write(found, folder)
+    finally:
+        ever.unpersist()
+
+
+def _newest_us(rows: "DataFrame") -> int:
+    newest = rows.agg(F.max("time_us").alias("newest")).first()
+    return (newest["newest"] if newest else None) or 0
 
 
 def windows_written(spark: "SparkSession", folder: str) -> "DataFrame":

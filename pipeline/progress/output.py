@@ -1,8 +1,22 @@
 """Declares the tables that progress writes, with the meaning of each column."""
 
-from pipeline.tables import FLAG, INT, LONG, TEXT, Column, Table
+import pyarrow as pa
+
+from pipeline.tables import FLAG, INT, LONG, TEXT, Column, Table, list_of
 
 _GROUP = Column("group", TEXT, "the group")
+ASSIGNMENT = list_of(
+    pa.struct(
+        [
+            pa.field("topic", TEXT),
+            pa.field("id", TEXT),
+            pa.field("partitions", list_of(INT)),
+            pa.field("role", TEXT),
+        ]
+    )
+)
+"""Partitions, tasks or connectors as the journal names them (docs/reference/journal.md)."""
+
 _COUNTS = (
     ("joined", "JoinGroups answered"),
     ("rebalanced", "members that were asked to rejoin (state PrepareRebalance)"),
@@ -89,10 +103,97 @@ STUCK = Table(
     (
         _GROUP,
         Column("member", TEXT, "the member"),
+        Column("protocol", TEXT, "how the member takes part"),
         Column("client_id", TEXT, "the client's own name"),
         Column("software", TEXT, "client software"),
         Column("from_us", LONG, "since when"),
         Column("reason", TEXT, "why its pause began"),
     ),
 )
-TABLES = (WINDOWS, TRANSITIONS, PAUSES, CONVERGENCES, STUCK)
+OTHER_EVENTS = Table(
+    "other_events",
+    "What `other_groups` and `other_members` are derived from: the events of members of share and streams groups and "
+    "of Kafka Connect workers. Also when a classic member was taken over and when it ended, because a worker of which "
+    "only Heartbeats were seen counts as one. An event that was written twice is here twice.",
+    (
+        _GROUP,
+        Column("member", TEXT, "the member"),
+        Column("time_us", LONG, "when, microseconds since 1970"),
+        Column("replica", TEXT, "the event's replica"),
+        Column("boot", TEXT, "its boot"),
+        Column("seq", LONG, "its sequence number"),
+        Column("kind", TEXT, "the event's kind"),
+        Column("protocol", TEXT, "how the member takes part"),
+        Column("state", TEXT, "the member's state after it"),
+        Column("client_id", TEXT, "the client's own name"),
+        Column("client_host", TEXT, "its address as the proxy sees it"),
+        Column("software", TEXT, "client software"),
+        Column(
+            "owned", TEXT, "all that the member has after it, as the journal's JSON; null if it does not tell"
+        ),
+        Column("url", TEXT, "Connect: where the worker's REST API listens; null for others"),
+        Column(
+            "config_offset", LONG, "Connect: how far it had read the topic of configurations; -1: nothing"
+        ),
+        Column(
+            "leader",
+            TEXT,
+            "Connect: member id of the worker that assigned; empty before the first assignment",
+        ),
+        Column("leader_url", TEXT, "Connect: the REST API of that worker"),
+        Column(
+            "delay_ms", LONG, "Connect: after how long the workers join again by themselves; 0 if they do not"
+        ),
+    ),
+)
+OTHER_GROUPS = Table(
+    "other_groups",
+    "Groups that have no other protocol to move to: share groups, streams groups, and those of Kafka Connect. They are "
+    "in none of the report's figures about the migration.",
+    (
+        _GROUP,
+        Column("protocol", TEXT, "`share`, `streams` or `connect`, by its newest member of one of these"),
+        Column("members", INT, "its members at the journal's end"),
+        Column("ended_members", INT, "those that were members before, and are none at the journal's end"),
+        Column("rebalances", INT, "how often its members had to join again, or to give something up"),
+        Column("updated_us", LONG, "its newest event, microseconds since 1970"),
+        Column("partitions", INT, "share: the partitions that its members may read; null for others"),
+        Column("active_tasks", INT, "streams: tasks that process records; null for others"),
+        Column("standby_tasks", INT, "streams: tasks that keep a copy of a state store"),
+        Column("warm_up_tasks", INT, "streams: tasks that read a state store in order to become active"),
+        Column("connectors", INT, "Connect: the connectors that its workers run; null for others"),
+        Column("tasks", INT, "Connect: the tasks that they run"),
+        Column("leader", TEXT, "Connect: member id of the worker that assigned last; null before"),
+        Column("leader_url", TEXT, "Connect: the REST API of that worker"),
+        Column(
+            "waiting_until_us",
+            LONG,
+            "Connect: when the workers join again by themselves; null if they do not wait at the journal's end. Until "
+            "then nobody runs what a lost worker ran",
+        ),
+        Column("longest_delay_ms", LONG, "Connect: the longest such wait that was announced; 0 if none was"),
+    ),
+)
+OTHER_MEMBERS = Table(
+    "other_members",
+    "The members of these groups at the journal's end.",
+    (
+        _GROUP,
+        Column("member", TEXT, "the member"),
+        Column("protocol", TEXT, "`share`, `streams` or `connect`"),
+        Column("client_id", TEXT, "the client's own name"),
+        Column("client_host", TEXT, "its address as the proxy sees it"),
+        Column("software", TEXT, "client software"),
+        Column("state", TEXT, "its state"),
+        Column("updated_us", LONG, "its newest event, microseconds since 1970"),
+        Column(
+            "assignment", ASSIGNMENT, "partitions, tasks or connectors that it has; null if that is not known"
+        ),
+        Column("url", TEXT, "Connect: where the worker's REST API listens; null for others"),
+        Column(
+            "config_offset", LONG, "Connect: how far it had read the topic of configurations; -1: nothing"
+        ),
+        Column("is_leader", FLAG, "Connect: whether it is the worker that assigned last; null for others"),
+    ),
+)
+TABLES = (WINDOWS, TRANSITIONS, PAUSES, CONVERGENCES, STUCK, OTHER_GROUPS, OTHER_MEMBERS, OTHER_EVENTS)

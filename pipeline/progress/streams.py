@@ -1,10 +1,12 @@
-"""Streams derived from the journal: windows of counts, transitions of members, and unreadable lines.
+"""Streams derived from the journal: windows of counts, transitions of members, events of members that have no other
+protocol to move to, and unreadable lines.
 
-Each stream has its own checkpoint and writes every result once. Transitions and quarantine use Spark's file sink, which
-logs the files that belong to it. Windows are updated while they fill, so each batch is written to a folder of its
+Each stream has its own checkpoint and writes every result once. All but the windows use Spark's file sink, which logs
+the files that belong to it. Windows are updated while they fill, so each batch is written to a folder of its
 number: a batch that is repeated after a crash replaces itself.
 
 Events may come late by the watermark's delay, twice, and in any order. Spark drops later ones, and they are counted.
+The events of the other protocols are written as they come, and each is counted once when the tables are derived.
 """
 
 from collections.abc import Callable
@@ -14,9 +16,10 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.journal import events
-from pipeline.journal.lines import CALL_REFUSED, ENDS, STATE_CHANGED
-from pipeline.progress.output import COUNTED, TRANSITIONS, WINDOWS
+from pipeline.progress import others
+from pipeline.progress.output import COUNTED, OTHER_EVENTS, TRANSITIONS, WINDOWS
 from pipeline.quarantine import QUARANTINE
+from pipeline.rules.lines import CALL_REFUSED, ENDS, STATE_CHANGED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -102,6 +105,9 @@ def start(
         TRANSITIONS.name: transitions(unique)
         .writeStream.format("parquet")
         .option("path", f"{out}/{TRANSITIONS.name}"),
+        OTHER_EVENTS.name: others.events_of_others(events.valid(events.parsed(lines, OTHER_EVENTS.names)))
+        .writeStream.format("parquet")
+        .option("path", f"{out}/{OTHER_EVENTS.name}"),
         QUARANTINE.name: events.rejected(rows)
         .writeStream.format("parquet")
         .option("path", f"{out}/{QUARANTINE.name}"),

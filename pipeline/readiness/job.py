@@ -13,6 +13,7 @@ from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import content, groups, policy_file, records, share_partitions, software
 from pipeline.readiness.cluster import BrokerSettings, Cluster
 from pipeline.readiness.output import GROUPS, MEMBERS, NOT_READY, OFFSETS, SHARE_PARTITIONS, VERDICTS, WAVES
+from pipeline.readiness.staying import does_not_move, other_protocol
 from pipeline.readiness.verdicts import judge
 from pipeline.readiness.waves import Candidate, Limits, plan
 from pipeline.watch import step
@@ -39,6 +40,8 @@ class Summary(NamedTuple):
 
     groups: int
     verdicts: dict[str, int]
+    other_protocols: dict[str, int]
+    """Those that have nothing to move to, by protocol; they are not ready. See :mod:`pipeline.readiness.staying`."""
     waves: int
     policies: list[Path]
     quarantined: dict[str, int]
@@ -83,8 +86,12 @@ def run(
             waves, policies = _write_waves(spark, folder, out, options)
         counted = VERDICTS.read(spark, folder).groupBy("verdict").count().collect()
         by_verdict = {row["verdict"]: row["count"] for row in counted}
+        staying = (
+            GROUPS.read(spark, folder).where(does_not_move()).groupBy(other_protocol().alias("protocol"))
+        )
+        others = {row["protocol"]: row["count"] for row in staying.count().collect()}
         reasons = quarantine.counts(QUARANTINE.read(spark, folder))
-        return Summary(sum(by_verdict.values()), by_verdict, waves, policies, reasons)
+        return Summary(sum(by_verdict.values()), by_verdict, others, waves, policies, reasons)
     finally:
         share.unpersist()
         newest.unpersist()

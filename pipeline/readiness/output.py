@@ -147,7 +147,8 @@ SHARE_PARTITIONS = Table(
         Column(
             "last_attempt",
             LONG,
-            "available records whose next delivery is the last, by the broker's `group.share.delivery.count.limit`",
+            "available records whose next delivery is the last, by the broker's `group.share.delivery.count.limit`; a "
+            "`share.delivery.count.limit` of the group's own (since Kafka 4.3) is not known here",
         ),
         Column(
             "delivery_complete_count",

@@ -121,9 +121,20 @@ def _of_group(group: Group, broker: BrokerSettings) -> Iterable[Reason]:
             yield _refused(refused)
     elif kind == "simple":
         yield _remark("simple", "offsets are committed without a membership: nothing changes for it")
+    if kind == "classic" and group["protocol_type"] == "consumer" and group["members"]:
+        yield from _of_migration_policy(broker.group_consumer_migration_policy.lower())
     if kind == "classic" and (group["members"] or 0) > broker.group_consumer_max_size:
         limit = broker.group_consumer_max_size
         yield _blocks("too_large", f"{group['members']} members, but group.consumer.max.size is {limit}")
+
+
+def _of_migration_policy(policy: str) -> Iterable[Reason]:
+    """Return what the broker's migration policy means for a group with members."""
+    setting = f"group.consumer.migration.policy is {policy}"
+    if policy not in ("bidirectional", "upgrade"):
+        yield _blocks("migration_policy", f"{setting}: the broker converts no group that has members")
+    elif policy == "upgrade":
+        yield _remark("migration_policy", f"{setting}: the group can't go back while it has members")
 
 
 def _of_assignors(group: Group, members: Sequence[Member], allowed: frozenset[str]) -> Iterable[Reason]:

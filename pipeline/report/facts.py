@@ -1,16 +1,21 @@
 """Reads the figures of the report from the tables, with sums that Spark makes: small whatever the fleet's size."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
+from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES
 from pipeline.progress.job import windows_written
-from pipeline.progress.output import CONVERGENCES, PAUSES, STUCK
+from pipeline.progress.output import CONVERGENCES, OTHER_GROUPS, PAUSES, STUCK
 from pipeline.progress.streams import latest
 from pipeline.quarantine import QUARANTINE, counts
 from pipeline.readiness.output import GROUPS, VERDICTS, WAVES
+from pipeline.readiness.staying import does_not_move
+from pipeline.report.others import Others, of_progress, of_readiness
+from pipeline.report.rows import Rows, rows_of
+from pipeline.rules.classes import VIOLATION
+from pipeline.rules.lines import NOT_MIGRATING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,20 +23,20 @@ if TYPE_CHECKING:
 WORST = 15
 _POINTS = 240
 _BINS_PER_TENFOLD = 5
-Rows = list[dict[str, Any]]
 
 
 class Readiness(NamedTuple):
-    """Figures about the fleet before the migration."""
+    """Figures about the fleet before the migration. ``others`` are the groups that do not have to move."""
 
     verdicts: Rows
+    others: Rows
     reasons: Rows
     waves: Rows
     quarantined: dict[str, int]
 
 
 class Progress(NamedTuple):
-    """Figures about the migration."""
+    """Figures about the migration; ``stuck`` and ``others`` alone have the groups of other protocols."""
 
     fleet: Rows
     pauses: Rows
@@ -39,6 +44,7 @@ class Progress(NamedTuple):
     worst: Rows
     stuck: Rows
     convergence: Rows
+    others: Others
     late_or_bad: dict[str, int]
 
 
@@ -57,23 +63,26 @@ class Audit(NamedTuple):
 def readiness(spark: "SparkSession", folder: Path) -> Readiness:
     """Read the output of ``epochgate pipeline readiness``."""
     where = str(folder.absolute())
-    verdicts, waves = VERDICTS.read(spark, where), WAVES.read(spark, where)
+    judged, waves = VERDICTS.read(spark, where), WAVES.read(spark, where)
+    groups = GROUPS.read(spark, where).withColumn("stays", does_not_move())
+    verdicts = judged.join(groups.where("stays"), "group_id", "left_anti")
     reasons = (
         verdicts.select("group_id", F.explode("reasons").alias("reason"))
         .groupBy("reason.code", "reason.blocks")
         .agg(F.countDistinct("group_id").alias("groups"), F.min("reason.text").alias("example"))
         .orderBy(F.desc("blocks"), F.desc("groups"), "code")
     )
-    kinds = GROUPS.read(spark, where).select("group_id", "kind").join(verdicts, "group_id")
+    kinds = groups.select("group_id", "kind").join(verdicts, "group_id")
     per_wave = waves.groupBy("wave").agg(
         F.count("*").alias("groups"),
         F.sum("members").alias("members"),
         F.min_by("group_id", "position").alias("first"),
     )
     return Readiness(
-        _rows(kinds.groupBy("kind", "verdict").count().orderBy("kind", "verdict")),
-        _rows(reasons.limit(50)),
-        _rows(per_wave.orderBy("wave").limit(50)),
+        rows_of(kinds.groupBy("kind", "verdict").count().orderBy("kind", "verdict")),
+        of_readiness(groups.where("stays")),
+        rows_of(reasons.limit(50)),
+        rows_of(per_wave.orderBy("wave").limit(50)),
         counts(QUARANTINE.read(spark, where)),
     )
 
@@ -81,8 +90,10 @@ def readiness(spark: "SparkSession", folder: Path) -> Readiness:
 def progress(spark: "SparkSession", folder: Path) -> Progress:
     """Read the output of ``epochgate pipeline progress``."""
     where = str(folder.absolute())
-    windows = latest(windows_written(spark, where)).persist()
+    others = OTHER_GROUPS.read(spark, where)
+    windows = latest(windows_written(spark, where)).join(others, "group", "left_anti").persist()
     pauses = PAUSES.read(spark, where).where("until_us is not null and not first")
+    pauses = pauses.where(~F.col("protocol").isin(*NOT_MIGRATING)).join(others, "group", "left_anti")
     took = pauses.withColumn("took_ms", (F.col("until_us") - F.col("from_us")) / 1000)
     worst = (
         took.groupBy("group")
@@ -95,17 +106,17 @@ def progress(spark: "SparkSession", folder: Path) -> Progress:
         .orderBy(F.desc("stood_s"), "group")
         .limit(WORST)
     )
-    converged = CONVERGENCES.read(spark, where).withColumn(
-        "took_ms", (F.col("until_us") - F.col("from_us")) / 1000
-    )
+    converged = CONVERGENCES.read(spark, where).join(others, "group", "left_anti")
+    converged = converged.withColumn("took_ms", (F.col("until_us") - F.col("from_us")) / 1000)
     try:
         return Progress(
             _fleet(windows),
             _binned(took, "protocol"),
             _quantiles(took, "protocol"),
-            _rows(worst),
-            _rows(STUCK.read(spark, where).orderBy("from_us").limit(WORST)),
+            rows_of(worst),
+            rows_of(STUCK.read(spark, where).orderBy("from_us").limit(WORST)),
             _quantiles(converged.withColumn("all", F.lit("all groups")), "all"),
+            of_progress(spark, where),
             counts(QUARANTINE.read(spark, where)),
         )
     finally:
@@ -127,7 +138,11 @@ def audit(spark: "SparkSession", folder: Path) -> Audit:
     lost = LOSSES.read(spark, where).agg(
         F.coalesce(F.sum(F.expr("last_seq - first_seq + 1")), F.lit(0)).alias("lost")
     )
-    totals = {**_rows(processes)[0], **_rows(lost)[0], "open_gaps": gaps.where("until_us is null").count()}
+    totals = {
+        **rows_of(processes)[0],
+        **rows_of(lost)[0],
+        "open_gaps": gaps.where("until_us is null").count(),
+    }
     clocks = (
         CLOCKS.read(spark, where)
         .where("beyond_skew")
@@ -137,10 +152,12 @@ def audit(spark: "SparkSession", folder: Path) -> Audit:
     return Audit(
         totals,
         {row["class"]: row["count"] for row in overlaps.groupBy("class").count().collect()},
-        _rows(overlaps.where(F.col("class") == VIOLATION).orderBy(F.expr("from_us - until_us")).limit(WORST)),
+        rows_of(
+            overlaps.where(F.col("class") == VIOLATION).orderBy(F.expr("from_us - until_us")).limit(WORST)
+        ),
         _binned(closed, "cause"),
         _quantiles(closed, "cause"),
-        _rows(clocks.orderBy(F.desc("at_least_us")).limit(WORST)),
+        rows_of(clocks.orderBy(F.desc("at_least_us")).limit(WORST)),
         counts(QUARANTINE.read(spark, where)),
     )
 
@@ -158,7 +175,7 @@ def _fleet(windows: "DataFrame") -> Rows:
     by_group = windows.groupBy(point.alias("at_us"), "group").agg(
         *(F.max(name).alias(name) for name in names), F.sum("rebalanced").alias("rebalanced")
     )
-    return _rows(
+    return rows_of(
         by_group.groupBy("at_us")
         .agg(*(F.sum(name).alias(name) for name in (*names, "rebalanced")))
         .orderBy("at_us")
@@ -169,12 +186,12 @@ def _binned(took: "DataFrame", by: str) -> Rows:
     """Count durations in bins of equal ratio; ``from_ms`` is where a bin begins."""
     step = F.floor(F.log10(F.greatest("took_ms", F.lit(0.1))) * _BINS_PER_TENFOLD)
     binned = took.withColumn("from_ms", F.pow(F.lit(10.0), step / _BINS_PER_TENFOLD))
-    return _rows(binned.groupBy(F.col(by).alias("by"), "from_ms").count().orderBy("by", "from_ms"))
+    return rows_of(binned.groupBy(F.col(by).alias("by"), "from_ms").count().orderBy("by", "from_ms"))
 
 
 def _quantiles(took: "DataFrame", by: str) -> Rows:
     at = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-    return _rows(
+    return rows_of(
         took.groupBy(F.col(by).alias("by"))
         .agg(
             F.count("*").alias("count"),
@@ -183,7 +200,3 @@ def _quantiles(took: "DataFrame", by: str) -> Rows:
         )
         .orderBy(F.desc("count"))
     )
-
-
-def _rows(rows: "DataFrame") -> Rows:
-    return [row.asDict(recursive=True) for row in rows.collect()]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.audit.output import OVERLAPS
 from pipeline.errors import PipelineError
-from pipeline.progress.output import PAUSES
+from pipeline.progress.output import OTHER_GROUPS
 from pipeline.readiness.output import VERDICTS
 from pipeline.report import facts, page
 from pipeline.tables import Table
@@ -29,7 +29,7 @@ def run(
         page.write(
             out,
             facts.readiness(spark, _of(readiness, VERDICTS)) if readiness else None,
-            facts.progress(spark, _of(progress, PAUSES)) if progress else None,
+            facts.progress(spark, _of(progress, OTHER_GROUPS)) if progress else None,
             facts.audit(spark, _of(audit, OVERLAPS)) if audit else None,
             done_waves=done_waves,
         )

@@ -6,10 +6,10 @@ from typing import Any
 
 import jinja2
 
-from pipeline.audit.output import VIOLATION
 from pipeline.readiness.output import NOT_READY
 from pipeline.report import plots
 from pipeline.report.facts import Audit, Progress, Readiness
+from pipeline.rules.classes import VIOLATION
 from protocol_codecs.printable import printable
 
 _PAGE = Path(__file__).with_name("page.html")
@@ -27,6 +27,7 @@ def write(
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_shown)
     environment.filters |= {"ms": milliseconds, "number": number, "when": when}
     told: dict[str, Any] = {"readiness": readiness, "progress": progress, "audit": audit, "plots": {}}
+    told["others_here"] = _others_here(readiness, progress)
     if readiness is not None:
         told |= _of_readiness(readiness, done_waves)
         told["plots"]["waves"] = plots.bars(
@@ -51,6 +52,14 @@ def write(
 def _shown(value: object) -> object:
     """Escape control characters in clients' text, and keep our own markup."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def _others_here(readiness: Readiness | None, progress: Progress | None) -> int:
+    """Return how many groups have nothing to move to: those of the journal, or else those that readiness found."""
+    rows = (
+        progress.others.totals if progress is not None else readiness.others if readiness is not None else []
+    )
+    return sum(row["groups"] for row in rows)
 
 
 def _of_readiness(readiness: Readiness, done_waves: int) -> dict[str, Any]:

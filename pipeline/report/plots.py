@@ -8,7 +8,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.report.facts import Rows
+from pipeline.report.rows import Rows
 
 COLOURS = ("#2f6f8f", "#c7803e", "#7a8f55", "#8a6d9b", "#a0a0a0", "#b5525c")
 _STYLE: Any = {

@@ -12,7 +12,7 @@ Each embedded message is an int16 version and a body. Never flexible.
 from typing import TypeVar
 
 from protocol_codecs.codec import Buffer, decode_bounded, encode
-from protocol_codecs.errors import MalformedMessage, TooManyElements
+from protocol_codecs.errors import MalformedMessage
 from protocol_codecs.fields import array, binary, int16, int32, int64, string
 from protocol_codecs.message import Message
 
@@ -25,9 +25,17 @@ FIRST_INCREMENTAL_VERSION = 1
 M = TypeVar("M", bound=Message)
 
 _VERSION_SIZE = 2
-_V0 = 0
+_V0, _V1 = 0, 1
 _ANY_NUMBER = 2**31 - 1
 """As a bound of elements: none."""
+_NULL, _ZERO = b"\xff\xff\xff\xff", b"\0\0\0\0"
+_IF_IT_ENDS_BEFORE = {
+    "ConnectProtocolMetadata.allocation": _NULL,
+    "ConnectProtocolAssignment.assignment": _NULL + _NULL + _ZERO,
+    "ConnectProtocolAssignment.revoked": _NULL + _ZERO,
+    "ConnectProtocolAssignment.delay": _ZERO,
+}
+"""The defaults of what a message of v1 lacks, by its first field that has no bytes (KIP-415: tolerated)."""
 
 
 class ConnectProtocolConnector(Message):
@@ -79,8 +87,8 @@ def encode_assignment(message: ConnectProtocolAssignment, version: int) -> bytes
 def decode_metadata(buffer: Buffer, max_elements: int = _ANY_NUMBER) -> tuple[int, ConnectProtocolMetadata]:
     """Return the version that the embedded metadata claims, and its content, read as Kafka's workers do.
 
-    A version newer than 2 is read as 2, and bytes after the message are ignored. What a message of v1 lacks behind the
-    fields of v0 has its default. Raises MalformedMessage and TooManyElements.
+    A version newer than 2 is read as 2, and bytes after the message are ignored. Metadata of v1 that ends behind the
+    fields of v0 is of a worker that runs nothing. Raises MalformedMessage and TooManyElements.
     """
     return _decode(ConnectProtocolMetadata, buffer, max_elements)
 
@@ -90,7 +98,8 @@ def decode_assignment(
 ) -> tuple[int, ConnectProtocolAssignment]:
     """Return the version that the embedded assignment claims, and its content, as :func:`decode_metadata` does.
 
-    ``max_elements`` bounds connectors and tasks together, as in ``decode_bounded``.
+    An assignment of v1 may end behind any field from ``config_offset`` on: it assigns or revokes nothing then, and has
+    no delay. ``max_elements`` bounds connectors and tasks together, as in ``decode_bounded``.
     """
     return _decode(ConnectProtocolAssignment, buffer, max_elements)
 
@@ -105,10 +114,10 @@ def _decode(message_type: type[M], buffer: Buffer, max_elements: int) -> tuple[i
     version = min(claimed, message_type.__schema__.versions.high)
     try:
         message, _ = decode_bounded(message_type, version, buffer, _VERSION_SIZE, max_elements)
-    except TooManyElements:
-        raise
-    except MalformedMessage:
-        if version == _V0:
+    except MalformedMessage as error:
+        rest = _IF_IT_ENDS_BEFORE.get(error.field)
+        if version < _V1 or rest is None or error.offset != len(buffer):
             raise
-        message, _ = decode_bounded(message_type, _V0, buffer, _VERSION_SIZE, max_elements)
+        whole = bytes(buffer) + rest
+        message, _ = decode_bounded(message_type, version, whole, _VERSION_SIZE, max_elements)
     return claimed, message

@@ -29,7 +29,6 @@ _LENGTH_END = 12
 _CRC_START = 21
 """The checksum covers everything from the attributes on, so that brokers may set offset and leader epoch."""
 _COMPRESSION_BITS = 0x07
-_LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 

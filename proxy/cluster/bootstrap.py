@@ -50,7 +50,7 @@ async def _contact(dialer: Dialer, nodes: NodeTable) -> Address:
     dialed = await dialer.dial(None)
     async with dialed.stream as stream:
         with trio.move_on_after(_TIMEOUT_S):
-            frame = await _exchange(
+            frame = await exchange(
                 stream,
                 request_frame(ApiKey.API_VERSIONS, LEARNING_VERSION, 1, _CLIENT_ID, ApiVersionsRequest()),
             )
@@ -68,7 +68,7 @@ async def _learn_nodes(stream: trio.abc.Stream, nodes: NodeTable) -> None:
     """Ask for the cluster's nodes. A broker that requires authentication closes the connection instead."""
     request = request_frame(ApiKey.METADATA, _METADATA_VERSION, 2, _CLIENT_ID, MetadataRequest(topics=()))
     try:
-        frame = await _exchange(stream, request)
+        frame = await exchange(stream, request)
     except (trio.BrokenResourceError, UnreachableError) as error:
         _log.info("nodes will be learned from the first client's metadata", reason=str(error))
         return
@@ -79,7 +79,13 @@ async def _learn_nodes(stream: trio.abc.Stream, nodes: NodeTable) -> None:
         nodes.racks[broker.node_id] = broker.rack
 
 
-async def _exchange(stream: trio.abc.Stream, request: bytes) -> bytes:
+async def exchange(stream: trio.abc.Stream, request: bytes) -> bytes:
+    """Send a request and return the frame of its response, on a connection that has no other under way.
+
+    :raises UnreachableError: the broker closed the connection instead of answering.
+    :raises FrameError: what it sent is no frame.
+    :raises trio.BrokenResourceError: the connection broke.
+    """
     with suppress(trio.BrokenResourceError):  # read what it sent before it closed the connection
         await stream.send_all(request)
     splitter = FrameSplitter(_MAX_RESPONSE_BYTES)

@@ -1,29 +1,21 @@
-"""Explains a policy, and computes what it would change in a running proxy. Pure: the CLI fetches and prints.
+"""Computes what a policy would change in a running proxy. Pure: the CLI fetches and prints.
 
-``epochgate policy check`` prints :func:`explain`, ``epochgate policy plan`` prints :func:`plan_lines`, :func:`unused`
-and :func:`summary` for the groups of the admin port's ``GET /api/groups``. With ``--output json`` they print
-:func:`rule_reports`, :func:`plan` and :func:`unused_rules`.
+``epochgate policy plan`` prints :func:`plan_lines`, :func:`unused` and :func:`summary` for the groups of the admin
+port's ``GET /api/groups``, with ``--output json`` :func:`plan` and :func:`unused_rules`.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from protocol_codecs.classic_clients import KNOWN_ASSIGNORS, Refusal
+from protocol_codecs.classic_clients import Refusal
+from proxy.config.policy_explanation import rule_for_group, rule_label
 from translation.actions import MemberProtocol
-from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.policy.client_offer import ClientOffer
 from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode, Policy, Rule
 from translation.policy.steps import text_of
 from translation.reasons import options, refusal_of
-
-_MODE_EFFECT = {
-    Mode.OBSERVE: "passed through and counted",
-    Mode.TRANSLATE: "made members of the new protocol",
-    Mode.REJECT: "refused with GROUP_AUTHORIZATION_FAILED",
-}
 
 _TYPE_OF = {
     MemberProtocol.TRANSLATED: GroupType.CONSUMER,
@@ -36,21 +28,6 @@ _TYPE_OF = {
 """The type of the group that a member with this protocol is in."""
 
 _PROTOCOLS = frozenset(MemberProtocol)
-
-_KEPT_OUT = {
-    GroupType.CONSUMER: "share and streams members",
-    GroupType.SHARE: "consumers, classic ones too, and streams members",
-    GroupType.STREAMS: "consumers, classic ones too, and share members",
-}
-
-_MATCH_ALL = frozenset({".*", ".+"})
-"""Patterns that match every group id."""
-
-_BUILT_IN_ASSIGNORS = frozenset({"range", "uniform"})
-"""The assignors that every broker has unless its ``group.consumer.assignors`` says otherwise."""
-
-_LITERAL = re.compile(r"[\w-]+")
-"""A pattern without metacharacters, which matches one group only."""
 
 
 class LiveReplica(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,77 +205,11 @@ class AllowanceChange(
 Change = Move | AssignorChange | AllowanceChange | TypeConflict
 
 
-class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule of a policy, with warnings about likely mistakes."""
-
-    number: int
-    """Its position in the file, from 1."""
-    group: str | None
-    pattern: str | None
-    mode: Mode
-    type: GroupType | None
-    assignor: str | None
-    switch_pause_ms: int
-    steps: tuple[int | str, ...] | None
-    hold_s: int
-    notes: tuple[str, ...]
-
-
-def rule_reports(policy: Policy) -> list[RuleReport]:
-    """Return every rule in order, with the content of :func:`explain` for programs."""
-    return [
-        RuleReport(
-            number=number,
-            group=rule.group,
-            pattern=rule.pattern,
-            mode=rule.mode,
-            type=rule.type,
-            assignor=rule.assignor,
-            switch_pause_ms=rule.switch_pause_ms,
-            steps=rule.steps,
-            hold_s=rule.hold_s,
-            notes=tuple(_notes(policy, number, rule)),
-        )
-        for number, rule in enumerate(policy.rules, start=1)
-    ]
-
-
-def explain(policy: Policy) -> Iterator[str]:
-    """Yield a line for each rule in order, and one for all other groups."""
-    yield from assignor_notes(policy)
-    for number, rule in enumerate(policy.rules, start=1):
-        yield f"{rule_label(number, rule)}: {_describe(rule)}"
-        yield from (f"  {note}" for note in _notes(policy, number, rule))
-    yield f"all other groups: {policy.default}: clients are {_MODE_EFFECT[policy.default]}"
-
-
-def assignor_notes(policy: Policy) -> Iterator[str]:
-    """Yield a line for each name in ``assignors_allowed``: what allowing it does."""
-    seen = set[str]()
-    for name in policy.assignors_allowed:
-        if name in KNOWN_ASSIGNORS:
-            yield f"assignor {name}: no effect: it is known, its groups get {SERVER_ASSIGNORS[name]}"
-        elif name in seen:
-            yield f"assignor {name}: named twice"
-        else:
-            yield (
-                f"assignor {name}: its groups get uniform, unless their rule names an assignor, which those whose "
-                "subscriptions carry user data need"
-            )
-        seen.add(name)
-
-
-def rule_label(number: int, rule: Rule) -> str:
-    """Return the name of a rule in printed lines."""
-    what = f"group {rule.group}" if rule.pattern is None else f"groups that match {rule.pattern}"
-    return f"rule {number} ({what})"
-
-
 def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Change]:
     """Return the live groups whose mode or assignor this policy would change, or whose type it denies, by name."""
     changes: list[Change] = []
     for group in sorted(groups, key=lambda one: one.id):
-        number, rule = _rule_for(policy, group.id)
+        number, rule = rule_for_group(policy, group.id)
         by = "the default" if number is None else rule_label(number, rule)
         members = group.in_fleet
         why_not = why_not_under(policy, rule, group.client, group.why_not)
@@ -368,7 +279,7 @@ def plan_lines(changes: Iterable[Change]) -> Iterator[str]:
 
 def unused_rules(policy: Policy, groups: Iterable[LiveGroup]) -> list[int]:
     """Return the numbers, from 1, of the rules that apply to none of the live groups and may be misspelt."""
-    used = {_rule_for(policy, group.id)[0] for group in groups}
+    used = {rule_for_group(policy, group.id)[0] for group in groups}
     return [number for number in range(1, len(policy.rules) + 1) if number not in used]
 
 
@@ -425,68 +336,6 @@ def why_not_under(policy: Policy, rule: Rule, client: ClientOffer | None, why_no
     kind = None if why_not is None else refusal_of(why_not)
     # What the leader writes into assignments is not in the offer.
     return why_not if kind in (None, Refusal.ASSIGNMENT_USER_DATA) else None
-
-
-def _describe(rule: Rule) -> str:
-    said = f"{rule.mode}: clients are {_MODE_EFFECT[rule.mode]}"
-    if rule.mode is Mode.TRANSLATE and rule.assignor is not None:
-        said += f", assigned by the server's {rule.assignor}"
-    if rule.type is not None and rule.mode is not Mode.REJECT:
-        said += f"; {_KEPT_OUT[rule.type]} may not join"
-    if rule.mode is not Mode.REJECT:
-        said += f"; a live group is moved one member every {rule.switch_pause_ms} ms"
-    if rule.staged:
-        said += f" in steps of {text_of(rule.staged)}, each held for {rule.hold_s} s"
-    return said
-
-
-def _rule_for(policy: Policy, group_id: str) -> tuple[int | None, Rule]:
-    for number, rule in enumerate(policy.rules, start=1):
-        if rule.matches(group_id):
-            return number, rule
-    return None, policy.rule_for(group_id)
-
-
-def _notes(policy: Policy, number: int, rule: Rule) -> Iterator[str]:
-    """Yield warnings about likely mistakes in a rule."""
-    earlier = _hidden_by(rule, policy.rules[: number - 1])
-    if earlier is not None:
-        yield f"never applies: {rule_label(*earlier)} already matches the same groups"
-    if rule.pattern is not None and _LITERAL.fullmatch(rule.pattern):
-        yield f"matches the group {rule.pattern} only: a pattern must match the whole id, as {rule.pattern}.* would"
-    if rule.type is not None and rule.mode is Mode.REJECT:
-        yield f"the type {rule.type} has no effect: nobody may join"
-    if rule.assignor is not None and rule.mode is not Mode.TRANSLATE:
-        yield f"the assignor {rule.assignor} has no effect: only translated groups get one"
-    elif rule.assignor is not None and rule.assignor not in _BUILT_IN_ASSIGNORS:
-        yield f"the broker must have the assignor {rule.assignor} (group.consumer.assignors)"
-    yield from _notes_on_steps(rule)
-
-
-def _notes_on_steps(rule: Rule) -> Iterator[str]:
-    """Yield what steps need that the file does not tell, and where they end."""
-    if not rule.staged or rule.staged[0].is_all:
-        return
-    yield (
-        "not known from the file: steps need brokers with group.consumer.migration.policy=bidirectional (Kafka's "
-        "default), and `fleet` where several processes serve a group"
-    )
-    yield "groups that are moved all at once stay classic until a step of 100% is the only one"
-    if not rule.staged[-1].is_all:
-        yield f"ends at {rule.staged[-1]}: the other members of each group stay classic"
-
-
-def _hidden_by(rule: Rule, before: Sequence[Rule]) -> tuple[int, Rule] | None:
-    """Return an earlier rule that hides this one, as far as that can be determined, with its number."""
-    for number, earlier in enumerate(before, start=1):
-        same_pattern = rule.pattern is not None and rule.pattern == earlier.pattern
-        if (
-            same_pattern
-            or earlier.pattern in _MATCH_ALL
-            or (rule.group is not None and earlier.matches(rule.group))
-        ):
-            return number, earlier
-    return None
 
 
 def _count(number: int, what: str) -> str:

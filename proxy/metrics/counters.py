@@ -5,6 +5,7 @@ request is counted in eight places, so that would be a good part of its cost. He
 Metrics that are not updated for each request use the library's own classes.
 """
 
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
@@ -72,8 +73,9 @@ class _Family(Collector, Generic[T]):
         self._series: dict[tuple[str, ...], T] = {}
         registry.register(self)
 
+    @abstractmethod
     def _make(self) -> T:
-        raise NotImplementedError
+        """Return a new series."""
 
     def labels(self, *values: str) -> T:
         """Return the series for these values, made on first use.

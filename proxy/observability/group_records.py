@@ -53,6 +53,7 @@ class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
     revoked_all: bool = False
     """Whether it had partitions, and had to give up all of them in this rebalance."""
     rebalance_timeout_ms: int = -1
+    session_timeout_ms: int = -1
     worker: ConnectWorker | None = None
     worker_since_us: int = 0
     """When the worker's group was told what ``worker`` says."""
@@ -69,6 +70,7 @@ class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
         self.state = event.state
         self.updated_us = now_us
         self.rebalance_timeout_ms = event.rebalance_timeout_ms
+        self.session_timeout_ms = event.session_timeout_ms
         if event.worker != self.worker:
             self.worker, self.worker_since_us = event.worker, now_us
 

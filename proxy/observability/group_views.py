@@ -69,6 +69,7 @@ def member_view(member: MemberRecord, now_us: int) -> MemberView:
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         stuck_s=member.stuck_s(now_us),
         worker=_worker_view(member, now_us),
+        session_timeout_ms=member.session_timeout_ms,
     )
 
 
@@ -108,4 +109,5 @@ def _event_view(time_us: int, event: Event) -> EventView:
         partitions=event.partitions,
         owned=event.owned,
         reason=event.reason,
+        instance=event.instance_id,
     )

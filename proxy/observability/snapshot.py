@@ -52,6 +52,7 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partitions: TopicPartitions
     owned: TopicPartitions | None
     reason: str
+    instance: str | None = None
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -88,7 +89,7 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``partitions`` is everything that its client may be working on, None if that is not known. ``stuck_s`` is for how
     many seconds the member has exceeded its rebalance timeout, 0 if it has not. ``worker`` is set for workers of Kafka
-    Connect.
+    Connect. ``rebalance_timeout_ms`` and ``session_timeout_ms`` are what the client declared, -1 if it is not known.
     """
 
     id: str
@@ -106,6 +107,7 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rebalance_timeout_ms: int
     stuck_s: float
     worker: WorkerView | None = None
+    session_timeout_ms: int = -1
 
 
 class BrokerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):

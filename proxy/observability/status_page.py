@@ -18,7 +18,7 @@ from proxy.observability import formatting
 from proxy.observability.api import GROUP, merged_snapshot, requested_group
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot
-from proxy.observability.timeline import Timeline, colour_of, longest_without_owner, timeline
+from proxy.observability.timeline import Timeline, longest_without_owner, timeline
 from proxy.runtime.time_slice import TimeSlice
 
 SHOWN = 200
@@ -168,7 +168,6 @@ def page_routes(processes: Processes) -> list[Route]:
             group_id=group_id,
             drawn=drawn,
             gap=_gap(shown, drawn, snapshot.time),
-            colour_of=colour_of,
             members=() if shown is None else shown.members[:_MEMBERS_SHOWN],
             elsewhere=elsewhere[:_MEMBERS_SHOWN],
             more_elsewhere=left_out + max(0, len(elsewhere) - _MEMBERS_SHOWN),

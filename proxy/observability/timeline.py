@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from proxy.observability.snapshot import EventView, GroupView, MemberView
+from proxy.observability.snapshot import EventView, GroupView
 from translation.partitions import Role, TopicPartitions
 
 WINDOW_S = 15 * 60.0
@@ -63,13 +63,20 @@ class Mark(msgspec.Struct, frozen=True):
     text: str
 
 
+class Owner(msgspec.Struct, frozen=True):
+    """A member that has bars, also if it has left since."""
+
+    name: str
+    colour: int
+
+
 class Timeline(msgspec.Struct, frozen=True):
     """The whole timeline. ``ticks`` label its axis; ``left_out`` counts partitions without a lane."""
 
     lanes: tuple[LaneView, ...]
     marks: tuple[Mark, ...]
     ticks: tuple[Mark, ...]
-    colours: dict[str, int]
+    owners: tuple[Owner, ...]
     seconds: float
     left_out: int
     nobody: str
@@ -109,7 +116,7 @@ def timeline(group: GroupView, now: float) -> Timeline:
         lanes=tuple(lanes),
         marks=tuple(marks),
         ticks=tuple(_ticks(now - start)),
-        colours=colours,
+        owners=tuple(Owner(name, colour) for name, colour in numbers.items()),
         seconds=now - start,
         left_out=max(0, len(spans) - LANES),
         nobody=nobody,
@@ -230,8 +237,3 @@ def longest_without_owner(drawn: Timeline, since: float, now: float) -> float:
         ),
         default=0.0,
     )
-
-
-def colour_of(drawn: Timeline, member: MemberView) -> int:
-    """Return the number of a member's colour; -1 if it has no bar."""
-    return drawn.colours.get(member.id, -1)

@@ -14,6 +14,7 @@ configured for. What an upgraded request can't say as the old one did:
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, Message, decode
@@ -29,12 +30,12 @@ from translation.apis.commit_messages import TIMESTAMPS_IN, without_timestamps
 
 def lowest_offered_version(api_key: int, lowest: int) -> int:
     """The lowest version of an API that clients are offered, where the broker has it from ``lowest`` on."""
-    return 0 if api_key in _UPGRADES else lowest
+    return 0 if lowest <= _newest_raised_to(api_key) else lowest
 
 
 def needs_upgrade(header: RequestHeader, lowest: int) -> bool:
     """Whether a request goes to the broker as :func:`upgrade` makes it, where the broker has it from ``lowest`` on."""
-    return header.version < lowest and header.api_key in _UPGRADES
+    return header.version < lowest <= _newest_raised_to(header.api_key)
 
 
 def upgrade(
@@ -51,7 +52,7 @@ def upgrade(
         response = decode(APIS[api_key].response, version, response_in_version, offset)
         return response_frame(api_key, header.version, correlation_id_of(response_in_version), response)
 
-    message = _UPGRADES[api_key](message, header.version)
+    message = _UPGRADES[api_key].raised(message, header.version)
     return request_frame(api_key, version, header.correlation_id, client_id, message), downgrade_response
 
 
@@ -69,8 +70,22 @@ def _offset_fetch(request: OffsetFetchRequest, _version: int) -> OffsetFetchRequ
     return request  # v0 and v1 have the same fields
 
 
-_UPGRADES: Mapping[int, Callable[[Any, int], Message]] = {
-    ApiKey.JOIN_GROUP: _join_group,
-    ApiKey.OFFSET_COMMIT: _offset_commit,
-    ApiKey.OFFSET_FETCH: _offset_fetch,
+class _Upgrade(msgspec.Struct, frozen=True):
+    """``raised`` makes a request of an old version one that every version can say up to ``newest``."""
+
+    raised: Callable[[Any, int], Message]
+    newest: int
+
+
+_UPGRADES: Mapping[int, _Upgrade] = {
+    ApiKey.JOIN_GROUP: _Upgrade(_join_group, 9),
+    ApiKey.OFFSET_COMMIT: _Upgrade(_offset_commit, 9),  # v10 names topics by their ids
+    ApiKey.OFFSET_FETCH: _Upgrade(_offset_fetch, 7),  # v8 asks about several groups
 }
+_NEVER = -1
+
+
+def _newest_raised_to(api_key: int) -> int:
+    """A broker that lacks this version, too, gets requests as they are, and refuses them itself."""
+    upgrade_ = _UPGRADES.get(api_key)
+    return _NEVER if upgrade_ is None else upgrade_.newest

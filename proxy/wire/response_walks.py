@@ -9,6 +9,7 @@ The layouts are those of Kafka 4.4's responses, flexible versions only.
 """
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from protocol_codecs import ApiKey
@@ -36,7 +37,7 @@ _OFFSETS = struct.Struct(">qq")
 _Step = Callable[[bytes, int], int]
 
 
-class ResponseWalk:
+class ResponseWalk(ABC):
     """What the walks have in common: topics, each with partitions, and tagged fields at the end of both."""
 
     _first_with_topic_id = 13
@@ -63,11 +64,13 @@ class ResponseWalk:
             pass  # the step needs bytes that are not here yet
         return at
 
+    @abstractmethod
     def _head(self, data: bytes, at: int) -> int:
-        raise NotImplementedError
+        """Step over what stands before the topics."""
 
+    @abstractmethod
     def _partition(self, data: bytes, at: int) -> int:
-        raise NotImplementedError
+        """Step over a partition, up to its records if it has any."""
 
     def _after_topics(self) -> _Step | None:
         return None

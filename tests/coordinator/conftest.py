@@ -20,6 +20,7 @@ OVERRIDES = {
     "group.share.min.session.timeout.ms": "1000",
     "group.share.heartbeat.interval.ms": "500",
     "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.min.record.lock.duration.ms": "1000",
 }
 """What the scenarios need beside the settings of all test clusters. A Kafka that is named must have them too."""
 

@@ -7,7 +7,7 @@ import atheris
 
 from tests.fuzz import HERE, LEARNED
 
-with atheris.instrument_imports(include=["protocol_codecs", "proxy"]):
+with atheris.instrument_imports(include=["protocol_codecs", "proxy", "translation"]):
     from tests.fuzz import targets
     from tests.fuzz.seeds import seeds
 

@@ -3,11 +3,30 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from protocol_codecs import ApiKey, encode, messages
+from msgspec import structs
+
+from protocol_codecs import ApiKey, ErrorCode, Message, encode, messages
+from protocol_codecs.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from protocol_codecs.registry import APIS
 from tests.fuzz.targets import DECLARED
+from tests.fuzz.two_connections import ANSWERS
+from tests.protocol_codecs.connect_vectors import ASSIGNMENTS, METADATA
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "protocol_codecs"), str(Path(__file__).parents[1] / "proxy")]
 from codec_values import full  # noqa: E402 - the tests of that folder are no package
@@ -21,6 +40,8 @@ def seeds(target: str) -> Iterator[bytes]:
     if target == "messages":
         for number, (message_type, version) in enumerate(DECLARED):
             yield number.to_bytes(2) + encode(full(message_type, version), version)
+    elif target == "embedded":
+        yield from _embedded()
     elif target == "addresses":
         for number, (name, newest) in enumerate(
             (("MetadataResponse", 13), ("FindCoordinatorResponse", 6), ("DescribeClusterResponse", 2))
@@ -37,6 +58,9 @@ def seeds(target: str) -> Iterator[bytes]:
         )
     elif target == "connection":
         yield from _conversations()
+        yield from _group_members(translation=False)
+    elif target == "group_calls":
+        yield from _group_members(translation=True)
 
 
 def _with_node_endpoints(*apis: tuple[int, str, int, int]) -> Iterator[bytes]:
@@ -63,6 +87,153 @@ def _conversations() -> Iterator[bytes]:
     yield _stream((0, bare), (1, answered), (0, wire.framed(b"n,,n=a,r=b")), (1, wire.framed(b"r=b,s=c,i=1")))
     yield _share_consumer()
     yield _stream((0, wire.framed(b"\x60token")), (1, wire.framed(b"\x60answer")), (0, said.metadata(1)))
+
+
+def _embedded() -> Iterator[bytes]:
+    """What members of either kind of classic group embed, in every version."""
+    for embedded in (
+        messages.ConsumerProtocolSubscription,
+        messages.ConsumerProtocolAssignment,
+        messages.ConnectProtocolMetadata,
+        messages.ConnectProtocolAssignment,
+    ):
+        for version in embedded.__schema__.versions:
+            yield version.to_bytes(2) + encode(full(embedded, version), version)
+    yield from METADATA.values()
+    yield from ASSIGNMENTS.values()
+
+
+def _group_members(*, translation: bool) -> Iterator[bytes]:
+    """Members of groups of each type: they join, are assigned something, go on, and ask what there is.
+
+    The ``translation`` asks the broker before it answers somebody itself.
+    """
+    share_, streams, consumer = (
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    )
+    for group_id, admitted in (
+        ("g", (share_, streams, consumer)),
+        ("translate-g", (share_, streams, consumer)),
+        ("share-g", (share_,)),
+        ("streams-g", (streams,)),
+        ("reject-g", ()),
+    ):
+        for api_key in (share_, streams, consumer):
+            yield _heartbeats(api_key, group_id, refused=translation and api_key not in admitted)
+    for version in METADATA:
+        for group_id in ("g", "translate-g"):
+            yield _connect_worker(version, group_id, asked=translation)
+    yield _questions()
+
+
+class _Conversation:
+    """The chunks of a connection that has learned the broker's versions, and makes one call after another."""
+
+    def __init__(self) -> None:
+        versions = wire.response(ApiKey.API_VERSIONS, 3, 0, said.api_versions_response(_OFFERED))
+        self._chunks = [(0, said.ask_versions(0)), (ANSWERS, versions)]
+        self._calls = 0
+
+    def call(
+        self,
+        api_key: ApiKey,
+        version: int,
+        request: Message | bytes,
+        response: Message | bytes | None,
+        *,
+        asked: bool = False,
+    ) -> None:
+        """Make a call and get its answer, if any comes from the broker; ``asked`` that before, it says that the caller
+        may act in the group.
+        """
+        self._calls += 1
+        self._chunks.append((0, wire.request(api_key, version, self._calls, request)))
+        if asked:
+            may = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            self._chunks.append((ANSWERS, wire.response(ApiKey.HEARTBEAT, 3, 0, may)))
+        if response is not None:
+            self._chunks.append((ANSWERS, wire.response(api_key, version, self._calls, response)))
+
+    def written(self) -> bytes:
+        return _stream(*self._chunks)
+
+
+_OFFERED = {
+    **share.VERSIONS,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (0, 0),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: (0, 0),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0),
+}
+
+
+def _heartbeats(api_key: ApiKey, group_id: str, *, refused: bool) -> bytes:
+    """A member joins and is assigned something, goes on at the epoch that it got, and leaves; or it may not join."""
+    api = APIS[api_key]
+    request = structs.replace(full(api.request, 1), group_id=group_id, member_id="m")
+    response = structs.replace(_accepted(full(api.response, 1)), member_id="m")
+    conversation = _Conversation()
+    for epoch in (0,) if refused else (0, response.member_epoch, -1):
+        message = structs.replace(request, member_epoch=epoch)
+        conversation.call(api_key, 1, message, None if refused else response, asked=refused)
+    return conversation.written()
+
+
+def _questions() -> bytes:
+    """Calls about groups; some are relayed by their header, whatever stands behind it."""
+    conversation = _Conversation()
+    for api_key, version in (
+        (ApiKey.SHARE_GROUP_DESCRIBE, 1),
+        (ApiKey.SHARE_FETCH, 2),
+        (ApiKey.SHARE_ACKNOWLEDGE, 2),
+    ):
+        api = APIS[api_key]
+        conversation.call(
+            api_key, version, full(api.request, version), _accepted(full(api.response, version))
+        )
+    for api_key in (
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+    ):
+        conversation.call(api_key, 0, b"\x02\x02g\0\0", bytes(8))
+    return conversation.written()
+
+
+def _connect_worker(version: int, group_id: str, *, asked: bool) -> bytes:
+    """A worker of Kafka Connect joins, is assigned something, joins again with it, and leaves."""
+    join = JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="m",
+        protocol_type="connect",
+        protocols=(JoinGroupRequestProtocol(name="sessioned", metadata=METADATA[version]),),
+    )
+    joined = JoinGroupResponse(
+        generation_id=1, protocol_type="connect", protocol_name="sessioned", leader="m", member_id="m"
+    )
+    sync = SyncGroupRequest(group_id=group_id, generation_id=1, member_id="m", protocol_type="connect")
+    synced = SyncGroupResponse(protocol_type="connect", assignment=ASSIGNMENTS[version])
+    heartbeat = HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m")
+    leave = LeaveGroupRequest(group_id=group_id, members=(MemberIdentity(member_id="m"),))
+    conversation = _Conversation()
+    for _ in range(2):
+        conversation.call(ApiKey.JOIN_GROUP, 7, join, joined, asked=asked)
+        conversation.call(ApiKey.SYNC_GROUP, 5, sync, synced)
+        conversation.call(ApiKey.HEARTBEAT, 4, heartbeat, HeartbeatResponse())
+    left = LeaveGroupResponse(members=(MemberResponse(member_id="m"),))
+    conversation.call(ApiKey.LEAVE_GROUP, 5, leave, left)
+    return conversation.written()
+
+
+def _accepted(response: Any) -> Any:
+    return structs.replace(response, error_code=0) if hasattr(response, "error_code") else response
 
 
 def _share_consumer() -> bytes:

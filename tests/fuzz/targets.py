@@ -6,15 +6,26 @@ Each knows which errors are right for bad bytes, and checks what must hold of go
 import contextlib
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from protocol_codecs import ApiKey, CodecError, MalformedMessage, Message, decode, encode, messages, reference
+from protocol_codecs import (
+    ApiKey,
+    CodecError,
+    MalformedMessage,
+    Message,
+    TooManyElements,
+    decode,
+    encode,
+    messages,
+    reference,
+)
 from protocol_codecs.address_rewrite import (
     Rewritten,
     rewrite_describe_cluster,
     rewrite_find_coordinator,
     rewrite_metadata_brokers,
 )
-from protocol_codecs.messages.consumer_protocol import decode_assignment, decode_subscription
+from protocol_codecs.messages import connect_protocol, consumer_protocol
 from protocol_codecs.records import decode_batch, decode_record, decode_share_state_record, read_headers
 from proxy.config.schema import Address, Limits
 from proxy.metrics.registry import Metrics
@@ -25,6 +36,7 @@ from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.endpoint_rewriter import EndpointRewriter
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
+from tests.fuzz import two_connections
 from translation.actions import ConnectionId
 
 BROKER_HOST = b"b.internal"
@@ -39,6 +51,7 @@ _LIMITS = Limits(
     first_group_call_max_bytes=1024,
     in_flight_requests=8,
 )
+_FEW_ELEMENTS = 8
 _METER = RequestMetrics(Metrics())
 _OFFERS = ApiVersionsNegotiator(allow_unknown_apis=False)
 
@@ -82,9 +95,27 @@ def _outcome(read: Callable[[], object]) -> object:
 
 
 def fuzz_embedded(data: bytes) -> None:
-    """Subscriptions and assignments, whose version stands in their first bytes."""
-    for read in (decode_subscription, decode_assignment):
-        _outcome(lambda read=read: read(data))
+    """What consumers and Connect's workers embed in their calls, whose version stands in its first bytes.
+
+    What is read is the same with a bound of elements, or there are too many of them.
+    """
+    readers: tuple[Callable[[bytes], object], ...] = (
+        consumer_protocol.decode_subscription,
+        consumer_protocol.decode_assignment,
+        consumer_protocol.lacks_owned_partitions,
+        consumer_protocol.has_user_data,
+        connect_protocol.decode_metadata,
+        connect_protocol.decode_assignment,
+    )
+    for read in readers:
+        _outcome(partial(read, data))
+    for read_bounded in (connect_protocol.decode_metadata, connect_protocol.decode_assignment):
+        try:
+            bounded = _outcome(partial(read_bounded, data, _FEW_ELEMENTS))
+        except TooManyElements:
+            continue
+        if bounded != (plain := _outcome(partial(read_bounded, data))):
+            raise AssertionError(f"{plain!r} is read, but with a bound {bounded!r}")
 
 
 def fuzz_records(data: bytes) -> None:
@@ -193,6 +224,13 @@ def fuzz_connection(data: bytes) -> None:
         pass
 
 
+def fuzz_group_calls(data: bytes) -> None:
+    """The same with the translation, observers and registry of a proxy behind the session: it ends alone, whatever it
+    says of groups of any type, and nothing fails inside. See ``two_connections``.
+    """
+    two_connections.run(_chunks(data), _told, _LIMITS)
+
+
 def _turn(talk: ClientSession) -> bool:
     """Do what the shell does; returns whether an upstream connection was opened."""
     opened = False
@@ -226,5 +264,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "share_node_endpoints": fuzz_share_node_endpoints,
     "frames": fuzz_frames,
     "connection": fuzz_connection,
+    "group_calls": fuzz_group_calls,
 }
 """By the name of their folder in the corpus."""

@@ -1,13 +1,18 @@
-"""Workers of Kafka Connect behind the proxy: what it shows of them is what Connect's own REST API and logs say."""
+"""Workers of Kafka Connect behind the proxy: what it shows of them is what Connect's own REST API and logs say.
 
-import json
-import urllib.request
+The page of their group is open in a real browser, and never loaded again.
+"""
+
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import Page
+from support.browser import flaws, open_page, rows
 from support.connect import LOST_WORKER_DELAY_MS, Running, Worker
 from support.entry import Proxy, running_proxy
+from support.tools import needed
 from support.waiting import eventually
 
 pytestmark = pytest.mark.kafka
@@ -39,9 +44,7 @@ class Cluster:
 
     def shown(self) -> dict[str, Any]:
         """The group in /api/groups."""
-        url = f"{self.proxy.admin}/api/groups/{self.group}"
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own URL
-            return json.loads(answer.read())
+        return self.proxy.group(self.group)
 
     def running(self) -> Running:
         """What the proxy shows of each worker."""
@@ -75,11 +78,30 @@ def cluster(kafka, proxy, group) -> Iterator[Cluster]:
         worker.kill()
 
 
-def test_a_connect_cluster_is_shown_as_it_is(cluster):
+@pytest.fixture
+def page(proxy) -> Iterator[Page]:
+    """A browser, which has nothing to complain about."""
+    errors: list[str] = []
+    with open_page(needed("chromium", "chromium"), proxy.admin, errors) as page:
+        yield page
+    assert errors == []
+
+
+def in_the_page(page: Page) -> Running:
+    """What the page shows of each worker."""
+    return {
+        url.group(): set(row["Connectors, tasks"].replace(";", ",").split(", "))
+        for row in rows(page, "members")
+        if (url := re.search(r"http://[^\s,]+", row[""])) is not None
+    }
+
+
+def test_a_connect_cluster_is_shown_as_it_is(cluster, page, folder):
     first = cluster.start()
     for name, tasks in CONNECTORS.items():
         first.create(name, tasks)
     eventually(lambda: cluster.agrees(first, 1), what="one worker runs all", between_s=0.5)
+    page.goto(f"{cluster.proxy.admin}/groups/{cluster.group}")
 
     second = cluster.start()
     eventually(lambda: cluster.agrees(second, 2), what="two workers share", timeout_s=90, between_s=0.5)
@@ -92,6 +114,7 @@ def test_a_connect_cluster_is_shown_as_it_is(cluster):
     assert (shown["connect"]["connectors"], shown["connect"]["tasks"]) == (3, 6)
     assert shown["connect"]["rejoins_at"] is None
     assert said.delay_ms == 0
+    eventually(lambda: in_the_page(page), lambda seen: seen == first.running(), what="the page shows it")
 
     second.kill()
     waiting = eventually(
@@ -101,8 +124,12 @@ def test_a_connect_cluster_is_shown_as_it_is(cluster):
         between_s=0.2,
     )
     assert waiting["connectors"] + waiting["tasks"] < len(ALL)
+    page.get_by_text("the workers join again in").wait_for()
     assert 0 < first.assignment().delay_ms <= LOST_WORKER_DELAY_MS
     metrics = cluster.proxy.metrics()
     assert f'epochgate_connect_rejoin_timestamp_seconds{{group="{cluster.group}"}} 1.' in metrics
+    browser = page.context.browser
+    assert browser is not None
+    assert flaws(browser, page.url, folder / "page") == []
     eventually(lambda: cluster.agrees(first, 1), what="one worker runs all again", between_s=0.5)
     assert cluster.shown()["connect"]["rejoins_at"] is None

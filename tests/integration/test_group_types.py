@@ -182,14 +182,21 @@ def last_words(consumer: ConsumerProcess, group: str) -> str:
     return str(said.fields["error"]).replace(group, "GROUP")
 
 
+@pytest.mark.parametrize(
+    ("client", "error"),
+    [(JAVA, "GroupIdNotFoundException"), (CONFLUENT, "The group id does not exist")],
+    ids=lambda value: str(value).partition(" ")[0],
+)
 @pytest.mark.parametrize("kind", ["share", "streams"])
-def test_a_native_consumer_is_told_the_same_as_by_a_broker(kafka, proxy, consumers, existing, topic, kind):
+def test_a_native_consumer_is_told_the_same_as_by_a_broker(
+    kafka, proxy, consumers, existing, topic, kind, client, error
+):
     words = []
     for entry, group in ((kafka.bootstrap, existing[kind]), (proxy.bootstrap, new_id(kind))):
-        consumer = consumers.start(JAVA, entry, group, topic, group_protocol="consumer")
+        consumer = consumers.start(client, entry, group, topic, group_protocol="consumer")
         words.append(last_words(consumer, group))
     direct, through = words
-    assert "GroupIdNotFoundException" in direct
+    assert error in direct
     assert through == direct
 
 

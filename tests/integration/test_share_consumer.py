@@ -1,37 +1,28 @@
 """Share consumers (KIP-932) of Java and librdkafka behind the proxy, each story beside the same one without it."""
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
 
 import pytest
 from support.broker import Kafka, Record
-from support.clients import ClientKind
-from support.consumers import ConsumerProcess, Consumers
 from support.entry import LIMITS_OF_TEST_BROKERS, Proxy, running_proxy
 from support.leaders import move_leaders
 from support.share import (
     CONFLUENT_SHARE_CONSUMER,
     SHARE_CONSUMER,
-    acknowledged,
-    configure_group,
+    ShareGroup,
     counts_releases,
     deliveries,
     refused,
     skip_without_share_groups,
 )
-from support.tracing import needs_strace, ports_of, trace_file, traced
+from support.tracing import needs_strace, traced
+from support.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 3
-LOCK_S = 60
-"""For how long records are locked, in seconds: the most that a broker allows by default."""
-
-WITHIN_S = 40.0
-"""Nothing here may take so long that a lock has ended by itself."""
-
 both = pytest.mark.parametrize("behind_proxy", [False, True], ids=["direct", "proxy"])
 of_any_kind = pytest.mark.parametrize(
     "kind", [SHARE_CONSUMER, CONFLUENT_SHARE_CONSUMER], ids=["java", "librdkafka"]
@@ -44,59 +35,6 @@ of_any_mode = pytest.mark.parametrize(
     ],
     ids=lambda value: {SHARE_CONSUMER: "java", CONFLUENT_SHARE_CONSUMER: "librdkafka"}.get(value, value),
 )
-
-
-@dataclass
-class ShareGroup:
-    """A share group of its own, whose consumers enter at ``bootstrap``."""
-
-    kafka: Kafka
-    bootstrap: str
-    consumers: Consumers
-    group: str
-    topic: str
-
-    def start(self, mode: str, kind: ClientKind = SHARE_CONSUMER) -> ConsumerProcess:
-        number = len(self.consumers.all) + 1
-        return self.consumers.start(
-            kind,
-            self.bootstrap,
-            self.group,
-            self.topic,
-            name=f"s{number}",
-            only={
-                "bootstrap": self.bootstrap,
-                "group": self.group,
-                "topic": self.topic,
-                "client_id": f"s{number}",
-                "mode": mode,
-            },
-        )
-
-    def wait_until_acknowledged(self, records: Sequence[Record], times: int = 1) -> None:
-        wanted = Counter({(record.partition, record.offset): times for record in records})
-        self.consumers.wait_until(
-            lambda: wanted <= acknowledged(self.consumers.all),
-            "every record is acknowledged",
-            timeout_s=WITHIN_S,
-        )
-
-    def wait_until_all_are_read(self, records: Sequence[Record]) -> None:
-        wanted = {record.value for record in records}
-        self.consumers.wait_until(
-            lambda: wanted <= {delivery.value for delivery in deliveries(self.consumers.all)},
-            "every record is read",
-            timeout_s=WITHIN_S,
-        )
-
-    def ports(self) -> set[int]:
-        """To which the consumers, all of them traced, have opened connections, as the kernel saw it."""
-        folder = self.consumers.folder
-        return set(ports_of([trace_file(folder / f"{one.name}.client.log") for one in self.consumers.all]))
-
-    def configured(self) -> "ShareGroup":
-        configure_group(self.kafka, self.group, LOCK_S * 1000)
-        return self
 
 
 @pytest.fixture(autouse=True)
@@ -180,11 +118,14 @@ def test_an_orderly_close_costs_no_lock(kafka, share_group, behind_proxy):
 
 
 @pytest.mark.parametrize(
+    "lasts_s", [0, pytest.param(60, marks=pytest.mark.long)], ids=["shortly", "for a minute"]
+)
+@pytest.mark.parametrize(
     ("kind", "mode"),
     [(SHARE_CONSUMER, "implicit"), (CONFLUENT_SHARE_CONSUMER, "explicit")],
     ids=["java-implicit", "librdkafka-explicit"],
 )
-def test_a_maximum_age_of_connections_costs_no_delivery(kafka, folder, consumers, group, kind, mode):
+def test_a_maximum_age_of_connections_costs_no_delivery(kafka, folder, consumers, group, kind, mode, lasts_s):
     limits = {**LIMITS_OF_TEST_BROKERS, "connection_max_age_s": 2}
     with running_proxy(kafka.bootstrap, folder / "proxy", limits=limits) as proxy:
         topic = kafka.new_topic(partitions=PARTITIONS)
@@ -192,10 +133,15 @@ def test_a_maximum_age_of_connections_costs_no_delivery(kafka, folder, consumers
         share_group.start(mode, kind)
         records: list[Record] = []
         closed = 0
-        while closed < 8:  # of the consumer's connections, of which it has three
+        until = time.monotonic() + lasts_s
+        while closed < 8 or time.monotonic() < until:  # of the consumer's connections, of which it has three
             records += kafka.produce(topic, 5)
             share_group.wait_until_all_are_read(records)
-            closed = count_of(proxy, 'client_to_proxy_disconnects_total{cause="age"}')
+            closed = eventually(
+                lambda: count_of(proxy, 'client_to_proxy_disconnects_total{cause="age"}'),
+                lambda count, before=closed: count > before,
+                what="one more connection has become too old",
+            )
         share_group.wait_until_acknowledged(records)
         assert not count_of(proxy, "share_sessions_cut_total")
     assert sorted(deliveries(consumers.all)) == sorted((record.value, 1) for record in records)

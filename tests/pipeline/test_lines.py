@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from pipeline.journal import lines
-from pipeline.journal.lines import Line, owned_text, parse_line
-from tests.pipeline.test_audit_job import BAD, GOOD
+from pipeline.rules import lines
+from pipeline.rules.lines import WORKER_FIELDS, Line, owned_text, parse_line, worker_value
+from tests.pipeline.journal_lines import BAD, GOOD
 
 ANOTHER_TYPE = "a field has another type than the schema says"
 NOT_JSON = "not JSON"
@@ -44,6 +44,9 @@ def test_an_event_keeps_what_it_may_hold_as_text() -> None:
     (line(seq=1.5), ANOTHER_TYPE),
     (line(member=5), ANOTHER_TYPE),
     (line(partitions={"topic": "t"}), ANOTHER_TYPE),
+    (line(worker="http://w1:8083/"), ANOTHER_TYPE),
+    (line(worker={"url": 5}), ANOTHER_TYPE),
+    (line(worker={"delay_ms": 2**63}), ANOTHER_TYPE),
     (line(v="1"), "no version of the schema"),
     (line(v=None), "no version of the schema"),
     (b"null", "no version of the schema"),
@@ -52,6 +55,28 @@ def test_an_event_keeps_what_it_may_hold_as_text() -> None:
 ])  # fmt: skip
 def test_what_is_no_event_has_a_reason(content: bytes | None, reason: str) -> None:
     assert parse_line(content) == reason
+
+
+def test_what_is_told_of_a_connect_worker_is_read_field_by_field() -> None:
+    told = {
+        "url": "http://w1:8083/",
+        "config_offset": 7,
+        "leader": "m1",
+        "new_field": [],
+        "delay_ms": 300_000,
+    }
+    event = parse_line(line(worker=told))
+    assert isinstance(event, Line)
+    assert [worker_value(event, field) for field in WORKER_FIELDS] == [
+        "http://w1:8083/",
+        7,
+        "m1",
+        None,
+        300_000,
+    ]
+    nothing = parse_line(line())
+    assert isinstance(nothing, Line)
+    assert [worker_value(nothing, field) for field in WORKER_FIELDS] == [None] * 5
 
 
 def test_the_largest_numbers_are_events() -> None:

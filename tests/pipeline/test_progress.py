@@ -18,6 +18,7 @@ from pipeline.journal import events
 from pipeline.progress import job, streams
 from pipeline.progress.single_run import single_run
 from pipeline.quarantine import QUARANTINE
+from tests.pipeline import other_groups
 from tests.pipeline.following import assert_equals_the_batch, running, until
 from tests.pipeline.migration import START_US, Migration, Plan, S
 
@@ -36,6 +37,7 @@ def test_killed_and_started_again_equals_the_batch(spark: SparkSession, tmp_path
     chance = random.Random(seed)  # noqa: S311 - when to kill
     whole = tmp_path / "whole"
     Migration(Plan(5, groups=4, duplicated=0.05)).save(whole, disorder=30, per_file=120)
+    other_groups.Journal(6).save(whole)
     files = sorted(whole.iterdir(), key=lambda file: chance.random())
     files[0].write_text(files[0].read_text() + "not an event\n")
     journal.mkdir()
@@ -162,4 +164,4 @@ def test_what_is_later_than_allowed_is_counted(spark: SparkSession, tmp_path: Pa
 def test_an_empty_journal_gives_empty_tables(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     summary = job.run(spark, job.lines_of_files(spark, tmp_path / "journal"), tmp_path / "out")
-    assert summary == job.Summary(groups=0, pauses=0, stuck=0, late=0)
+    assert summary == job.Summary(groups=0, other_groups={}, pauses=0, stuck=0, late=0)

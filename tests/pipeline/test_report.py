@@ -1,5 +1,6 @@
 """The report: one file that needs nothing beside it, with the numbers that the jobs found."""
 
+import html
 import re
 from pathlib import Path
 
@@ -10,9 +11,14 @@ from pipeline.audit import job as audit
 from pipeline.errors import PipelineError
 from pipeline.journal import events
 from pipeline.progress import job as progress
+from pipeline.readiness import job as readiness
+from pipeline.readiness import records
+from pipeline.report import facts, page
 from pipeline.report import job as report
-from pipeline.report import page
+from protocol_codecs.records import GroupMetadataKey, GroupMetadataMember, GroupMetadataValue
 from tests.pipeline.migration import Migration, Plan
+from tests.pipeline.test_bad_records import CLUSTER, Raw, classic, record
+from tests.pipeline.test_share_partitions import share_group, write
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -33,6 +39,56 @@ def test_the_page_tells_what_was_found_and_needs_nothing_else(spark: SparkSessio
         "http://www.w3.org/1999/xlink",
     }
     assert "group-0" in text
+
+
+def test_groups_that_have_nothing_to_move_to_are_not_among_those_that_cannot(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    workers = [
+        of_type("connect-1", "connect", 2),
+        of_type("connect-2", "connect", 1),
+        of_type("registry", "sr", 1),
+    ]
+    consumers = [classic("app"), classic("broken", b"\xff")]
+    raws = [(one.key, one.value) for one in (*workers, *consumers)]
+    write(tmp_path, records.CAPTURED_RECORDS, [*raws, share_group("shared", 1)])
+    summary = readiness.run(spark, records.captured(spark, tmp_path), CLUSTER, tmp_path / "out")
+
+    found = facts.readiness(spark, tmp_path / "out")
+    report.run(spark, tmp_path / "report.html", readiness=tmp_path / "out")
+
+    assert summary.other_protocols == {"connect": 2, "share": 1, "sr": 1}
+    assert summary.verdicts["not ready"] == 5
+    assert found.others == [
+        {"protocol": "connect", "groups": 2, "members": 3},
+        {"protocol": "share", "groups": 1, "members": 0},
+        {"protocol": "sr", "groups": 1, "members": 1},
+    ]
+    assert sum(row["count"] for row in found.verdicts) == len(consumers)
+    assert [row["code"] for row in found.reasons] == ["embedded_unreadable"]
+    text = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "<b>1</b><span>groups can move" in text
+    assert "<b>1</b><span>groups can't move yet" in text
+    assert "<b>4</b><span>groups of other protocols" in text
+
+
+def of_type(group: str, protocol_type: str, members: int) -> Raw:
+    """A classic group of members that are no consumers."""
+    told = tuple(
+        GroupMetadataMember(
+            member_id=f"m{number}",
+            client_id="c",
+            client_host="/10.0.0.7",
+            session_timeout=10_000,
+            subscription=b"\x00\x00",
+            assignment=b"",
+        )
+        for number in range(members)
+    )
+    value = GroupMetadataValue(
+        protocol_type=protocol_type, generation=1, protocol="v0", leader="m0", members=told
+    )
+    return record(GroupMetadataKey(group=group), value)
 
 
 def test_a_folder_without_tables_is_named(spark: SparkSession, tmp_path: Path) -> None:

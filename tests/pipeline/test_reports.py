@@ -29,10 +29,11 @@ AUDIT = audit_job.Summary(
     clocks={("a", "b"): 200_000},
     quarantined={"not JSON": 1},
 )
-PROGRESS = progress_job.Summary(groups=3, pauses=4, stuck=1, late=2)
+PROGRESS = progress_job.Summary(groups=3, other_groups={"share": 1, "connect": 2}, pauses=4, stuck=1, late=2)
 READINESS = readiness_job.Summary(
     groups=3,
     verdicts={"ready": 2, "not ready": 1},
+    other_protocols={"share": 1},
     waves=1,
     policies=[Path("out/wave-01.yaml")],
     quarantined={},
@@ -89,13 +90,17 @@ def test_an_audit_without_violations_is_a_success(run, monkeypatch):
 
 
 def test_progress(run):
-    assert run("progress", "--journal", ".").output.startswith("3 groups, 4 pauses, 1 members stuck\n")
+    assert run("progress", "--journal", ".").output.startswith(
+        "3 groups, 4 pauses, 1 members stuck\n3 groups of other protocols: 2 connect, 1 share\n"
+    )
     report = run("progress", "--journal", ".", "-o", "json")
     assert (report.exit_code, json.loads(report.output)) == (ExitCode.SUCCESS, PROGRESS._asdict())
 
 
 def test_readiness(run):
-    assert run("readiness", "--capture", ".").output.startswith("3 groups\n  not ready: 1\n  ready: 2\n")
+    assert run("readiness", "--capture", ".").output.startswith(
+        "3 groups\n  not ready: 1\n  ready: 2\n1 of those not ready have nothing to move to: 1 share\n"
+    )
     report = run("readiness", "--capture", ".", "-o", "json")
     assert report.exit_code == ExitCode.SUCCESS
     assert json.loads(report.output) == READINESS._asdict() | {"policies": ["out/wave-01.yaml"]}

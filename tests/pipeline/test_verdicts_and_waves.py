@@ -89,6 +89,24 @@ def test_verdicts(members: list[Any], group: dict[str, Any], verdict: str, reaso
     assert codes(*members, **group) == (verdict, reasons)
 
 
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("bidirectional", (READY, [])),
+        ("UPGRADE", (REMARK, ["migration_policy"])),
+        ("downgrade", (NOT_READY, ["migration_policy"])),
+        ("disabled", (NOT_READY, ["migration_policy"])),
+    ],
+)
+def test_the_brokers_migration_policy_decides_for_groups_with_members(
+    policy: str, expected: tuple[str, list[str]]
+) -> None:
+    broker = BrokerSettings(group_consumer_migration_policy=policy)
+    verdict, reasons = judge(GROUP, [MEMBER], broker)
+    assert (verdict, [reason.code for reason in reasons]) == expected
+    assert judge({**GROUP, "members": 0}, [], broker) == (READY, [])
+
+
 def test_an_assignor_can_be_allowed() -> None:
     member = {**MEMBER, "assignors": ["mine"]}
     assert judge(GROUP, [member], BrokerSettings(), frozenset({"mine"})) == (READY, [])

@@ -36,6 +36,8 @@ CASES = [
     (message_type, version) for message_type in top_level() for version in message_type.__schema__.versions
 ]
 
+OF_CONNECT = (messages.ConnectProtocolMetadata, messages.ConnectProtocolAssignment)
+"""What neither Kafka's client nor kio declares."""
 
 REPRESENTATIVE_CASES = [
     (message_type, version)

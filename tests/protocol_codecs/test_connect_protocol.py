@@ -5,6 +5,7 @@ The bytes were written by ``ConnectProtocol`` and ``IncrementalCooperativeConnec
 """
 
 import pytest
+from msgspec import structs
 
 from protocol_codecs import MalformedMessage, TooManyElements
 from protocol_codecs.messages.connect_protocol import (
@@ -59,11 +60,22 @@ def test_a_newer_version_is_read_as_the_newest_known():
     assert (version, message) == (9, INCREMENTAL)
 
 
-def test_what_v1_lacks_behind_the_fields_of_v0_has_its_default():
-    version, message = decode_metadata(b"\0\x01" + METADATA[0][2:])
-    assert (version, message) == (1, WORKER)
-    version, message = decode_assignment(b"\0\x01" + ASSIGNMENTS[0][2:])
-    assert (version, message) == (1, EAGER)
+@pytest.mark.parametrize("version", [1, 2])
+def test_v1_may_end_behind_any_field_of_v0_and_its_own(version):
+    claims = version.to_bytes(2, "big")
+    assert decode_metadata(claims + METADATA[0][2:]) == (version, WORKER)
+    assert decode_assignment(claims + ASSIGNMENTS[0][2:]) == (version, EAGER)
+    nothing = structs.replace(EAGER, assignment=None)
+    before_connectors = ASSIGNMENTS[0].index(b"\0\0\0\x01\0\x03src")
+    assert decode_assignment(claims + ASSIGNMENTS[0][2:before_connectors]) == (version, nothing)
+    at_once = structs.replace(INCREMENTAL, delay=0)
+    assert decode_assignment(claims + ASSIGNMENTS[1][2:-4]) == (version, at_once)
+
+
+@pytest.mark.parametrize("lacks", [1, 5, 22])
+def test_v1_that_ends_within_a_field_of_its_own_is_malformed(lacks):
+    with pytest.raises(MalformedMessage):
+        decode_assignment(ASSIGNMENTS[1][:-lacks])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Decodes and encodes messages with Kafka's own client, through CodecOracle.java."""
+"""Decodes and encodes messages with Kafka's own classes: its client's through CodecOracle.java, those of Kafka Connect
+through ConnectOracle.java.
+"""
 
 import json
 import subprocess
@@ -6,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from tools.connect_worker.worker import ensure_connect
 from tools.kafka.jars import KafkaUnavailableError, check_java
 from tools.maven import MavenError, ensure_dependencies
 
@@ -27,12 +30,14 @@ class Answer(NamedTuple):
 class Oracle:
     """A running CodecOracle with the client of one Kafka version. Use it in a `with` statement."""
 
+    program = "CodecOracle.java"
+
     def __init__(self, kafka_version: str) -> None:
         """Fetch the jars at first use. Raises OracleUnavailableError."""
         java = _java()
-        jars = _jars(kafka_version)
+        jars = self._jars(kafka_version)
         self._process = subprocess.Popen(
-            [java, "-cp", f"{jars}/*", "-XX:TieredStopAtLevel=1", str(HERE / "CodecOracle.java")],
+            [java, "-cp", f"{jars}/*", "-XX:TieredStopAtLevel=1", str(HERE / self.program)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -61,22 +66,35 @@ class Oracle:
         _, written, fields = line.split(" ", 2)
         return Answer(bytes.fromhex(written), json.loads(fields))
 
+    @staticmethod
+    def _jars(kafka_version: str) -> Path:
+        """Return the folder with the client's jars, fetched by Maven at the first call."""
+        try:
+            return ensure_dependencies(
+                HERE / "pom.xml",
+                BUILD / kafka_version,
+                {"kafka.version": kafka_version},
+                what=f"kafka-clients {kafka_version}",
+            )
+        except MavenError as error:
+            raise OracleUnavailableError(str(error)) from error
+
+
+class ConnectOracle(Oracle):
+    """The same for embedded messages of Kafka Connect, which begin with their version."""
+
+    program = "ConnectOracle.java"
+
+    @staticmethod
+    def _jars(kafka_version: str) -> Path:
+        try:
+            return ensure_connect(kafka_version)
+        except KafkaUnavailableError as error:
+            raise OracleUnavailableError(str(error)) from error
+
 
 def _java() -> str:
     try:
         return check_java()
     except KafkaUnavailableError as error:
-        raise OracleUnavailableError(str(error)) from error
-
-
-def _jars(kafka_version: str) -> Path:
-    """Return the folder with the client's jars, fetched by Maven at the first call."""
-    try:
-        return ensure_dependencies(
-            HERE / "pom.xml",
-            BUILD / kafka_version,
-            {"kafka.version": kafka_version},
-            what=f"kafka-clients {kafka_version}",
-        )
-    except MavenError as error:
         raise OracleUnavailableError(str(error)) from error

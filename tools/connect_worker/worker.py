@@ -1,4 +1,4 @@
-"""Provides the jars of Kafka Connect's workers, compiles a connector for them, and says how to run one."""
+"""Provides the jars of Kafka Connect's workers, compiles connectors for them, and says how to run one."""
 
 import subprocess
 from pathlib import Path
@@ -8,8 +8,8 @@ from tools.kafka.broker import LOG_SETTINGS
 from tools.maven import MavenError, ensure_dependencies
 
 HERE = Path(__file__).resolve().parent
-CONNECTOR = HERE / "IdleSource.java"
-"""A connector with as many tasks as it may have, which read nothing."""
+IDLE, NUMBERS = HERE / "IdleSource.java", HERE / "NumberSource.java"
+"""Connectors with as many tasks as they may have: which read nothing, and which count."""
 
 _BUILD = jars.ROOT / "build" / "kafka_connect"
 
@@ -27,29 +27,53 @@ def ensure_connect(version: str) -> Path:
         raise jars.KafkaUnavailableError(str(error)) from error
 
 
-def ensure_connector(version: str) -> Path:
-    """Compile :data:`CONNECTOR` once and return the folder of its classes.
+def ensure_connectors(version: str) -> Path:
+    """Compile :data:`IDLE` and :data:`NUMBERS` once and return the folder of their classes.
 
     :raises jars.KafkaUnavailableError: a JDK or the jars are missing.
     """
     libs = ensure_connect(version)
     classes = _BUILD / f"{version}-classes"
-    done = classes / f"{CONNECTOR.stem}.class"
-    if not done.exists() or done.stat().st_mtime < CONNECTOR.stat().st_mtime:
-        classes.mkdir(parents=True, exist_ok=True)
-        compiler = jars.java_home_program("javac")
-        command = [compiler, "-cp", f"{libs}/*", "-d", str(classes), str(CONNECTOR)]
-        subprocess.run(command, capture_output=True, check=True)
+    for source in (IDLE, NUMBERS):
+        done = classes / f"{source.stem}.class"
+        if not done.exists() or done.stat().st_mtime < source.stat().st_mtime:
+            classes.mkdir(parents=True, exist_ok=True)
+            compiler = jars.java_home_program("javac")
+            command = [compiler, "-cp", f"{libs}/*", "-d", str(classes), str(source)]
+            subprocess.run(command, capture_output=True, check=True)
     return classes
 
 
-def command(version: str, settings: Path, log: Path) -> list[str]:
-    """Return the command line of a worker, whose own log goes to ``log``. Call :func:`ensure_connector` first."""
+def settings(bootstrap: str, group: str, name: str, url: str) -> dict[str, str]:
+    """Return what a worker of a group is told; its REST API listens at ``url``. Topics have one replica."""
+    topics = {f"{what}.storage.topic": f"{group}-{what}" for what in ("config", "offset", "status")}
+    factors = {f"{what}.storage.replication.factor": "1" for what in ("config", "offset", "status")}
+    return (
+        topics
+        | factors
+        | {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "client.id": name,
+            "listeners": url.removesuffix("/"),
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "offset.storage.partitions": "1",
+            "status.storage.partitions": "1",
+        }
+    )
+
+
+def command(version: str, settings: Path, log: Path, tasks: Path) -> list[str]:
+    """Return the command line of a worker. Call :func:`ensure_connectors` first.
+
+    Its own log goes to ``log``, and what the tasks of :data:`NUMBERS` say to ``tasks``.
+    """
     java = jars.check_java()
     jars.ensure_jars(version)  # which has what writes the log
     path = f"{_BUILD / f'{version}-classes'}:{_BUILD / version}/*:{jars.classpath(version)}"
     return [
         java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-        f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Depochgate.log={log}",
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Depochgate.log={log}", f"-Depochgate.tasks={tasks}",
         "-cp", path, "org.apache.kafka.connect.cli.ConnectDistributed", str(settings),
     ]  # fmt: skip

@@ -54,6 +54,7 @@ class Events:
             owned=None if member.adopted else to_topic_partitions(held, self._topic_names),
             reason=reason,
             rebalance_timeout_ms=member.client.rebalance_timeout_ms,
+            session_timeout_ms=-1 if member.adopted else member.client.session_timeout_ms,
             offer=member.client.offer if kind is EventKind.JOINED else None,
         )
         self._environment.actions.append(Emit(event))

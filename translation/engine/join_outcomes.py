@@ -1,6 +1,7 @@
 """The ways in which a JoinGroup ends without a generation."""
 
 import math
+from abc import ABC, abstractmethod
 
 import msgspec
 
@@ -40,12 +41,12 @@ def refuse_superseded(context: Context, member: Member) -> None:
     member.join.superseded_requests.clear()
 
 
-class Outcome(Exception):
+class Outcome(Exception, ABC):
     """Raised by a JoinGroup procedure to end without a generation."""
 
+    @abstractmethod
     def apply(self, context: Context, member: Member, request: Request) -> None:
         """Answer or forward the request, and the older ones that it superseded."""
-        raise NotImplementedError
 
 
 class PassesThrough(Outcome):

@@ -6,7 +6,7 @@ nothing: DescribeGroups says in which state it is, what its members subscribe to
 (:class:`Obstacle`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from enum import Enum, auto
 
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
@@ -92,16 +92,25 @@ def _described_obstacle(context: Context, group_id: str) -> Procedure[tuple[Obst
         return Obstacle.NONE, ""
     if group.error_code != ErrorCode.NONE:
         return Obstacle.TRANSIENT, f"the broker answered {ErrorCode(group.error_code).name}"
+    return obstacle_of(
+        group,
+        context.rules.policy.assignors_allowed,
+        assignor_is_set=context.rules.rule_for(group_id).assignor is not None,
+    )
+
+
+def obstacle_of(
+    group: DescribedGroup, allowed: Container[str], *, assignor_is_set: bool
+) -> tuple[Obstacle, str]:
+    """What stands in the way of converting a group that was described without an error, and why.
+
+    ``allowed`` and ``assignor_is_set`` are what the policy says (:func:`~protocol_codecs.classic_clients.refusal`).
+    """
     if _has_no_classic_members(group):
         return Obstacle.NONE, ""
     if group.group_state != "Stable":
         return Obstacle.TRANSIENT, f"it is in state {group.group_state}"
-    refused = refusal(
-        group.protocol_type,
-        (_offer_of(group),),
-        context.rules.policy.assignors_allowed,
-        assignor_is_set=context.rules.rule_for(group_id).assignor is not None,
-    )
+    refused = refusal(group.protocol_type, (_offer_of(group),), allowed, assignor_is_set=assignor_is_set)
     if refused is not None:
         return Obstacle.PERMANENT, refused.text
     obstacles = [_obstacle_of(member) for member in group.members]

@@ -67,9 +67,14 @@ def taken(
 
 
 def next_slot(held: Mapping[int, Slot], census: Census, quota: int) -> int | None:
-    """The lowest slot that is free within the quota; None if there is none."""
+    """The lowest slot that is free within the quota; None if there is none.
+
+    Slots beyond the quota count as well: they were given out when it was larger.
+    """
     without = census.translated - {slot.member_id for slot in held.values()}
-    return next((number for number in range(1, quota - len(without) + 1) if number not in held), None)
+    if len(held) + len(without) >= quota:
+        return None
+    return next(number for number in range(1, quota + 1) if number not in held)
 
 
 def is_filled(held: Mapping[int, Slot], census: Census, quota: int) -> bool:

@@ -58,7 +58,7 @@ class ClassicObserver:
         protocol = _protocol_of(message.protocol_type)
         member = members.get_or_add(connection, request, response.member_id, protocol)
         member.instance_id = message.group_instance_id
-        member.session_timeout_ms = message.session_timeout_ms
+        member.session_timeout_ms = member.declared_session_timeout_ms = message.session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout.of_client_ms(message)
         member.is_consumer = message.protocol_type == CONSUMER
         member.touch(now)

@@ -40,6 +40,8 @@ class ObservedMember(msgspec.Struct, kw_only=True):
     pending_revocation: Owned = NOTHING
     """What a member of the new protocol has to give up."""
     session_timeout_ms: int = _SESSION_TIMEOUT_MS
+    declared_session_timeout_ms: int = -1
+    """The same as its JoinGroup says; -1 if none was seen, and for members of the new protocol, which declare none."""
     rebalance_timeout_ms: int = -1
     worker: ConnectWorker | None = None
     """Set for a worker of Kafka Connect whose metadata was read."""

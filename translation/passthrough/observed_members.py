@@ -137,6 +137,7 @@ class ObservedMembers:
             owned=None if member.owned is None else to_topic_partitions(member.owned, name_of),
             reason=reason,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
+            session_timeout_ms=member.declared_session_timeout_ms,
             worker=member.worker,
         )
         self._events.append(event)

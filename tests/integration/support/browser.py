@@ -19,7 +19,10 @@ _FLAWS = """
   ...[...document.querySelectorAll("td[data-label] > .note")]
     .filter(note => getComputedStyle(note.parentElement).display === "grid"
       && note.getBoundingClientRect().left - note.parentElement.getBoundingClientRect().left < 100)
-    .map(note => `in the column of labels: ${note.innerText}`)]
+    .map(note => `in the column of labels: ${note.innerText}`),
+  ...[...document.querySelectorAll(".tiles dd")]
+    .filter(tile => tile.scrollWidth > tile.clientWidth)
+    .map(tile => `out of its tile: ${tile.innerText}`)]
 """
 
 

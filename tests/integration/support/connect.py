@@ -3,15 +3,18 @@
 import json
 import re
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.ownership import Event, read_log
 from support.waiting import eventually
 from tools.connect_worker import worker
 from tools.kafka.jars import KafkaUnavailableError
@@ -21,6 +24,7 @@ LOST_WORKER_DELAY_MS = 15_000
 """For how long what a lost worker ran waits for it (``scheduled.rebalance.max.delay.ms``)."""
 
 _START_S = 60.0
+_STOP_S = 60.0
 _ASSIGNED = re.compile(
     r"Joined group at generation (\d+) .*leaderUrl='([^']*)'.* with rebalance delay: (\d+)"
 )
@@ -39,39 +43,43 @@ class Assignment:
 
 
 class Worker:
-    """A worker that enters at ``bootstrap``."""
+    """A worker that enters at ``bootstrap``, and keeps its name and address when it is started again.
 
-    def __init__(self, version: str, bootstrap: str, group: str, folder: Path, name: str) -> None:
+    ``more`` are settings, with underscores for dots.
+    """
+
+    def __init__(
+        self, version: str, bootstrap: str, group: str, folder: Path, name: str, **more: object
+    ) -> None:
         (port,) = free_ports(1)
         self.url = f"http://{LOOPBACK}:{port}/"
+        self.name = name
+        self.group = group
+        self._version = version
+        self._folder = folder
         self._log = folder / f"{name}.log"
-        settings = folder / f"{name}.properties"
-        topics = {f"{what}.storage.topic": f"{group}-{what}" for what in ("config", "offset", "status")}
-        factors = {f"{what}.storage.replication.factor": "1" for what in ("config", "offset", "status")}
+        self._settings = folder / f"{name}.properties"
+        self._tasks: list[Path] = []
         told = (
-            topics
-            | factors
-            | {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "client.id": name,
-                "listeners": self.url.removesuffix("/"),
-                "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-                "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-                "offset.storage.partitions": "1",
-                "status.storage.partitions": "1",
-                "scheduled.rebalance.max.delay.ms": str(LOST_WORKER_DELAY_MS),
-            }
+            worker.settings(bootstrap, group, name, self.url)
+            | {"scheduled.rebalance.max.delay.ms": LOST_WORKER_DELAY_MS}
+            | {key.replace("_", "."): value for key, value in more.items()}
         )
-        settings.write_text("".join(f"{key}={value}\n" for key, value in told.items()))
+        self._settings.write_text("".join(f"{key}={value}\n" for key, value in told.items()))
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._tasks.append(self._folder / f"{self.name}.{len(self._tasks) + 1}.jsonl")
+        self._tasks[-1].touch()
         try:
-            worker.ensure_connector(version)
-            command = worker.command(version, settings, self._log)
+            worker.ensure_connectors(self._version)
+            command = worker.command(self._version, self._settings, self._log, self._tasks[-1])
         except KafkaUnavailableError as error:
             pytest.skip(str(error))
-        with (folder / f"{name}.out").open("wb") as output:
+        with (self._folder / f"{self.name}.out").open("ab") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        eventually(self._answers, what=f"{name} answers", timeout_s=_START_S, between_s=0.2)
+        eventually(self._answers, what=f"{self.name} answers", timeout_s=_START_S, between_s=0.2)
 
     def ask(self, path: str, method: str = "GET", body: object = None) -> Any:
         """Ask the REST API; None while a rebalance makes it refuse."""
@@ -88,14 +96,14 @@ class Worker:
             raise
 
     def create(self, connector: str, tasks: int) -> None:
-        """Create a connector with so many tasks."""
-        body = {
-            "name": connector,
-            "config": {"connector.class": worker.CONNECTOR.stem, "tasks.max": str(tasks)},
-        }
+        """Create a connector that does nothing, with so many tasks."""
+        self.configure(connector, {"connector.class": worker.IDLE.stem, "tasks.max": str(tasks)})
+
+    def configure(self, connector: str, config: Mapping[str, str]) -> None:
+        """Create a connector, or give it another configuration: as soon as no rebalance is in the way."""
         eventually(
-            lambda: self.ask("connectors", "POST", body),
-            what=f"{connector} is created",
+            lambda: self.ask(f"connectors/{connector}/config", "PUT", config),
+            what=f"{connector} has its configuration",
             between_s=0.5,
         )
 
@@ -121,10 +129,32 @@ class Worker:
         generation, leader_url, delay_ms = found[-1]
         return Assignment(int(generation), leader_url, int(delay_ms))
 
+    def task_logs(self) -> list[list[Event]]:
+        """When its counting tasks ran, as they said themselves; a log for each time that it was started."""
+        return [read_log(path) for path in self._tasks]
+
+    def stop(self) -> None:
+        """SIGTERM, as an orderly restart begins."""
+        self._process.terminate()
+        self._process.wait(_STOP_S)
+
     def kill(self) -> None:
         """kill -9."""
-        self._process.kill()
+        if self._process.poll() is None:
+            self._say("killed")
+            self._process.kill()
         self._process.wait()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process.poll() is None
+
+    def _say(self, event: str) -> None:
+        with self._tasks[-1].open("a") as log:
+            log.write(
+                json.dumps({"event": event, "mono": time.monotonic_ns(), "time": time.time_ns()}) + "\n"
+            )
 
     def _answers(self) -> bool:
         assert self._process.poll() is None, f"the worker has ended:\n{self._log.read_text()[-2000:]}"

@@ -150,6 +150,13 @@ class Proxy:
         with urllib.request.urlopen(f"{self.admin}/metrics", timeout=5) as answer:  # noqa: S310 - our own URL
             return str(answer.read().decode())
 
+    def group(self, group_id: str) -> dict[str, Any]:
+        """What /api/groups says of a group that it knows."""
+        url = f"{self.admin}/api/groups/{group_id}"
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own URL
+            found: dict[str, Any] = json.loads(answer.read())
+        return found
+
     @property
     def alive(self) -> bool:
         """Whether the process runs."""

@@ -4,12 +4,16 @@ import datetime as dt
 import io
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from kio.schema.consumer_protocol_assignment.v1.data import ConsumerProtocolAssignment
 from kio.schema.consumer_protocol_assignment.v1.data import TopicPartition as AssignedPartitions
 from kio.schema.consumer_protocol_subscription.v1.data import ConsumerProtocolSubscription, TopicPartition
+from kio.schema.consumer_protocol_subscription.v3.data import (
+    ConsumerProtocolSubscription as SubscriptionWithRack,
+)
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.join_group.v5.request import JoinGroupRequest, JoinGroupRequestProtocol
 from kio.schema.leave_group.v3.request import LeaveGroupRequest, MemberIdentity
@@ -19,7 +23,9 @@ from kio.schema.offset_commit.v7.request import (
     OffsetCommitRequestTopic,
 )
 from kio.schema.sync_group.v3.request import SyncGroupRequest, SyncGroupRequestAssignment
+from kio.schema.types import GroupId, TopicName
 from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32, i32Timedelta, i64
 
 from support import raw
 from support.waiting import eventually
@@ -29,6 +35,16 @@ NONE, LOADING, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 0
 _NO_PARTITIONS = bytes(4)  # the length of an empty array
 
 Topics = Mapping[str, frozenset[int]]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a member's JoinGroup says of its client."""
+
+    protocol_type: str = "consumer"
+    assignor: str = "range"
+    instance_id: str | None = None
+    rack: str | None = None
 
 
 class RawMember:
@@ -43,22 +59,25 @@ class RawMember:
         session_timeout_ms: int = 10_000,
         user_data: bytes | None = None,
         cut_short: bool = False,
+        offer: Offer | None = None,
         **options: Any,
     ) -> None:
         """`user_data` is what it writes into the assignments as a leader, as some assignors do; with `cut_short` its
-        subscription ends before the owned partitions, as kafka-go's does.
+        subscription ends before the owned partitions, as kafka-go's does. `offer` is what it says of itself, if that is
+        not a consumer with range.
         """
+        self._offer = offer or Offer()
         self._cut_short = cut_short
         self._user_data = user_data
         self._connection = raw.to_coordinator(bootstrap, group, **options)
-        self._group = group
-        self._topic = topic
-        self._topics = (topic, *other_topics)
+        self._group = GroupId(group)
+        self._topic = TopicName(topic)
+        self._topics = (self._topic, *map(TopicName, other_topics))
         self._session_timeout_ms = session_timeout_ms
         self._joining: JoinGroupRequest | None = None
         self._members: tuple[str, ...] = ()
         self.member_id = ""
-        self.generation = -1
+        self.generation = i32(-1)
         self.leads = False
 
     def send_join(self, owned: Topics | None = None) -> None:
@@ -67,7 +86,7 @@ class RawMember:
         A new member first gets its id with MEMBER_ID_REQUIRED, as every client since 2.2 does, once the coordinator has
         loaded.
         """
-        if not self.member_id:
+        if not self.member_id and self._offer.instance_id is None:
             answer = eventually(
                 lambda: self._connection.call(self._join_request({})),
                 lambda answer: answer.error_code != LOADING,
@@ -80,9 +99,11 @@ class RawMember:
 
     def receive_join(self) -> None:
         """The answer."""
+        assert self._joining is not None, "nothing was sent"
         answer = self._connection.receive(self._joining)
         assert answer.error_code == NONE, answer
         self.generation = answer.generation_id
+        self.member_id = answer.member_id
         self.leads = answer.leader == answer.member_id
         self._members = tuple(member.member_id for member in answer.members)
 
@@ -134,11 +155,11 @@ class RawMember:
     def commit(self, partition: int, offset: int, *, generation: int | None = None) -> int:
         """The error code of OffsetCommit, with this generation instead of the current one if given."""
         at = OffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=offset, committed_metadata=None
+            partition_index=i32(partition), committed_offset=i64(offset), committed_metadata=None
         )
         request = OffsetCommitRequest(
             group_id=self._group,
-            generation_id_or_member_epoch=self.generation if generation is None else generation,
+            generation_id_or_member_epoch=self.generation if generation is None else i32(generation),
             member_id=self.member_id,
             group_instance_id=None,
             topics=(OffsetCommitRequestTopic(name=self._topic, partitions=(at,)),),
@@ -170,21 +191,36 @@ class RawMember:
     def _join_request(self, owned: Topics) -> JoinGroupRequest:
         return JoinGroupRequest(
             group_id=self._group,
-            session_timeout=dt.timedelta(milliseconds=self._session_timeout_ms),
-            rebalance_timeout=dt.timedelta(seconds=30),
+            session_timeout=i32Timedelta.parse(dt.timedelta(milliseconds=self._session_timeout_ms)),
+            rebalance_timeout=i32Timedelta.parse(dt.timedelta(seconds=30)),
             member_id=self.member_id,
-            group_instance_id=None,
-            protocol_type="consumer",
-            protocols=(JoinGroupRequestProtocol(name="range", metadata=self._subscription(owned)),),
+            group_instance_id=self._offer.instance_id,
+            protocol_type=self._offer.protocol_type,
+            protocols=(
+                JoinGroupRequestProtocol(name=self._offer.assignor, metadata=self._subscription(owned)),
+            ),
         )
 
     def _subscription(self, owned: Topics) -> bytes:
-        claim = tuple(TopicPartition(topic=topic, partitions=tuple(at)) for topic, at in owned.items())
+        if self._offer.rack is not None:
+            return embedded(
+                SubscriptionWithRack(
+                    topics=self._topics, user_data=None, owned_partitions=(), rack_id=self._offer.rack
+                )
+            )
+        claim = tuple(
+            TopicPartition(topic=TopicName(topic), partitions=tuple(map(i32, at)))
+            for topic, at in owned.items()
+        )
         whole = embedded(ConsumerProtocolSubscription(topics=self._topics, owned_partitions=claim))
         return whole[: -len(_NO_PARTITIONS)] if self._cut_short else whole
 
     def _assignment(self, share: frozenset[int]) -> bytes:
-        given = (AssignedPartitions(topic=self._topic, partitions=tuple(sorted(share))),) if share else ()
+        given = (
+            (AssignedPartitions(topic=self._topic, partitions=tuple(map(i32, sorted(share)))),)
+            if share
+            else ()
+        )
         return embedded(ConsumerProtocolAssignment(assigned_partitions=given, user_data=self._user_data))
 
 

@@ -16,10 +16,12 @@ from tests.proxy.console.commands import leaves, options
 REPORTS = {
     "version",
     "status",
+    "preflight",
     "config check",
     "policy check",
     "policy plan",
     "capture",
+    "verify",
     "pipeline readiness",
     "pipeline progress",
     "pipeline audit",

@@ -291,6 +291,16 @@ def test_a_client_that_gets_another_member_id_keeps_its_colour(site):
     assert {bar.colour for bar in drawn.lanes[0].bars if bar.owner == "app"} == {0}
 
 
+def test_the_legend_names_who_has_left_too(site):
+    site.record(life("m-1", owned=topic(0)), 900)
+    site.record([changed("Stable", "Absent", "m-1", owned=())], 950)
+    site.record(life("m-2", owned=topic(0)), 951)
+    owners = timeline(site.snapshot().groups[0], NOW_S).owners
+    assert [(owner.name, owner.colour) for owner in owners] == [("app-m-1", 0), ("app-m-2", 1)]
+    legend = site.http.get("/groups/g").text.partition('<p class="legend">')[2].partition("</p>")[0]
+    assert "</svg>app-m-1</span>" in legend
+
+
 def test_a_member_whose_events_are_gone_is_drawn_all_the_same(site):
     site.record(life("m-1", owned=topic(0)), 100)
     for _ in range(130):

@@ -60,6 +60,21 @@ def test_a_group_call_is_offered_from_v0_on_whatever_the_broker_lacks(api_key):
     assert ranges(offered(messages.api_versions_response(broker))) == {api_key: (0, 9)}
 
 
+@pytest.mark.parametrize(
+    ("api_key", "broker", "client"),
+    [
+        (ApiKey.JOIN_GROUP, (9, 12), (0, 9)),
+        (ApiKey.JOIN_GROUP, (10, 12), None),
+        (ApiKey.OFFSET_COMMIT, (9, 10), (0, 10)),
+        (ApiKey.OFFSET_COMMIT, (10, 10), (10, 10)),
+        (ApiKey.OFFSET_FETCH, (7, 10), (0, 10)),
+        (ApiKey.OFFSET_FETCH, (8, 10), (8, 10)),
+    ],
+)
+def test_a_group_call_is_not_offered_in_versions_that_can_not_be_raised_so_far(api_key, broker, client):
+    assert ranges(offered(messages.api_versions_response({api_key: broker}))).get(api_key) == client
+
+
 def test_an_unknown_api_is_hidden_unless_the_configuration_allows_it():
     broker = {1000: (0, 7)}
     response = messages.api_versions_response(broker)

@@ -55,6 +55,17 @@ def test_join_group_is_raised_for_a_broker_that_lacks_the_version():
     )
 
 
+def test_a_version_that_can_not_be_raised_to_what_the_broker_has_is_the_brokers_to_refuse():
+    """The client has not asked for versions."""
+    talk = session()
+    frame = wire.request(ApiKey.JOIN_GROUP, 0, 4, JoinGroupRequest(group_id="g", protocol_type="consumer"))
+    (ours,) = wire.frames(client_sends(talk, frame))
+    versions = messages.api_versions_response({**messages.BROKER_VERSIONS, ApiKey.JOIN_GROUP: (10, 12)})
+    broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 0, wire.correlation_id(ours), versions))
+    talk.forward(talk.request.id)
+    assert taken(talk.to_upstream) == frame
+
+
 def a_commit(commit_timestamp: int = -1) -> OffsetCommitRequest:
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=42, commit_timestamp=commit_timestamp, committed_metadata="here"

@@ -45,7 +45,7 @@ def test_the_lowest_free_slot_within_the_quota_is_next() -> None:
     taken_slots = {1: Slot(member_id="a"), 3: Slot(member_id="c")}
     assert next_slot(taken_slots, census("a", "c"), 1) is None
     assert next_slot(taken_slots, census("a", "c"), 3) == 2
-    assert next_slot(taken_slots, census("a", "c"), 2) == 2
+    assert next_slot(taken_slots, census("a", "c"), 2) is None, "as many are taken as it allows"
 
 
 def test_members_without_a_slot_count_too() -> None:
@@ -65,3 +65,15 @@ def test_a_step_is_filled_when_the_broker_has_as_many_as_it_allows_and_nobody_is
     assert not is_filled({1: Slot(member_id="a"), 2: Slot(member_id="b")}, census("a", "x"), 2)
     # Beyond the quota somebody may be on the way, from a step that allowed more.
     assert is_filled({1: Slot(member_id="a"), 2: Slot(member_id="b")}, census("a"), 1)
+
+
+def test_slots_beyond_a_quota_that_has_become_smaller_count_until_their_members_have_left() -> None:
+    beyond = {3: Slot(member_id="c", begun=True), 4: Slot(member_id="d", begun=True)}
+    assert next_slot(beyond, census("c", "d"), 2) is None
+    assert next_slot(beyond, census("c", "d"), 3) == 1
+    assert next_slot({4: Slot(member_id="d", begun=True)}, census("d"), 2) == 1
+
+
+def test_a_member_without_a_slot_counts_beside_those_that_have_one() -> None:
+    assert next_slot({2: Slot(member_id="b", begun=True)}, census("b", "x"), 2) is None
+    assert next_slot({2: Slot(member_id="b", begun=True)}, census("b", "x"), 3) == 1

@@ -10,6 +10,7 @@ VERSION = 1
 JOINED, ASSIGNED, REVOKED = "joined", "assigned", "revoked"
 ADOPTED, REJOINED = "adopted", "rejoined_after_loss"
 STATE_CHANGED, CALL_REFUSED, LOST = "state_changed", "call_refused", "lost"
+STOPPED, COMMITTED = "stopped", "committed"
 
 ENDS = frozenset({"left", "fenced", "session_expired", "rebalance_expired"})
 """Event kinds that end a membership."""
@@ -19,11 +20,14 @@ CALLS = frozenset({JOINED, ASSIGNED, REVOKED, ADOPTED, REJOINED})
 
 KINDS = CALLS | ENDS | {
     "revoke_requested", "epoch_moved", STATE_CHANGED, "policy_changed", "step_changed", "passed_through", CALL_REFUSED,
-    "started", "stopped", LOST,
+    "started", STOPPED, LOST, COMMITTED,
 }  # fmt: skip
 
 EXCLUSIVE = frozenset({"translated", "classic", "consumer", "", None})
 """Protocols of members whose partitions are theirs alone; also of events that name none."""
+
+NOT_MIGRATING = ("share", "streams", "connect")
+"""Protocols of members that have no other protocol to move to."""
 
 _NULL = b"null"
 _NOT_JSON = "not JSON"
@@ -31,10 +35,20 @@ _Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None
 _Text = str | None
 
 
+class Worker(msgspec.Struct, gc=False):
+    """What a worker of Kafka Connect and its leader said last; absent fields are null, unknown ones are ignored."""
+
+    url: _Text = None
+    config_offset: _Number = None
+    leader: _Text = None
+    leader_url: _Text = None
+    delay_ms: _Number = None
+
+
 class Line(msgspec.Struct, gc=False):
     """A line of the journal (docs/reference/journal.md); absent fields are null, unknown ones are ignored.
 
-    ``owned`` stays JSON: most events repeat the one before, and equal text needs no parsing.
+    ``owned`` stays JSON: most events repeat the one before, and equal text needs no parsing. So does ``commits``.
     """
 
     v: _Number = None
@@ -58,6 +72,18 @@ class Line(msgspec.Struct, gc=False):
     reason: _Text = None
     partitions: tuple[msgspec.Raw, ...] | None = None
     owned: msgspec.Raw = msgspec.Raw(_NULL)
+    worker: Worker | None = None
+    commits: msgspec.Raw = msgspec.Raw(_NULL)
+
+    @property
+    def process(self) -> tuple[str, str]:
+        """Return the process that wrote it, once :func:`parse_line` has looked that both are there."""
+        return self.replica, self.boot  # type: ignore[return-value]
+
+    @property
+    def name(self) -> str:
+        """Return the event's identity as text."""
+        return f"{self.replica}.{self.boot}.{self.seq}"
 
 
 class _Version(msgspec.Struct, gc=False):
@@ -66,7 +92,8 @@ class _Version(msgspec.Struct, gc=False):
     v: _Number = None
 
 
-NUMBERS = ("v", "seq", "time_us", "generation", "epoch")
+WORKER_FIELDS = Worker.__struct_fields__
+NUMBERS = ("v", "seq", "time_us", "generation", "epoch", "config_offset", "delay_ms")
 _NEVER_MISSING = ("replica", "boot", "seq", "time_us", "kind", "group", "member")
 _never_missing = attrgetter(*_NEVER_MISSING)
 _LINE = msgspec.json.Decoder(Line)
@@ -92,6 +119,11 @@ def owned_text(event: Line) -> str | None:
     """Return the client's partitions after the event as JSON; null if the event does not tell."""
     owned = bytes(event.owned)
     return None if owned == _NULL else owned.decode()
+
+
+def worker_value(event: Line, field: str) -> str | int | None:
+    """Return one of :data:`WORKER_FIELDS`; null if the event is not about a worker of Kafka Connect."""
+    return None if event.worker is None else getattr(event.worker, field)
 
 
 def _why_unreadable(text: str) -> str:

@@ -1,0 +1,102 @@
+"""Whether the proxy's configuration fits the cluster: ports for every broker, addresses, processes."""
+
+from proxy.config.schema import NODE_ID, Listener
+from proxy.observability.snapshot import GroupView
+from proxy.preflight.checks.check import Check, Found, nodes
+from proxy.preflight.checks.settings import shortest_session_ms
+from proxy.preflight.facts import Facts, Unknown
+from proxy.preflight.report import Finding, Source
+
+
+def _hidden(facts: Facts) -> Found:
+    for listener in () if facts.config is None else facts.config.listeners:
+        hidden = sorted(
+            one.node_id for one in facts.known_brokers() if one.node_id not in listener.node_ports
+        )
+        if hidden:
+            yield Finding(
+                check="hidden_nodes",
+                what=f"{nodes(hidden)} have no port at the listener on port {listener.port}: its clients are not told "
+                "of them, and can't use what they lead",
+                do="add their ids to `nodes` of the listener, and open the ports "
+                f'(`nodes: {{"0-{hidden[-1]}": PORT}}`)',
+            )
+
+
+def _loops(facts: Facts) -> Found:
+    config = facts.config
+    for listener in () if config is None else config.listeners:
+        looped = [
+            one.node_id
+            for one in facts.known_brokers()
+            if (one.host.lower(), one.port) == _advertised(listener, one.node_id)
+        ]
+        if looped:
+            yield Finding(
+                check="loop",
+                what=f"{nodes(looped)} advertise what the proxy is to advertise for them: the proxy would connect to "
+                "itself",
+                do="give the brokers a listener of their own for the proxy (advertised.listeners), and name that in "
+                "`upstream.bootstrap`",
+            )
+
+
+def _advertised(listener: Listener, node_id: int) -> tuple[str, int]:
+    host = listener.advertised_host.replace(NODE_ID, str(node_id)).lower()
+    return host, listener.advertised_port or listener.node_ports.get(node_id, 0)
+
+
+def _ports(facts: Facts) -> Found:
+    for address, why in sorted((facts.taken_ports or {}).items()):
+        yield Finding(
+            check="ports",
+            what=f"the proxy can't listen on {address} of this machine: {why}",
+            do="end what listens there, or choose another port; with a proxy that runs already, name it by --proxy",
+        )
+
+
+def _failover(facts: Facts) -> Found:
+    if not facts.several_processes():
+        return
+    shorter: list[str] = []
+    if facts.proxy is not None and not isinstance(facts.proxy, Unknown):
+        sessions = {
+            group.id: (_shortest_of_clients(group), shortest_session_ms(facts, group.id))
+            for group in facts.proxy.groups
+        }
+        known = {one: pair for one, pair in sessions.items() if None not in pair}
+        shorter = [one for one, (ours, theirs) in known.items() if (ours or 0) < (theirs or 0)]
+        if sessions and len(known) == len(sessions) and not shorter:
+            return
+    session = shortest_session_ms(facts, "")
+    lasts = "as the broker's" if session is None else f"{session} ms, as the broker's"
+    yield Finding(
+        check="failover",
+        what="several processes serve the same clients and share no member log: a client that is killed keeps its "
+        f"partitions for {lasts} group.consumer.session.timeout.ms, whatever its own session timeout is",
+        groups=tuple(sorted(shorter)),
+        do="run the replicas as one fleet (`fleet`), or lower group.consumer.session.timeout.ms and its minimum on the "
+        "brokers",
+    )
+
+
+def _shortest_of_clients(group: GroupView) -> int | None:
+    """The shortest session timeout of the group's clients; None if one of them is not known."""
+    told = [member.session_timeout_ms for member in group.members]
+    return min(told) if told and min(told) > 0 else None
+
+
+_SOURCES = frozenset({Source.CONFIGURATION})
+CHECKS = (
+    Check("hidden_nodes", "Every broker has a port at every listener.", _SOURCES | {Source.BROKERS}, _hidden),
+    Check("loop", "No broker advertises the proxy's own address.", _SOURCES | {Source.BROKERS}, _loops),
+    Check(
+        "ports", "The ports of the configuration are free on this machine.", frozenset({Source.PORTS}), _ports
+    ),
+    Check(
+        "failover",
+        "A killed client's partitions are free after its own session timeout.",
+        _SOURCES | {Source.BROKERS, Source.SETTINGS},
+        _failover,
+    ),
+)

@@ -1,0 +1,71 @@
+"""Applies the checks to the facts, and makes the report. No socket and no clock."""
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from proxy.preflight.checks.check import Check
+from proxy.preflight.checks.table import CHECKS
+from proxy.preflight.facts import Facts, Unknown
+from proxy.preflight.gaps import gaps, not_asked
+from proxy.preflight.report import Finding, Outcome, Report, Source, Status
+
+_TOOLS = (
+    "Tools that ask brokers directly about groups (kafka_exporter, Burrow, AKHQ and others) can't be detected. To old "
+    "ones a group that has moved looks as if it were gone: point them to the proxy, or see first what they show of one."
+)
+_MOMENT = "A preflight is true for the moment at which it asked: run it again before each wave of groups."
+ADVICE = (_TOOLS, _MOMENT)
+
+
+def acceptable() -> frozenset[str]:
+    """The names that an operator may accept: those of checks, and of sources that did not answer."""
+    return frozenset(check.name for check in CHECKS) | frozenset(Source)
+
+
+def judge(facts: Facts, accepted: Collection[str] = ()) -> Report:
+    """Apply every check. What the ``accepted`` checks and sources found is in the report and changes no status."""
+    missing = _marked(gaps(facts), accepted)
+    findings: list[Finding] = list(missing)
+    outcomes: list[Outcome] = []
+    for check in CHECKS:
+        needs = not_asked(facts, check.sources)
+        if needs is not None:
+            outcomes.append(
+                Outcome(check=check.name, status=Status.NOT_ASKED, meaning=check.meaning, needs=needs)
+            )
+            continue
+        found = _marked(check.look(facts), accepted)
+        findings += found
+        outcomes.append(
+            Outcome(check=check.name, status=_status(check, found, missing, accepted), meaning=check.meaning)
+        )
+    counted = [one for one in findings if not one.accepted]
+    status = Status.PASSED
+    if any(not one.unknown for one in counted):
+        status = Status.FOUND
+    elif counted:
+        status = Status.UNKNOWN
+    return Report(
+        status=status,
+        brokers=len(facts.known_brokers()),
+        groups=0 if isinstance(facts.groups, Unknown) else len(facts.groups),
+        to_move=len(facts.to_move),
+        findings=tuple(sorted(findings, key=lambda one: (one.accepted, one.unknown))),
+        checks=tuple(outcomes),
+        advice=ADVICE,
+    )
+
+
+def _marked(found: Iterable[Finding], accepted: Collection[str]) -> list[Finding]:
+    return [msgspec.structs.replace(one, accepted=True) if one.check in accepted else one for one in found]
+
+
+def _status(check: Check, found: list[Finding], missing: list[Finding], accepted: Collection[str]) -> Status:
+    """How a check ended. It did not pass while anything that it needs is unknown."""
+    mine = [*found, *(gap for gap in missing if check.name in gap.checks)]
+    if not mine:
+        return Status.PASSED
+    if all(one.accepted or check.name in accepted for one in mine):
+        return Status.ACCEPTED
+    return Status.FOUND if any(not one.unknown and not one.accepted for one in mine) else Status.UNKNOWN

@@ -1,0 +1,468 @@
+"""`epochgate preflight` at real brokers: planted faults are named with what to do, and healthy groups are not.
+
+Each cluster serves many faults; each fault is a test of its own.
+"""
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+from support import raw
+from support.broker import Kafka
+from support.entry import Proxy, running_proxy
+from support.preflight import SESSION_MS, Groups, found, preflight, statuses
+from support.raw_share_member import RawShareMember
+from support.secured import sasl_settings, secret
+from support.waiting import eventually
+
+from proxy.console.exit_codes import ExitCode
+from tools.kafka.cluster import Cluster, ExtraListener
+from tools.kafka.ports import LOOPBACK, free_port_block
+from tools.kafka.settings import GROUP_DEFAULTS
+
+pytestmark = pytest.mark.kafka
+
+STOCK = GROUP_DEFAULTS | {"group.initial.rebalance.delay.ms": "0"}
+"""A broker whose groups are as a stock one's, without the wait of the first member."""
+
+PARTITIONS = 6
+HEALTHY = 50
+OBSERVE = "default: observe\n"
+TRANSLATE = "default: translate\n"
+
+
+def kafka_of(cluster: Cluster) -> Kafka:
+    return Kafka(cluster.bootstrap, source="own", version=cluster.version)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the command said, of a cluster with everything wrong."""
+
+    code: int
+    report: dict[str, Any]
+
+    def finding(self, check: str) -> dict[str, Any]:
+        """The one finding of a check."""
+        (only,) = found(self.report)[check]
+        return only
+
+
+# -- a cluster where everything is wrong -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def broken(own_kafka_of_module, tmp_path_factory) -> Iterator[tuple[Kafka, str, Path]]:
+    """A broker with bad settings, groups that can't move, ACLs that hurt, and a configuration that does not fit."""
+    folder = tmp_path_factory.mktemp("broken")
+    cluster = own_kafka_of_module(
+        overrides=STOCK
+        | {
+            "group.consumer.migration.policy": "upgrade",
+            "group.consumer.assignors": "uniform",
+            "group.consumer.max.size": "2",
+            "group.consumer.min.session.timeout.ms": "9000",
+            "group.consumer.session.timeout.ms": "9000",
+            "group.consumer.assignment.interval.ms": "12000",
+            "group.min.session.timeout.ms": "1000",
+            "max.connections.per.ip": "1000",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        },
+        listeners=(ExtraListener("SASL", "SASL_PLAINTEXT", _only_plain()),),
+    )
+    kafka = kafka_of(cluster)
+    topic, hidden = kafka.new_topic(partitions=PARTITIONS), kafka.new_topic("hidden", partitions=PARTITIONS)
+    _acls(kafka, hidden)
+    with contextlib.ExitStack() as stack:
+        groups = Groups(kafka, stack)
+        groups.add("ranged", topic)
+        groups.add("large", topic, members=3)
+        groups.of(protocol_type="connect", assignor="default")("workers", topic)
+        groups.of(assignor="stream")("application", topic)
+        groups.of(assignor="homemade")("homemade", topic)
+        groups.of(assignor="roundrobin", rack="a")("racked", topic)
+        groups.of(assignor="range", rack="a")("ranged-racked", topic)
+        groups.add("kept", topic, user_data=b"what an assignor keeps")
+        groups.of(assignor="roundrobin")("hiding", hidden)
+        if kafka.version < "4.1":
+            yield kafka, cluster.bootstrap_of("SASL"), folder
+            return
+        share = stack.enter_context(raw.to_coordinator(kafka.bootstrap, "shared"))
+        assert RawShareMember(kafka, share, "shared", topic).join().error_code == 0
+        yield kafka, cluster.bootstrap_of("SASL"), folder
+
+
+def _only_plain() -> dict[str, str]:
+    settings = sasl_settings()
+    return {"sasl.enabled.mechanisms": "PLAIN"} | {
+        name: value for name, value in settings.items() if name.startswith("plain.")
+    }
+
+
+def _acls(kafka: Kafka, hidden: str) -> None:
+    def acl(name: str, operation: AclOperation, permission: AclPermissionType, host: str = "*") -> AclBinding:
+        user = "User:alice"
+        return AclBinding(
+            ResourceType.TOPIC, name, ResourcePatternType.LITERAL, user, host, operation, permission
+        )
+
+    planted = [
+        acl("*", AclOperation.READ, AclPermissionType.ALLOW, host="10.1.2.3"),
+        acl(hidden, AclOperation.DESCRIBE, AclPermissionType.DENY),
+        acl("__epochgate_members", AclOperation.WRITE, AclPermissionType.ALLOW),
+    ]
+    for done in kafka.admin.create_acls(planted).values():
+        done.result(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def judged(broken) -> Iterator[Judged]:
+    """The report, for a configuration with mistakes of its own."""
+    kafka, _, folder = broken
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        taken.listen()
+        port = int(kafka.bootstrap.rpartition(":")[2])
+        config = {
+            "upstream": {"bootstrap": [kafka.bootstrap]},
+            "listeners": [
+                {
+                    "bind": LOOPBACK,
+                    "port": taken.getsockname()[1],
+                    "advertised_host": "proxy.invalid",
+                    "nodes": {"2-4": free_port_block(3)},
+                },
+                # the address of the broker itself: what an operator gets who gave the proxy the brokers' names
+                {"bind": "127.0.0.2", "port": 0, "advertised_host": LOOPBACK, "nodes": {"1": port}},
+            ],
+            "admin": {"port": 0},
+            "policy": {"file": "policy.yaml"},
+            "workers": 2,
+        }
+        (folder / "epochgate.yaml").write_text(json.dumps(config))
+        (folder / "policy.yaml").write_text(TRANSLATE)
+        yield Judged(*preflight("--config", folder / "epochgate.yaml", "--kafka-version", "4.3.1"))
+
+
+SINCE = {"assignment_interval": "4.3", "group_type": "4.1"}
+"""The first release in which the fault can be planted; before there is no such setting, and no stable share group."""
+
+
+def _needs(kafka: Kafka, check: str) -> None:
+    if kafka.version < SINCE.get(check, ""):
+        pytest.skip(f"Kafka {kafka.version} can't have this fault")
+
+
+PLANTED = {
+    "migration_policy": ("group.consumer.migration.policy is upgrade", "bidirectional"),
+    "assignors": ("without the assignor range", "group.consumer.assignors"),
+    "max_size": ("group.consumer.max.size is 2", "at least 3"),
+    "heartbeat_interval": ("after one late heartbeat", "three times"),
+    "assignment_interval": ("group.consumer.assignment.interval.ms is 12000", "1000"),
+    "connections_per_ip": ("max.connections.per.ip is 1000", "max.connections.per.ip.overrides"),
+    "session_bounds": ("group.min.session.timeout.ms is 1000", "limits.session_timeout_min_ms: 1000"),
+    "hidden_nodes": ("broker 1 have no port", "`nodes`"),
+    "loop": ("connect to itself", "advertised.listeners"),
+    "ports": ("can't listen on", "choose another port"),
+    "failover": ("share no member log", "`fleet`"),
+    "moved_together": ("have to leave at once", "a pause does no harm"),
+    "group_type": ("share groups or streams groups", "type: share"),
+    "racks": ("racks", "another rack"),
+    "acl_hosts": ("from 10.1.2.3", "any host"),
+    "acl_topics": ("may not describe", "allow DESCRIBE"),
+}
+
+
+@pytest.mark.parametrize("check", PLANTED)
+def test_a_planted_fault_is_named_with_what_to_do(broken, judged, check):
+    _needs(broken[0], check)
+    what, do = PLANTED[check]
+    finding = judged.finding(check)
+    assert what in finding["what"]
+    assert do in finding["do"]
+    assert statuses(judged.report)[check] == "found"
+
+
+@pytest.mark.parametrize(
+    ("check", "groups"),
+    [
+        ("assignors", ["hiding", "homemade", "kept", "large", "racked", "ranged", "ranged-racked"]),
+        ("max_size", ["large"]),
+        ("moved_together", ["kept"]),
+        ("group_type", ["shared"]),
+        ("racks", ["ranged-racked"]),
+        ("acl_topics", ["hiding"]),
+    ],
+)
+def test_the_groups_that_a_fault_concerns_are_named(broken, judged, check, groups):
+    _needs(broken[0], check)
+    uniform = {"hiding", "homemade", "racked"}
+    expected = [one for one in groups if check != "assignors" or one not in uniform]
+    assert judged.finding(check)["groups"] == expected
+
+
+def test_groups_whose_clients_can_not_be_translated_are_told_apart(judged):
+    by_groups = {tuple(one["groups"]): one for one in found(judged.report)["translatable"]}
+    assert "leave it classic" in by_groups["workers",]["do"]
+    assert "Kafka Streams" in by_groups["application",]["what"]
+    assert "assignors_allowed" in by_groups["homemade",]["do"]
+    assert len(by_groups) == 3
+
+
+def test_the_release_that_is_named_adds_what_is_known_of_it(broken, judged):
+    _needs(broken[0], "group_type")
+    assert found(judged.report)["bug_streams_deleted"][0]["groups"] == ["shared"]
+    assert statuses(judged.report)["bug_tied_assignors"] == "passed"  # since 4.4 only
+
+
+def test_what_was_found_ends_the_command_with_its_code(judged):
+    assert judged.code == ExitCode.PROBLEM_FOUND
+    assert judged.report["status"] == "found"
+    assert not found(judged.report, unknown=True)
+
+
+def test_who_may_write_to_the_member_log_is_named(broken):
+    kafka, _, folder = broken
+    config = {
+        "upstream": {"bootstrap": [kafka.bootstrap]},
+        "listeners": [{"advertised_host": LOOPBACK, "port": 0, "nodes": {"0-9": 0}}],
+        "admin": {"port": 0},
+        "fleet": {"kafka": {"bootstrap.servers": kafka.bootstrap, "sasl.username": "fleet"}},
+    }
+    (folder / "fleet.yaml").write_text(json.dumps(config))
+    _, report = preflight("--config", folder / "fleet.yaml")
+    (finding,) = found(report)["acl_member_log"]
+    assert "User:alice may write to the member log" in finding["what"]
+
+
+def test_what_an_account_may_not_see_is_unknown_and_says_which_right_it_lacks(broken):
+    _, sasl, _ = broken
+    account = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=bob")
+    options = [part for one in account for part in ("--kafka-conf", one)]
+    code, report = preflight("--from", sasl, *options, "--kafka-conf", f"sasl.password={secret('bob')}")
+    gaps = found(report, unknown=True)
+    assert code == ExitCode.UNDECIDED
+    assert "--operation DescribeConfigs --cluster" in gaps["settings"][0]["do"]
+    assert "--operation Describe --cluster" in gaps["acls"][0]["do"]
+    assert "whether these are all groups" in gaps["groups"][0]["what"]
+    said = statuses(report)
+    assert said["group_version"] == "passed"
+    assert said["migration_policy"] == said["translatable"] == said["acl_hosts"] == "unknown"
+
+
+def test_without_an_account_where_one_is_wanted_nothing_passes(broken):
+    _, sasl, _ = broken
+    code, report = preflight("--from", sasl)
+    assert code == ExitCode.UNDECIDED
+    assert {"brokers", "groups", "acls"} <= found(report, unknown=True).keys()
+    assert "passed" not in statuses(report).values()
+
+
+def test_a_wrong_password_is_said_soon(broken):
+    _, sasl, _ = broken
+    account = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=bob")
+    options = [part for one in (*account, "sasl.password=wrong") for part in ("--kafka-conf", one)]
+    code, report = preflight("--from", sasl, *options)
+    assert code == ExitCode.UNDECIDED
+    assert "uthentication" in found(report, unknown=True)["groups"][0]["what"]
+
+
+def test_nothing_was_written(broken, judged):
+    kafka, _, _ = broken
+    assert judged.code
+    topics = kafka.admin.list_topics(timeout=60).topics
+    assert not [name for name in topics if "epochgate" in name]
+    groups = {one.group_id for one in kafka.admin.list_consumer_groups().result(60).valid}
+    assert not [name for name in groups if "epochgate" in name]
+
+
+# -- brokers that differ ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def differing(own_kafka_of_module) -> tuple[int, dict[str, Any]]:
+    """Two brokers, of which the second is started again with other settings than the groups were given."""
+    cluster = own_kafka_of_module(brokers=2, overrides=STOCK)
+    kafka = kafka_of(cluster)
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    kafka.commit("tuned", {(topic, 0): 0})
+    _set_group(kafka, "tuned", "consumer.session.timeout.ms", "60000")
+    second = cluster.brokers[1]
+    cluster.stop_broker(2)
+    with (second.folder / "server.properties").open("a") as properties:
+        properties.write("group.consumer.max.session.timeout.ms=50000\n")
+        properties.write("group.consumer.migration.policy=disabled\n")
+    cluster.start_broker(2)
+    return preflight("--from", kafka.bootstrap)
+
+
+def _set_group(kafka: Kafka, group: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+    kafka.admin.incremental_alter_configs([resource])[resource].result(timeout=60)
+
+
+def test_a_setting_that_brokers_differ_in_is_named(differing):
+    _, report = differing
+    whats = " ".join(one["what"] for one in found(report)["settings_differ"])
+    assert "group.consumer.migration.policy is bidirectional at broker 1, disabled at broker 2" in whats
+
+
+def test_a_policy_of_one_broker_alone_is_found(differing):
+    _, report = differing
+    assert "disabled at broker 2" in found(report)["migration_policy"][0]["what"]
+
+
+def test_a_setting_of_a_group_outside_of_a_brokers_bounds_is_found(differing):
+    _, report = differing
+    (finding,) = found(report)["group_bounds"]
+    assert finding["groups"] == ["tuned"]
+    assert "consumer.session.timeout.ms of these groups is 60000" in finding["what"]
+    assert "broker 2 have bounds of 45000 to 50000" in finding["what"]
+
+
+# -- brokers without the new protocol -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def without_protocol(own_kafka_of_module) -> tuple[int, dict[str, Any]]:
+    cluster = own_kafka_of_module(
+        overrides=STOCK | {"group.coordinator.rebalance.protocols": "classic"},
+        format_options=("--feature", "group.version=0"),
+    )
+    return preflight("--from", cluster.bootstrap)
+
+
+def test_a_cluster_whose_group_version_is_not_finalized_is_found(without_protocol):
+    _, report = without_protocol
+    (finding,) = found(report)["group_version"]
+    assert "upgrade --feature group.version=1" in finding["do"]
+
+
+def test_a_coordinator_without_the_new_protocol_is_found(without_protocol):
+    _, report = without_protocol
+    assert "does not have `consumer`" in found(report)["rebalance_protocols"][0]["what"]
+
+
+# -- a cluster where nothing is wrong, and what only a proxy sees -------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def healthy(own_kafka_of_module, tmp_path_factory) -> Iterator[tuple[Kafka, Groups, Proxy, Path, str]]:
+    """A stock broker, a proxy before it, and the policy that is to come."""
+    folder = tmp_path_factory.mktemp("healthy")
+    kafka = kafka_of(own_kafka_of_module(overrides=STOCK))
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    planned = folder / "planned.yaml"
+    planned.write_text(TRANSLATE)
+    with contextlib.ExitStack() as stack:
+        proxy = stack.enter_context(
+            running_proxy(kafka.bootstrap, folder / "proxy", policy=OBSERVE, limits={})
+        )
+        yield kafka, Groups(kafka, stack), proxy, planned, topic
+
+
+@pytest.fixture
+def ask(healthy):
+    """The command with everything that it can ask."""
+    _, _, proxy, planned, _ = healthy
+
+    def run(*more: object) -> tuple[int, dict[str, Any]]:
+        config = proxy.folder / "epochgate.yaml"
+        known = ("--policy", planned, "--proxy", proxy.admin)
+        return preflight("--config", config, *known, *more)
+
+    return run
+
+
+def test_nothing_is_found_on_fifty_healthy_groups(healthy, ask):
+    kafka, groups, proxy, _, topic = healthy
+    assignors = ("range", "roundrobin", "sticky")
+    for number in range(HEALTHY):
+        group = f"healthy-{number:02}"
+        members = 1 + number % 3
+        groups.of(assignor=assignors[number % 3])(group, topic, members=members, bootstrap=proxy.bootstrap)
+    code, report = ask("--kafka-version", kafka.version if kafka.version[0].isdigit() else "4.4.0")
+    assert report["findings"] == []
+    said = statuses(report)
+    assert said.pop("ports") == "not asked"  # the proxy that runs has them
+    assert set(said.values()) == {"passed"}
+    assert report["to_move"] == HEALTHY
+    assert code == ExitCode.SUCCESS
+
+
+def test_a_member_that_comes_past_the_proxy_is_found(healthy, ask):
+    _, groups, _, _, topic = healthy
+    groups.add("past", topic)
+    _, report = ask()
+    (finding,) = found(report)["past_the_proxy"]
+    assert finding["groups"] == ["past"]
+    assert "bootstrap.servers" in finding["do"]
+
+
+def test_processes_that_share_an_instance_id_are_found(healthy, ask):
+    _, groups, proxy, _, topic = healthy
+    for _ in range(4):
+        groups.of(instance_id="one")("flapping", topic, bootstrap=proxy.bootstrap)
+    _, report = eventually(
+        ask, lambda told: "static_duplicates" in found(told[1]), what="the proxy shows the members"
+    )
+    (finding,) = found(report)["static_duplicates"]
+    assert finding["groups"] == ["flapping"]
+    assert "'one' in flapping" in finding["what"]
+
+
+def test_a_session_timeout_beyond_the_brokers_is_found(healthy, ask):
+    _, groups, proxy, _, topic = healthy
+    groups.add("patient", topic, bootstrap=proxy.bootstrap, session_timeout_ms=2 * SESSION_MS)
+    _, report = ask()
+    (finding,) = found(report)["client_sessions"]
+    assert finding["groups"] == ["patient"]
+
+
+def test_what_is_accepted_is_listed_and_not_counted(healthy, ask):
+    _, groups, _, _, topic = healthy
+    groups.add("accepted", topic)
+    accepted = ("past_the_proxy", "static_duplicates", "client_sessions")
+    code, report = ask(*(part for one in accepted for part in ("--accept", one)))
+    assert code == ExitCode.SUCCESS
+    assert statuses(report)["past_the_proxy"] == "accepted"
+    assert any("accepted" in one["groups"] for one in found(report)["past_the_proxy"])
+
+
+def test_a_proxy_that_does_not_answer_is_unknown(healthy):
+    _, _, proxy, planned, _ = healthy
+    config = proxy.folder / "epochgate.yaml"
+    code, report = preflight(
+        "--config", config, "--policy", planned, "--proxy", "127.0.0.1:1", "--accept", "past_the_proxy"
+    )
+    assert code == ExitCode.UNDECIDED
+    assert statuses(report)["static_duplicates"] == "unknown"
+
+
+def test_a_group_in_a_rebalance_is_unknown(healthy, ask):
+    _, groups, proxy, _, topic = healthy
+    (member,) = groups.add("joining", topic, bootstrap=proxy.bootstrap)
+    (other,) = groups.add("joining-other", topic, bootstrap=proxy.bootstrap)
+    member.send_join()
+    member.receive_join()  # its SyncGroup is still to come
+    _, report = ask()
+    unclear = found(report, unknown=True)["translatable"]
+    assert unclear[0]["groups"] == ["joining"]
+    assert other.heartbeat() == 0

@@ -1,0 +1,119 @@
+"""`epochgate policy check`: what a policy does in words, and what may not have been meant."""
+
+import pytest
+
+from proxy.config.policy_explanation import explain
+from translation.policy.group_type import GroupType
+from translation.policy.policy import Mode, Policy, Rule
+
+POLICY = Policy(
+    default=Mode.OBSERVE,
+    rules=(
+        Rule(group="payments", mode=Mode.TRANSLATE, assignor="range", switch_pause_ms=500),
+        Rule(pattern="web-.*", mode=Mode.TRANSLATE),
+        Rule(group="web-old", mode=Mode.OBSERVE),
+        Rule(pattern="evil-.*", mode=Mode.REJECT),
+    ),
+)
+
+
+def test_every_rule_is_explained_in_order_and_one_that_never_applies_is_named():
+    assert list(explain(POLICY)) == [
+        (
+            "rule 1 (group payments): translate: clients are made members of the new protocol, "
+            "assigned by the server's range; a live group is moved one member every 500 ms"
+        ),
+        (
+            "rule 2 (groups that match web-.*): translate: clients are made members of the new protocol; "
+            "a live group is moved one member every 1000 ms"
+        ),
+        (
+            "rule 3 (group web-old): observe: clients are passed through and counted; "
+            "a live group is moved one member every 1000 ms"
+        ),
+        "  never applies: rule 2 (groups that match web-.*) already matches the same groups",
+        "rule 4 (groups that match evil-.*): reject: clients are refused with GROUP_AUTHORIZATION_FAILED",
+        "all other groups: observe: clients are passed through and counted",
+    ]
+
+
+def test_steps_are_explained_with_what_the_file_does_not_tell():
+    rule = Rule(group="payments", mode=Mode.TRANSLATE, steps=(1, "10%"), hold_s=60)
+    assert list(explain(Policy(rules=(rule,))))[:-1] == [
+        (
+            "rule 1 (group payments): translate: clients are made members of the new protocol; a live group is moved "
+            "one member every 1000 ms in steps of 1, 10%, each held for 60 s"
+        ),
+        (
+            "  not known from the file: steps need brokers with group.consumer.migration.policy=bidirectional (Kafka's "
+            "default), and `fleet` where several processes serve a group"
+        ),
+        "  groups that are moved all at once stay classic until a step of 100% is the only one",
+        "  ends at 10%: the other members of each group stay classic",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group_type", "who"),
+    [
+        (GroupType.CONSUMER, "share and streams members"),
+        (GroupType.SHARE, "consumers, classic ones too, and streams members"),
+        (GroupType.STREAMS, "consumers, classic ones too, and share members"),
+    ],
+)
+def test_a_rule_with_a_type_says_who_may_not_join(group_type, who):
+    said, _ = explain(Policy(rules=(Rule(group="a", mode=Mode.OBSERVE, type=group_type),)))
+    assert f"; {who} may not join; " in said
+
+
+def test_a_pattern_given_twice_never_applies_the_second_time():
+    rules = (Rule(pattern="a.*", mode=Mode.TRANSLATE), Rule(pattern="a.*", mode=Mode.OBSERVE))
+    assert "  never applies: rule 1 (groups that match a.*) already matches the same groups" in list(
+        explain(Policy(rules=rules))
+    )
+
+
+@pytest.mark.parametrize("pattern", [".*", ".+"])
+def test_what_comes_after_a_pattern_for_all_groups_never_applies(pattern):
+    rules = (Rule(pattern=pattern, mode=Mode.OBSERVE), Rule(pattern="web-.*", mode=Mode.TRANSLATE))
+    assert f"  never applies: rule 1 (groups that match {pattern}) already matches the same groups" in list(
+        explain(Policy(rules=rules))
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "note"),
+    [
+        (
+            Rule(pattern="web-", mode=Mode.TRANSLATE),
+            "matches the group web- only: a pattern must match the whole id, as web-.* would",
+        ),
+        (
+            Rule(group="a", mode=Mode.OBSERVE, assignor="range"),
+            "the assignor range has no effect: only translated groups get one",
+        ),
+        (
+            Rule(group="a", mode=Mode.TRANSLATE, assignor="ours"),
+            "the broker must have the assignor ours (group.consumer.assignors)",
+        ),
+        (
+            Rule(group="a", mode=Mode.REJECT, type=GroupType.SHARE),
+            "the type share has no effect: nobody may join",
+        ),
+    ],
+)
+def test_what_may_not_have_been_meant_is_noted(rule, note):
+    _, said, _ = explain(Policy(rules=(rule,)))
+    assert said == f"  {note}"
+
+
+def test_what_allowing_an_assignor_does_is_explained():
+    policy = Policy(assignors_allowed=("ours", "range", "ours"))
+    assert list(explain(policy))[:-1] == [
+        (
+            "assignor ours: its groups get uniform, unless their rule names an assignor, which those whose "
+            "subscriptions carry user data need"
+        ),
+        "assignor range: no effect: it is known, its groups get range",
+        "assignor ours: named twice",
+    ]
