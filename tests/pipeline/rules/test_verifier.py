@@ -27,7 +27,12 @@ from tests.pipeline.rules.journals import (
 MS, S = 1_000, 1_000_000
 
 
-@pytest.mark.parametrize("seed", range(32))
+THIRD_MEMBER, NO_LENGTH = 42, 151
+"""Seeds in which verifier and checker differed once: a third member gets a partition that two hold when one's process
+is killed; an overlap of no length within a process."""
+
+
+@pytest.mark.parametrize("seed", [*range(32), THIRD_MEMBER, NO_LENGTH])
 def test_findings_equal_the_checkers(seed: int, tmp_path: Path) -> None:
     folder = saved(seed, tmp_path)
     assert differences(of_report(verified(folder)), checked(folder)) == []
