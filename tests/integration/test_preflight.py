@@ -309,7 +309,13 @@ def differing(own_kafka_of_module) -> tuple[int, dict[str, Any]]:
         properties.write("group.consumer.max.session.timeout.ms=50000\n")
         properties.write("group.consumer.migration.policy=disabled\n")
     cluster.start_broker(2)
-    return preflight("--from", kafka.bootstrap)
+    return eventually(
+        lambda: preflight("--from", kafka.bootstrap),
+        lambda told: (
+            told[1]["groups"] == 1
+        ),  # while a coordinator moves, brokers leave its groups out of their lists
+        what="the brokers list the group",
+    )
 
 
 def _set_group(kafka: Kafka, group: str, name: str, value: str) -> None:
@@ -398,11 +404,13 @@ def test_nothing_is_found_on_fifty_healthy_groups(healthy, ask):
         group = f"healthy-{number:02}"
         members = 1 + number % 3
         groups.of(assignor=assignors[number % 3])(group, topic, members=members, bootstrap=proxy.bootstrap)
-    code, report = ask("--kafka-version", kafka.version if kafka.version[0].isdigit() else "4.4.0")
-    assert report["findings"] == []
+    old = ("bug_describe_pending", "bug_join_versions")  # of the cluster, however well its groups are
+    accepted = (part for one in old for part in ("--accept", one))
+    code, report = ask("--kafka-version", kafka.version, *accepted)
+    assert [one for one in report["findings"] if not one["accepted"]] == []
     said = statuses(report)
     assert said.pop("ports") == "not asked"  # the proxy that runs has them
-    assert set(said.values()) == {"passed"}
+    assert {name for name, status in said.items() if status != "passed"} <= {*old}
     assert report["to_move"] == HEALTHY
     assert code == ExitCode.SUCCESS
 
