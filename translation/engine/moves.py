@@ -41,6 +41,7 @@ class Moves:
         """Whether only members with a slot may be translated: not without steps, and not at the step of 100 %."""
         if not rule.staged or rule.staged[0].is_all:
             return False
+        self.records.use(group_id, self._environment.now)
         move = self.move(group_id, rule)
         return move is None or not (move.is_moving and rule.staged[move.step].is_all)
 
