@@ -16,6 +16,8 @@ _NAME = re.compile(r"(?P<label>.+\.[^.]+)\.(?P<number>[0-9]+)\.jsonl")
 _UNFINISHED = "_"
 _TAIL = 256 * 1024
 _LOOK_AT = 64
+_AT_ONCE = 16 * 1024 * 1024
+"""Bytes that are read at once, and a line more: a file may have long lines alone."""
 _LONGEST = 16 * 1024 * 1024
 """A longer line, such as zeros that a file system left after a crash, is read in pieces of this many bytes."""
 
@@ -43,7 +45,13 @@ class FileStream:
         """See :class:`pipeline.rules.ordering.Stream`. Raises PipelineError."""
         if self._lines is None:
             self._lines = _lines(self._files)
-        return list(islice(self._lines, most))
+        found, size = [], 0
+        for line in islice(self._lines, most):
+            found.append(line)
+            size += len(line)
+            if size >= _AT_ONCE:
+                break
+        return found
 
     def rewind(self) -> None:
         """See :class:`pipeline.rules.ordering.Stream`."""
