@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.expiry import drop_taken, forget_expired, remove_dead
-from translation.fleet.outputs import Ended, Expired, Output, Serving, Settled, Taken
+from translation.fleet.outputs import Ended, Expired, Health, HealthChanged, Output, Serving, Settled, Taken
 from translation.fleet.records import MemberKey
 
 
@@ -20,6 +20,7 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
             case Settled(key):
                 context.fleet.settled(key)
                 context.scheduler.settled(key)
+                context.moves.settled(key)
             case Taken(key):
                 member = context.registry.find_key(key)
                 if member is not None:
@@ -28,6 +29,8 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
                 _expired(context, context.registry.find_key(key))
             case Ended(key):
                 _heartbeat_the_others(context, key)
+            case HealthChanged(_, Health.READY):
+                context.moves.end_without_steps()
     for output in outputs:
         if isinstance(output, Serving) and context.registry.find_key(output.key) is None:
             context.fleet.release_key(output.key)  # the call that claimed it is over

@@ -29,9 +29,13 @@ EXCLUSIVE = frozenset({"translated", "classic", "consumer", "", None})
 NOT_MIGRATING = ("share", "streams", "connect")
 """Protocols of members that have no other protocol to move to."""
 
+LAST_US = 253_402_300_799_000_000
+"""The last second of the year 9999, in microseconds since 1970: no later time can be printed."""
+
 _NULL = b"null"
 _NOT_JSON = "not JSON"
 _Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None
+_Time = Annotated[int, msgspec.Meta(ge=0, le=LAST_US)] | None
 _Text = str | None
 
 
@@ -53,7 +57,7 @@ class Line(msgspec.Struct, gc=False):
 
     v: _Number = None
     seq: _Number = None
-    time_us: _Number = None
+    time_us: _Time = None
     generation: _Number = None
     epoch: _Number = None
     replica: _Text = None

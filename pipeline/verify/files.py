@@ -15,6 +15,8 @@ _UNFINISHED = "_"
 _TAIL = 256 * 1024
 _LOOK_AT = 64
 _PIECE = 64 * 1024
+_AT_ONCE = 16 * 1024 * 1024
+"""Bytes of lines that are read at once, and a line more: a file may have long lines alone."""
 _LONGEST = 16 * 1024 * 1024
 """A longer line, such as zeros that a file system left after a crash, is read in pieces of this many bytes."""
 
@@ -44,9 +46,15 @@ class FileStream:
         """See :class:`pipeline.rules.ordering.Stream`. Raises PipelineError."""
         if self._pieces is None:
             self._pieces = _pieces(self._files)
-        while len(self._lines) - self._at < most and (more := next(self._pieces, None)) is not None:
+        size = 0
+        while (
+            size < _AT_ONCE
+            and len(self._lines) - self._at < most
+            and (more := next(self._pieces, None)) is not None
+        ):
             self._lines = self._lines[self._at :] + more
             self._at = 0
+            size += sum(map(len, more))
         some = self._lines[self._at : self._at + most]
         self._at += len(some)
         return some

@@ -79,16 +79,18 @@ async def _learn_nodes(stream: trio.abc.Stream, nodes: NodeTable) -> None:
         nodes.racks[broker.node_id] = broker.rack
 
 
-async def exchange(stream: trio.abc.Stream, request: bytes) -> bytes:
+async def exchange(stream: trio.abc.Stream, request: bytes, most_bytes: int = _MAX_RESPONSE_BYTES) -> bytes:
     """Send a request and return the frame of its response, on a connection that has no other under way.
 
+    ``most_bytes`` is how long the response may be.
+
     :raises UnreachableError: the broker closed the connection instead of answering.
-    :raises FrameError: what it sent is no frame.
+    :raises FrameError: what it sent is no frame, or longer.
     :raises trio.BrokenResourceError: the connection broke.
     """
     with suppress(trio.BrokenResourceError):  # read what it sent before it closed the connection
         await stream.send_all(request)
-    splitter = FrameSplitter(_MAX_RESPONSE_BYTES)
+    splitter = FrameSplitter(most_bytes)
     frame = b""
     while data := await stream.receive_some():
         splitter.feed(bytes(data))

@@ -163,6 +163,7 @@ class FleetDriver:
                 self._write(output)
             elif isinstance(output, HealthChanged):
                 self._note_health(output)
+                said.append(output)
             else:
                 said.append(output)
         self._metrics.count_refused_claims()

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 from protocol_codecs.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from proxy.config.fleet import Property
 from proxy.config.schema import Address
-from proxy.preflight.ask_brokers import CONCURRENT, BrokerAddress
+from proxy.preflight.ask_brokers import CONCURRENT, BrokerAddress, not_too_many
 from proxy.preflight.facts import Acl, BadProperty, Group, Kind, Member, Unknown
 
 T = TypeVar("T")
@@ -114,7 +114,9 @@ class _Account:
                 why = error.args[0].str()
             else:
                 self._may_list_all = AclOperation.DESCRIBE in (cluster.authorized_operations or ())
-                return tuple(BrokerAddress(one.id, Address(one.host, one.port)) for one in cluster.nodes)
+                return not_too_many(
+                    tuple(BrokerAddress(one.id, Address(one.host, one.port)) for one in cluster.nodes)
+                )
             self._admin.poll(0)
             if any(error.code() in _FINAL for error in self._errors):
                 break

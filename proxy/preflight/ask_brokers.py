@@ -21,6 +21,12 @@ from proxy.wire.framing import request_frame, response_body_offset
 CONCURRENT = 20
 """Brokers that are asked at once."""
 
+MOST_BROKERS = 1_000
+"""A cluster that says it has more is not asked: each of them may take as long as it likes, up to the timeout."""
+
+_MOST_BYTES = 1024 * 1024
+"""Of an answer: more than any of a broker with so many others."""
+
 _CLIENT_ID = "epochgate-preflight"
 _API_VERSIONS_VERSION = 3
 """The first with the finalized features; Kafka 2.4 and newer have it, older ones answer UNSUPPORTED_VERSION."""
@@ -69,12 +75,20 @@ async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: flo
             nursery.start_soon(ask, address)
     brokers: tuple[BrokerAddress, ...] | Unknown
     if told:
-        brokers = next(iter(told.values()))
+        brokers = not_too_many(next(iter(told.values())))
     elif answered:
         brokers = Unknown("brokers tell it to authenticated clients only", _NEEDS_ACCOUNT_DO)
     else:
         brokers = Unknown("; ".join(failures[one] for one in bootstrap), _UNREACHABLE_DO)
     return Found(brokers, answered)
+
+
+def not_too_many(brokers: tuple[BrokerAddress, ...]) -> tuple[BrokerAddress, ...] | Unknown:
+    """The brokers, or that they are too many to be asked."""
+    if len(brokers) <= MOST_BROKERS:
+        return brokers
+    why = f"the cluster says that it has {len(brokers)} brokers, and at most {MOST_BROKERS} are asked"
+    return Unknown(why, "see that this is the cluster that you mean")
 
 
 async def ask_apis(
@@ -107,7 +121,7 @@ async def _ask(address: Address, open_: Open, timeout_s: float) -> Apis | Unknow
 async def _ask_versions(stream: trio.abc.Stream) -> bytes:
     message = ApiVersionsRequest(client_software_name="epochgate", client_software_version="preflight")
     return await exchange(
-        stream, request_frame(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, 1, _CLIENT_ID, message)
+        stream, request_frame(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, 1, _CLIENT_ID, message), _MOST_BYTES
     )
 
 
@@ -126,7 +140,7 @@ def _read_versions(frame: bytes) -> Apis:
 
 async def _ask_metadata(stream: trio.abc.Stream) -> tuple[BrokerAddress, ...]:
     request = request_frame(ApiKey.METADATA, _METADATA_VERSION, 2, _CLIENT_ID, MetadataRequest(topics=()))
-    frame = await exchange(stream, request)
+    frame = await exchange(stream, request, _MOST_BYTES)
     offset = response_body_offset(ApiKey.METADATA, _METADATA_VERSION, frame)
     response = decode(MetadataResponse, _METADATA_VERSION, frame, offset)
     return tuple(BrokerAddress(one.node_id, Address(one.host, one.port)) for one in response.brokers)

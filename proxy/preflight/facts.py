@@ -4,6 +4,7 @@ Everything that has to be asked is either the answer or :class:`Unknown`, with t
 that did not come. ``None`` means that it was not to be asked.
 """
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
@@ -18,6 +19,8 @@ from translation.policy.policy import Mode, Policy, Rule
 from translation.policy.rule_cache import RuleCache
 
 T = TypeVar("T")
+
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -194,9 +197,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def number(settings: Mapping[str, str], name: str) -> int | None:
-    """A setting that is a number; None if the broker has no such setting."""
+    """A setting that is a number of 64 bits; None if the broker has no such setting."""
     text = settings.get(name, "").strip()
-    return int(text) if text.lstrip("-").isdigit() else None
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def names(settings: Mapping[str, str], name: str) -> tuple[str, ...] | None:

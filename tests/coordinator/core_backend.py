@@ -27,6 +27,7 @@ CONFIG = CoordinatorConfig(
     share_min_session_timeout_ms=1_000,
     share_heartbeat_interval_ms=500,
     share_min_heartbeat_interval_ms=100,
+    share_min_record_lock_duration_ms=1_000,
     consumer_max_size=MAX_SIZE,
     share_max_size=MAX_SIZE,
     classic_max_size=MAX_SIZE,

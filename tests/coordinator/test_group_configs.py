@@ -39,7 +39,7 @@ ALTERATIONS: list[Changes] = [
     ((SESSION, DELETE, None),),
     ((HEARTBEAT, DELETE, None), (INTERVAL, SET, "5")),
     ((LOCK, SET, "20000"), (DELIVERIES, SET, "2"), (LOCKS, SET, "100")),
-    ((LOCK, SET, "14999"),),
+    ((LOCK, SET, "999"),),
     ((LOCK, SET, "60001"),),
     ((DELIVERIES, SET, "1"),),
     ((DELIVERIES, SET, "11"),),

@@ -11,9 +11,18 @@ from msgspec.structs import replace
 
 from translation.engine.environment import Environment
 from translation.fleet.group_log import GroupLog, local_group_log, slots_of
-from translation.fleet.group_records import MOVE, GroupKey, Move, Phase, Slot, StoredGroup, slot_name
+from translation.fleet.group_records import (
+    MOVE,
+    GroupKey,
+    Move,
+    Phase,
+    Slot,
+    StoredGroup,
+    group_key,
+    slot_name,
+)
 from translation.fleet.member_log import MemberLog
-from translation.fleet.records import member_key
+from translation.fleet.records import MemberKey, member_key
 from translation.policy.policy import Rule
 from translation.policy.rule_cache import RuleCache
 from translation.policy.steps import text_of
@@ -33,6 +42,8 @@ class Moves:
         self.migration_policy: str | None = None
         """``group.consumer.migration.policy`` of the brokers; None if it is not known."""
         self._full_until: OrderedDict[str, float] = OrderedDict()
+        self._unended: set[MemberKey] = set()
+        """Moves that are over, and whose record could not be written yet."""
         self._without_slot: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     # -- what the policy says ----------------------------------------------------------------------------------
@@ -41,6 +52,7 @@ class Moves:
         """Whether only members with a slot may be translated: not without steps, and not at the step of 100 %."""
         if not rule.staged or rule.staged[0].is_all:
             return False
+        self.records.use(group_id, self._environment.now)
         move = self.move(group_id, rule)
         return move is None or not (move.is_moving and rule.staged[move.step].is_all)
 
@@ -110,12 +122,33 @@ class Moves:
             self._full_until.popitem(last=False)
 
     def policy_changed(self) -> None:
-        """Another policy is in force: moves of groups that have no steps any more are over."""
+        """Another policy is in force."""
         self._full_until.clear()
+        self.end_without_steps()
+
+    def end_without_steps(self) -> None:
+        """Moves of groups for which the policy has no steps are over.
+
+        Also to be called when a part of the log has become ready: the policy may have changed while it was away, or
+        before this process started.
+        """
+        self._unended.clear()
         for group_id, move in self.records.moves():
-            if move.phase != Phase.OVER and not self._rules.rule_for(group_id).staged:
-                over = replace(move, phase=Phase.OVER, why="the policy has no steps for it any more")
-                self.records.write(group_id, MOVE, self._environment.now, move=over)
+            self._end_without_steps(group_id, move)
+
+    def settled(self, key: MemberKey) -> None:
+        """A record was read back: one that stood in the way of a move's end may have been that."""
+        if key in self._unended:
+            self._unended.discard(key)
+            stored = self.records.of_group(key.group_id).get(MOVE)
+            if stored is not None and stored.record.move is not None:
+                self._end_without_steps(key.group_id, stored.record.move)
+
+    def _end_without_steps(self, group_id: str, move: Move) -> None:
+        if move.phase != Phase.OVER and not self._rules.rule_for(group_id).staged:
+            over = replace(move, phase=Phase.OVER, why="the policy has no steps for it any more")
+            if self.records.write(group_id, MOVE, self._environment.now, move=over) is None:
+                self._unended.add(group_key(group_id, MOVE).member)
 
     def replaces(self, group_id: str, member_id: str) -> None:
         """A member takes the place of one that is translated already and has no slot: none is needed."""

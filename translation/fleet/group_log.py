@@ -5,8 +5,11 @@ and looks then which record counts. The rules of writing are those of :mod:`tran
 unresolved record for a key, nothing while the partition is not ready, and nothing counts but what is read back. The
 health of a partition is that of the members' records.
 
+Records are written anew as long as their group is in use: it has a member in the log that is not dead, or somebody asks
+here what its step allows. Those of others are forgotten, and so deleted, as members' are.
+
 A process without a member log has the same class, and reads back at once what it writes (:func:`local_group_log`). It
-forgets its moves when it ends.
+forgets its moves when it ends, and before that only those of the groups that were used longest ago.
 """
 
 from collections import OrderedDict
@@ -37,6 +40,10 @@ RENEW_MS = 3_600_000
 """A record of a move that is not over is written anew when it is so old, or up to ten minutes older."""
 _RENEW_SPREAD_MS = 600_000
 _LOOK_EVERY_S = 60.0
+_IN_USE_S = (RENEW_MS + _RENEW_SPREAD_MS) / 1000
+
+LOCAL_GROUPS = 10_000
+"""Groups whose records a process without a member log keeps."""
 
 
 class GroupView:
@@ -44,7 +51,7 @@ class GroupView:
 
     def __init__(self) -> None:
         self._counted: OrderedDict[GroupKey, StoredGroup] = OrderedDict()
-        self._by_group: dict[str, dict[str, StoredGroup]] = {}
+        self._by_group: OrderedDict[str, dict[str, StoredGroup]] = OrderedDict()
 
     def get(self, key: GroupKey) -> StoredGroup | None:
         """The record that counts, or None."""
@@ -79,6 +86,20 @@ class GroupView:
             if not names:
                 del self._by_group[key.group_id]
 
+    def use(self, group_id: str) -> bool:
+        """A group is in use: it is not forgotten by :meth:`forget_unused`. Return whether it has records."""
+        if group_id not in self._by_group:
+            return False
+        self._by_group.move_to_end(group_id)
+        return True
+
+    def forget_unused(self, most: int) -> None:
+        """Forget the groups that were used longest ago, if there are more than so many."""
+        while len(self._by_group) > most:
+            group_id, names = self._by_group.popitem(last=False)
+            for name in names:
+                del self._counted[GroupKey(group_id, name)]
+
 
 class _Write:
     __slots__ = ("record", "written_at")
@@ -97,6 +118,8 @@ class GroupLog:
         self._views = [GroupView() for _ in members.partitions]
         self._unresolved: dict[GroupKey, _Write] = {}
         """What is written and not read back, in the order in which it was written."""
+        self._used: dict[str, float] = {}
+        """The groups with records that were asked about here, and when last."""
         self._look_at = now + _LOOK_EVERY_S
 
     # -- what the translation asks -----------------------------------------------------------------------------
@@ -115,6 +138,12 @@ class GroupLog:
         """The records that count for a group, by name."""
         group_id = shortened(group_id)
         return self._views[self._number(group_id)].of_group(group_id)
+
+    def use(self, group_id: str, now: float) -> None:
+        """Somebody here asks what the step of a group allows, so it is in use."""
+        group_id = shortened(group_id)
+        if self._views[self._number(group_id)].use(group_id) and not self._is_local:
+            self._used[group_id] = now
 
     def position(self, group_id: str) -> int:
         """The next offset of the group's partition to be read: it only rises, unless the log is lost."""
@@ -185,7 +214,11 @@ class GroupLog:
         view = self._members.partitions[number].view
         view.read_to(stored.offset + 1, stored.appended_ms)
         counted = self._views[number].read(key, stored)
-        self._views[number].forget(view.newest_ms)
+        if self._is_local:
+            self._views[number].use(key.group_id)
+            self._views[number].forget_unused(LOCAL_GROUPS)
+        else:
+            self._views[number].forget(view.newest_ms)
         return counted
 
     def give_up(self) -> set[int]:
@@ -213,20 +246,33 @@ class GroupLog:
     def handle_time(self, now: float) -> None:
         """Write anew what has grown old, so that retention does not end a move. Any replica does it, whoever is first.
 
+        Of groups in use alone: some tools have a new group each time, and clients can think of any number of them.
         What a replica writes anew says the same, so it does not matter if several do.
         """
         if self._look_at > now:
             return
         self._look_at = now + _LOOK_EVERY_S
+        self._used = {group_id: at for group_id, at in self._used.items() if now - at <= _IN_USE_S}
         for number, view in enumerate(self._views):
             newest_ms = self._members.partitions[number].view.newest_ms
+            in_use: set[str] | None = None
             for key, stored in view.counted():
+                if newest_ms - stored.appended_ms < RENEW_MS:
+                    break  # the oldest are the first
+                if in_use is None:
+                    in_use = self._groups_in_use(number)
+                if key.group_id not in in_use:
+                    continue
                 spread = crc32c.crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS
                 if newest_ms - stored.appended_ms < RENEW_MS + spread:
                     continue
                 move = view.of_group(key.group_id).get(MOVE)
                 if move is not None and move.record.move is not None and move.record.move.phase != Phase.OVER:
                     self.write(key.group_id, key.name, now, move=stored.record.move, slot=stored.record.slot)
+
+    def _groups_in_use(self, number: int) -> set[str]:
+        members = self._members.partitions[number].view.counted()
+        return self._used.keys() | {key.group_id for key, stored in members if not stored.record.kind.is_dead}
 
     def _number(self, group_id: str) -> int:
         return partition_of(MemberKey(group_id, ""), self._members.settings.partitions)

@@ -22,7 +22,7 @@ from translation.engine.member_ids import ISSUED_PREFIX
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost, Wait
 from translation.fleet.group_records import MOVE, GroupKey, Move, Slot, StoredGroup, slot_name
-from translation.fleet.records import member_key
+from translation.fleet.records import LONGEST_NAME, member_key
 from translation.migration.census import take_census
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.next_step import Signals, begin, decide, describe
@@ -67,6 +67,13 @@ class _Client:
     @property
     def names(self) -> tuple[str, ...]:
         return (self.member_id, *self.others)
+
+    @property
+    def fits_in_record(self) -> bool:
+        """Whether a slot's record can have its names: a client may say anything, a broker checks it afterwards."""
+        return all(
+            len(name) <= LONGEST_NAME for name in (self.member_id, self.leaves, self.instance_id or "")
+        )
 
 
 def admit_classic_member(
@@ -235,6 +242,10 @@ def _admit(
 ) -> Procedure[bool]:
     """Whether a client may be a member of the new protocol: it has a slot, or has taken one, or needs none."""
     group_id: str = request.message.group_id
+    if not client.fits_in_record:
+        reason = "its step moves only a part of the group, and a client id or instance id is too long"
+        context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, reason)
+        return False
     for _ in range(_TRIES):
         move = yield from _present_move(context, group_id, rule)
         if move is None:

@@ -15,6 +15,10 @@ _SHARE = re.compile(r"(\d{1,3})(?:\.(\d{1,2}))?%")
 _ALL = 10_000
 """100 % in hundredths of a percent."""
 
+MOST_STEPS = 100
+MOST_MEMBERS = 1_000_000
+"""With so many, steps of a move fit in its record (:mod:`translation.fleet.group_records`)."""
+
 
 class Step(msgspec.Struct, frozen=True):
     """One step: ``members``, or if that is 0 ``share``, in hundredths of a percent."""
@@ -48,6 +52,8 @@ def parse_steps(written: Sequence[int | str]) -> tuple[Step, ...]:
     """
     if not written:
         raise ValueError("`steps` is empty: without the key a group moves as a whole")
+    if len(written) > MOST_STEPS:
+        raise ValueError(f"{len(written)} `steps`: {MOST_STEPS} is the limit")
     steps = tuple(map(_parse, written))
     for before, after in itertools.pairwise(steps):
         if (before.share, before.members) >= (after.share, after.members):
@@ -59,6 +65,8 @@ def _parse(written: int | str) -> Step:
     if isinstance(written, int):
         if written < 1:
             raise ValueError(f"a step of {written} members: the first member is step 1")
+        if written > MOST_MEMBERS:
+            raise ValueError(f"a step of more than {MOST_MEMBERS} members")
         return Step(members=written)
     match = _SHARE.fullmatch(written)
     if match is None:

@@ -8,7 +8,7 @@ from protocol_codecs.classic_clients import RACKS_IGNORED, Offer, is_rack_aware
 from protocol_codecs.messages.consumer_protocol import decode_subscription, has_user_data
 from protocol_codecs.messages.describe_groups import DescribedGroup
 from proxy.preflight.checks.check import Check, Found, count
-from proxy.preflight.facts import Facts, Group, Kind, Unknown
+from proxy.preflight.facts import Facts, Group, Kind, Unknown, number
 from proxy.preflight.report import Finding, Source
 from translation.migration.convertibility import Obstacle, obstacle_of
 from translation.policy.group_type import GroupType
@@ -145,9 +145,10 @@ def subscribed(group: Group) -> frozenset[str]:
 
 def _full(facts: Facts) -> Found:
     for node, settings in sorted(facts.settings().items()):
-        limit = settings.get("group.max.size", "")
-        new = (one for one in facts.to_move if one.kind is Kind.CONSUMER and limit.isdigit())
-        larger = [one for one in new if one.size > int(limit)]
+        limit = number(settings, "group.max.size")
+        if limit is None:
+            continue
+        larger = [one for one in facts.to_move if one.kind is Kind.CONSUMER and one.size > limit]
         if larger:
             most = max(one.size for one in larger)
             yield Finding(

@@ -14,7 +14,7 @@ from proxy.fleet.topic import TopicIdentity
 from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
 from translation.fleet.formats import FORMATS
-from translation.fleet.outputs import Output, Serving, Settled, Verdict, WriteRecord
+from translation.fleet.outputs import Health, HealthChanged, Output, Serving, Settled, Verdict, WriteRecord
 from translation.fleet.records import (
     PROBE,
     Kind,
@@ -79,7 +79,8 @@ async def test_what_is_written_and_read_is_counted_and_what_is_said_is_told():
     bench.driver.carry_out()
     assert bench.metric("fleet_unresolved_records") == 1
     bench.read_back()
-    assert bench.said == [Serving(KEY), Settled(KEY)]
+    ready = [HealthChanged(partition, Health.READY) for partition in range(PARTITIONS)]
+    assert bench.said == [*ready, Serving(KEY), Settled(KEY)]
     assert bench.metric("fleet_unresolved_records") == 0
     for kind, count in (("probe", PARTITIONS), ("served", 1), ("ended", 0)):
         for direction in ("read", "written"):

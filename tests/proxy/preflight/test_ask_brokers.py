@@ -6,7 +6,7 @@ import trio
 
 from proxy.cluster.dialer import Open
 from proxy.config.schema import Address
-from proxy.preflight.ask_brokers import CONCURRENT, BrokerAddress, ask_apis, find_brokers
+from proxy.preflight.ask_brokers import CONCURRENT, MOST_BROKERS, BrokerAddress, ask_apis, find_brokers
 from proxy.preflight.facts import Apis, Unknown
 from proxy.transport.tcp_stream import open_tcp
 from tests.proxy.fakes.broker import FakeBroker, a_cluster
@@ -86,3 +86,33 @@ async def test_brokers_that_are_silent_are_waited_for_together_and_not_for_long(
     assert {type(one) for one in answers.values()} == {Unknown}
     assert max(opened) == CONCURRENT
     assert trio.current_time() == 2 * TIMEOUT_S
+
+
+async def test_a_cluster_of_more_brokers_than_any_has_is_not_asked():
+    async with a_cluster(1) as brokers:
+        at = brokers[1].nodes[1]
+        brokers[1].nodes |= dict.fromkeys(range(2, MOST_BROKERS + 1), at)
+        found = await find_brokers((Address(*at),), open_tcp, TIMEOUT_S)
+        assert not isinstance(found.brokers, Unknown)
+        brokers[1].nodes[MOST_BROKERS + 1] = at
+        found = await find_brokers((Address(*at),), open_tcp, TIMEOUT_S)
+    assert isinstance(found.brokers, Unknown)
+    assert found.brokers.why == "the cluster says that it has 1001 brokers, and at most 1000 are asked"
+
+
+async def test_an_answer_that_does_not_end_is_not_read():
+    stream, broker = trio.testing.memory_stream_pair()
+
+    async def open_(_host, _port):
+        return stream
+
+    async def answer():
+        await broker.send_all((16 * 1024 * 1024).to_bytes(4))
+        await broker.receive_some()
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer)
+            told = await ask_apis([BrokerAddress(1, Address("broker", 9092))], open_, math.inf)
+    assert isinstance(told[1], Unknown)
+    assert "16777216" in told[1].why

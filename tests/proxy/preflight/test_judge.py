@@ -12,8 +12,9 @@ from protocol_codecs.messages.consumer_protocol import (
 from proxy.config.fleet import Fleet
 from proxy.config.limits import Limits
 from proxy.config.schema import Listener
+from proxy.preflight.checks.settings import TOLD
 from proxy.preflight.checks.table import CHECKS
-from proxy.preflight.facts import Acl, Apis, Facts, Group, Kind, Member, Unknown, Version
+from proxy.preflight.facts import Acl, Apis, Facts, Group, Kind, Member, Unknown, Version, number
 from proxy.preflight.gaps import NOT_ASKED
 from proxy.preflight.judge import acceptable, judge
 from proxy.preflight.report import Source, Status
@@ -346,3 +347,11 @@ def test_reasons_are_told_apart_and_nothing_is_said_twice():
     )
     gap = finding(facts(brokers=brokers), "settings")
     assert gap.what == "the settings of brokers 1, 2: not authorized"
+
+
+@pytest.mark.parametrize("value", ["\N{SUPERSCRIPT TWO}", "--5", "-", "9" * 5_000, "\x1b[2J"])
+def test_a_setting_that_is_no_number_is_none(value: str) -> None:
+    names = {name for told in TOLD.values() for name in told} | {"group.max.size"}
+    told = facts(brokers=(msgspec.structs.replace(broker(1), settings=dict.fromkeys(names, value)),))
+    assert number(told.settings()[1], "group.max.size") is None
+    judge(told)

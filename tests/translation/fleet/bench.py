@@ -17,7 +17,7 @@ from translation.fleet.group_records import (
     is_group_key,
 )
 from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import FleetSettings, Health, HealthChanged, WriteRecord
+from translation.fleet.outputs import FleetSettings, Health, WriteRecord
 from translation.fleet.records import (
     NO_GENERATION,
     PROBE,
@@ -162,7 +162,7 @@ class Replica(Bench):
             for output in outputs:
                 if isinstance(output, WriteRecord):
                     self.shared.write(output)
-                elif not isinstance(output, HealthChanged):
+                else:
                     heard.append(output)
             if heard:
                 super()._do(self.translator.handle_log_outputs(self.now, heard))

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from translation.fleet.counting import FORGET_MS
-from translation.fleet.group_log import RENEW_MS, GroupLog, GroupView, local_group_log, slots_of
+from translation.fleet.counting import FORGET_MS, Stored
+from translation.fleet.group_log import LOCAL_GROUPS, RENEW_MS, GroupLog, GroupView, local_group_log, slots_of
 from translation.fleet.group_records import (
     MOVE,
     GroupKey,
@@ -27,6 +27,8 @@ from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, HealthChanged, Settled, WriteRecord
 from translation.fleet.records import (
     InvalidRecord,
+    Kind,
+    MemberRecord,
     Writer,
     decode_key,
     encode_key,
@@ -190,6 +192,7 @@ def test_what_is_an_hour_old_is_written_anew_unless_the_move_is_over() -> None:
     one.log.read_probe(0, B, one.offset, int(later * 1000), later)
     one.offset += 1
     one.log.outputs()
+    one.groups.use("payments", later - 3_600)
     one.groups.handle_time(later)
     one.take(later)
     payments = one.groups.of_group("payments")
@@ -205,3 +208,38 @@ def test_a_process_without_a_log_reads_back_at_once_what_it_writes() -> None:
     assert own.write("payments", MOVE, 6.0, move=replace(Move("1"), step=1)) is not None
     assert own.moves() == [("payments", Move("1", step=1))]
     assert own.now_ms("payments", 7.0) == 7_000
+
+
+def test_the_records_of_a_group_that_nobody_uses_are_not_written_anew() -> None:
+    """As of a console consumer, which has a new group each time: they would be more each day."""
+    one = OneReplica()
+    for group_id in ("console-1", "console-2", "console-3"):
+        one.groups.write(group_id, MOVE, 1.0, move=Move("1", number=5))
+    one.take(1.0)
+    later = 1.0 + RENEW_MS / 1000 + 600
+    one.groups.use("console-1", 1.0)
+    one.groups.use("nobody", 1.0)
+    member = MemberRecord(Kind.SERVED, version=one.offset)
+    one.log.read(0, member_key("console-2", "m"), Stored(one.offset, int(later * 1000), B, member), later)
+    dead = MemberRecord(Kind.ENDED, version=one.offset + 1)
+    one.log.read(0, member_key("console-3", "m"), Stored(one.offset + 1, int(later * 1000), B, dead), later)
+    one.log.outputs()
+    one.groups.handle_time(later)
+    written = [output for output in one.log.outputs() if isinstance(output, WriteRecord)]
+    assert [decode_group_key(output.key)[0].group_id for output in written] == ["console-1", "console-2"]
+    one.groups.handle_time(later + RENEW_MS / 1000 + 600)
+    assert one.groups._used == {}
+
+
+def test_a_process_without_a_log_forgets_the_groups_that_were_used_longest_ago_and_none_for_its_age() -> None:
+    log = local_group_log()
+    log.write("payments", MOVE, 0.0, move=Move("1"))
+    log.write("payments", "slot 1", 0.0, slot=Slot("a"))
+    log.write("orders", MOVE, 0.0, move=Move("1"))
+    later = 2 * FORGET_MS / 1000
+    for number in range(LOCAL_GROUPS - 1):
+        log.use("payments", later)
+        log.write(f"console-{number}", MOVE, later, move=Move("1"))
+    assert set(log.of_group("payments")) == {MOVE, "slot 1"}
+    assert log.of_group("orders") == {}
+    assert len(log.moves()) == LOCAL_GROUPS

@@ -2,8 +2,9 @@
 
 import pytest
 
+from translation.fleet.group_records import GroupRecord, Move, encode_group_value
 from translation.policy.policy import Mode, Rule
-from translation.policy.steps import Step, parse_steps, text_of
+from translation.policy.steps import MOST_MEMBERS, MOST_STEPS, Step, parse_steps, text_of
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,12 @@ def test_only_a_group_that_is_translated_has_steps() -> None:
     with pytest.raises(ValueError, match="`mode` has to be `translate`"):
         Rule(group="g", mode=Mode.OBSERVE, steps=(1,))
     assert Rule(group="g", mode=Mode.TRANSLATE).staged == ()
+
+
+def test_the_longest_steps_fit_in_the_record_of_a_move() -> None:
+    longest = range(MOST_MEMBERS - MOST_STEPS + 1, MOST_MEMBERS + 1)
+    assert encode_group_value(GroupRecord(1, move=Move(text_of(parse_steps(tuple(longest))))))
+    with pytest.raises(ValueError, match="101 `steps`: 100 is the limit"):
+        parse_steps(tuple(range(1, MOST_STEPS + 2)))
+    with pytest.raises(ValueError, match="more than 1000000 members"):
+        parse_steps((MOST_MEMBERS + 1,))
