@@ -31,6 +31,7 @@ class Talk:
         self._connection = Connection(host, int(port), "offsets")
         self.name = f"offsets-{time.time_ns()}"
         self.topic_id = self._create_topic()
+        _wait_for(self._is_known_to_the_coordinator)
 
     def close(self) -> None:
         self._connection.close()
@@ -121,6 +122,10 @@ class Talk:
             group_id=self.name, member_id=MEMBER, member_epoch=epoch, subscribed_topic_names=(self.name,)
         )
         return self._call(request, 1)
+
+    def _is_known_to_the_coordinator(self) -> bool:
+        """Whether it has heard of the topic, a moment after its controller."""
+        return isinstance(found := self.describe(((self.name, (0,)),)), list) and found[0][1] == "its id"
 
     def _create_topic(self) -> Uuid:
         topic = m.CreateTopicsRequestTopic(name=self.name, num_partitions=2, replication_factor=1)
