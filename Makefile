@@ -187,6 +187,12 @@ jepsen-migration: setup $(VENV)/.pipeline ## move a group there and back under f
 bench-kubernetes: setup ## proxies replaced in a real Kubernetes under clients in pods (after make cluster-up image cluster-kafka; table, build/bench-kubernetes.json)
 	$(BIN)/python -m benchmarks.kubernetes $(ARGS)
 
+bench-verify: setup ## epochgate verify on a million events, beside a plain read of the same lines (table, build/bench-verify.json; ARGS="--rounds 3")
+	nice $(BIN)/python -m benchmarks.verify $(ARGS)
+
+verify-seeds: setup $(VENV)/.pipeline ## simulated journals judged by verify and by the plain checker, one in a hundred by the audit on Spark too (SEEDS=2000; a quarter of an hour)
+	nice $(BIN)/python -m tests.pipeline.rules.journals --seeds $(SEEDS)
+
 bench-pipeline: setup $(VENV)/.pipeline ## what the pipeline costs by size (ARGS="--records 2000000 --events 1000000 50000000 --progress 1000000 --cluster"; an hour)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 

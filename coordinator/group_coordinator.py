@@ -22,10 +22,13 @@ from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.consumer_groups.member import MemberState
 from coordinator.errors import CoordinatorError
 from coordinator.handlers import (
+    alter_share_group_offsets,
     consumer_group_describe,
     consumer_group_heartbeat,
     delete_groups,
+    delete_share_group_offsets,
     describe_groups,
+    describe_share_group_offsets,
     heartbeat,
     join_group,
     leave_group,
@@ -42,7 +45,7 @@ from coordinator.image import MetadataImage, delta_between
 from coordinator.log.batches import ABORT_MARKER, COMMIT_MARKER, LoggedBatch, RecordLog
 from coordinator.modern_group import ModernGroup
 from coordinator.replay import end_transaction, replay
-from coordinator.shard import Call, Reply, Shard
+from coordinator.shard import Call, EndOffset, Reply, Shard
 from coordinator.share_groups import fencing as share_fencing
 from coordinator.share_groups import initialization
 from coordinator.share_groups.group import ShareGroup
@@ -85,6 +88,9 @@ HANDLERS: dict[type[Message], Handler] = {
     m.ConsumerGroupDescribeRequest: consumer_group_describe.serve,
     m.ShareGroupHeartbeatRequest: share_group_heartbeat.serve,
     m.ShareGroupDescribeRequest: share_group_describe.serve,
+    m.DescribeShareGroupOffsetsRequest: describe_share_group_offsets.serve,
+    m.AlterShareGroupOffsetsRequest: alter_share_group_offsets.serve,
+    m.DeleteShareGroupOffsetsRequest: delete_share_group_offsets.serve,
 }
 """The handler of each request type."""
 
@@ -104,8 +110,12 @@ class GroupCoordinator:
         log: RecordLog | None = None,
         image: MetadataImage | None = None,
         share_state: ShareState | None = None,
+        end_offset: EndOffset | None = None,
     ) -> None:
+        """Start empty. ``end_offset`` is for the lags that DescribeShareGroupOffsets shows; without it they are -1."""
         self.shard = Shard(config, uuids=uuids, log=log, image=image, share_state=share_state)
+        if end_offset is not None:
+            self.shard.end_offset = end_offset
         self._waiting_joins: dict[int, int] = {}
         """Versions of the JoinGroup requests that wait, by request id."""
 

@@ -6,12 +6,12 @@ calls a handler. A handler reads the shard, writes records and answers; waiting 
 groups.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from coordinator.classic_groups.group import ClassicGroup
-from coordinator.config import CoordinatorConfig, GroupConfig
+from coordinator.config import CoordinatorConfig, GroupConfig, setting_of
 from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.errors import RequestRefused
 from coordinator.image import MetadataImage
@@ -27,8 +27,17 @@ from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
 from protocol_codecs.records import CoordinatorRecord
 from protocol_codecs.records.batch import NO_PRODUCER_ID
+from protocol_codecs.uuids import Uuid
 
 Group = ConsumerGroup | ClassicGroup | ShareGroup
+
+
+EndOffset = Callable[[Uuid, int], int | None]
+"""Where the log of a partition, by its topic's id and its number, ends; None if that is not known."""
+
+
+def _unknown(_topic_id: Uuid, _partition: int) -> int | None:
+    return None
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -68,6 +77,7 @@ class Shard:
         self.share_state = share_state or ShareState(
             updates_per_snapshot=config.share_snapshot_update_records
         )
+        self.end_offset: EndOffset = _unknown
         self.version_with_new_topics = self.image.version
         """In which version of the image topics were last created."""
         self.groups: dict[str, Group] = {}
@@ -139,8 +149,7 @@ class Shard:
 
     def _setting(self, group_id: str, field: str) -> int:
         """Return a group's own setting, else the coordinator's."""
-        own = getattr(self.group_configs.get(group_id), field, None)
-        return int(getattr(self.config, field) if own is None else own)
+        return int(setting_of(self.config, self.group_configs.get(group_id), field))
 
     # Changes, answers and timers
 

@@ -1,4 +1,4 @@
-"""The commands that this package adds to ``epochgate``: ``capture`` and ``pipeline readiness|progress|audit|report``.
+"""The commands of this package: ``epochgate capture|verify``, ``epochgate pipeline readiness|progress|audit|report``.
 
 The command line finds them by the entry point group ``epochgate.commands`` (pyproject.toml), so the proxy does not
 know the pipeline. Spark is imported inside the commands: without it the rest of the command line works.
@@ -6,7 +6,7 @@ know the pipeline. Spark is imported inside the commands: without it the rest of
 
 import typer
 
-from pipeline.commands import audit, capture, progress, readiness, report
+from pipeline.commands import audit, capture, progress, readiness, report, verify
 
 app = typer.Typer(
     help="Plan a migration and check it afterwards, on Spark: readiness, progress, audit, report.",
@@ -21,4 +21,5 @@ app.command("report")(report.report)
 def add_to(command_line: typer.Typer) -> None:
     """Add the commands to the command line."""
     command_line.command("capture")(capture.capture)
+    command_line.command("verify")(verify.verify)
     command_line.add_typer(app, name="pipeline")

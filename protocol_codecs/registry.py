@@ -72,6 +72,9 @@ APIS: dict[int, Api] = {
         _declared(messages.ShareFetchRequest, messages.ShareFetchResponse),
         _declared(messages.ShareAcknowledgeRequest, messages.ShareAcknowledgeResponse),
         _declared(messages.StreamsGroupHeartbeatRequest, messages.StreamsGroupHeartbeatResponse),
+        _declared(messages.DescribeShareGroupOffsetsRequest, messages.DescribeShareGroupOffsetsResponse),
+        _declared(messages.AlterShareGroupOffsetsRequest, messages.AlterShareGroupOffsetsResponse),
+        _declared(messages.DeleteShareGroupOffsetsRequest, messages.DeleteShareGroupOffsetsResponse),
     )
 }
 """The APIs whose bodies are declared, by key."""

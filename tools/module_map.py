@@ -46,7 +46,7 @@ def _packages(linter: dict[str, Any]) -> list[list[str]]:
     forbidden: dict[str, set[str]] = {name: {name} for name in names}
     for contract in linter["contracts"]:
         if contract["type"] == "forbidden":
-            for source in contract["source_modules"]:
+            for source in forbidden.keys() & set(contract["source_modules"]):  # a contract may be of a room
                 forbidden[source].update(contract["forbidden_modules"])
     rows = [
         [f"`{name}/`", summary(ROOT / name), _codes(other for other in names if other not in forbidden[name])]

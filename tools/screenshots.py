@@ -1,8 +1,8 @@
 """`make screenshots`: takes pictures of the status page on a real Kafka, into docs/images.
 
-During a migration (the list of groups, and one group), and after a Kafka Connect cluster has lost a worker; each on
-desktop and phone, light and dark. `ARGS=connect` or `ARGS=migration` takes only those. Needs Chromium (Debian's
-`chromium`) and, for Kafka, Java and Maven. The pictures show a real run; nothing is made up.
+During a migration, the list of groups and one group, on desktop and phone; after a Kafka Connect cluster has lost a
+worker, its group on a desktop; each light and dark. `ARGS=connect` or `ARGS=migration` takes only those. Needs Chromium
+(Debian's `chromium`) and, for Kafka, Java and Maven. The pictures show a real run; nothing is made up.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -225,9 +225,10 @@ def _until(reached: Callable[[], bool], what: str, timeout_s: float = 60) -> Non
         time.sleep(0.1)
 
 
-def take(browser: Browser, admin: str, pages: Mapping[str, str]) -> None:
+def take(browser: Browser, admin: str, pages: Mapping[str, str], sizes: Iterable[str] = SIZES) -> None:
     """Take pictures of this moment: of the pages at these paths, by the name of their file."""
-    for size, (width, height) in SIZES.items():
+    for size in sizes:
+        width, height = SIZES[size]
         for scheme in ("light", "dark"):
             context = browser.new_context(
                 viewport={"width": width, "height": height},
@@ -293,7 +294,7 @@ def connect(show: Show, browser: Browser) -> None:
         workers.kill_last()
         _until(lambda: show.waits(CONNECT), "what it ran waits")
         time.sleep(3)
-        take(browser, show.admin, {"connect": f"/groups/{CONNECT}"})
+        take(browser, show.admin, {"connect": f"/groups/{CONNECT}"}, ["desktop"])
 
 
 SCENES: Mapping[str, Callable[[Show, Browser], None]] = {"migration": migration, "connect": connect}

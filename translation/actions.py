@@ -14,7 +14,7 @@ import msgspec
 
 from protocol_codecs import ApiKey
 from translation.connect_worker import ConnectWorker
-from translation.partitions import TopicPartitions
+from translation.partitions import TopicOffsets, TopicPartitions
 from translation.policy.client_offer import ClientOffer
 
 ConnectionId = NewType("ConnectionId", int)
@@ -140,8 +140,10 @@ class EventKind(StrEnum):
     REBALANCE_EXPIRED = "rebalance_expired"
     ADOPTED = "adopted"
     POLICY_CHANGED = "policy_changed"
+    STEP_CHANGED = "step_changed"
     PASSED_THROUGH = "passed_through"
     CALL_REFUSED = "call_refused"
+    COMMITTED = "committed"
 
 
 class MemberProtocol(StrEnum):
@@ -173,7 +175,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     the member's state after the event, ``reason`` a short text in Kafka's words. ``owned`` is everything that the
     client may be working on after the event; None if that is not known or the event does not say.
     ``rebalance_timeout_ms`` and ``session_timeout_ms`` are what the client declared, -1 if it is not known. ``offer``
-    is what its JoinGroup offers, if this event is about one. ``worker`` is set for workers of Kafka Connect.
+    is what its JoinGroup offers, if this event is about one. ``worker`` is set for workers of Kafka Connect,
+    ``commits`` for COMMITTED alone.
     """
 
     kind: EventKind
@@ -194,6 +197,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     rebalance_timeout_ms: int = -1
     session_timeout_ms: int = -1
     worker: ConnectWorker | None = None
+    commits: tuple[TopicOffsets, ...] = ()
     offer: ClientOffer | None = None
 
 

@@ -57,9 +57,9 @@ def may_be_left_again(context: Context, request: Request) -> bool:
     return not context.settings.sole_process and _may_be_given_one(request)
 
 
-def answer_with_new_id(context: Context, request: Request) -> None:
-    """Answer MEMBER_ID_REQUIRED with a member id that nobody has."""
-    context.answer(request, _required(request, context.ids.issue()))
+def answer_with_new_id(context: Context, request: Request, member_id: str = "") -> None:
+    """Answer MEMBER_ID_REQUIRED with a member id that nobody has: this one, if it was made already."""
+    context.answer(request, _required(request, member_id or context.ids.issue()))
 
 
 class NeedsNewMemberId(Outcome):
@@ -68,6 +68,7 @@ class NeedsNewMemberId(Outcome):
     def apply(self, context: Context, member: Member, request: Request) -> None:
         """Answer with a fresh member id, whichever of its JoinGroups the client waits for."""
         member_id = context.ids.issue()
+        context.moves.rename(member.group.group_id, member.member_id, member_id)
         context.events.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
         for waiting in (*member.join.superseded_requests, request):
             context.answer(waiting, _required(waiting, member_id))

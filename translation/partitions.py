@@ -59,6 +59,15 @@ TopicPartitions = tuple[TopicPartitionSet, ...]
 """Partitions by topic; two topics of the same name, one of them deleted, are two of these."""
 
 
+class TopicOffsets(msgspec.Struct, frozen=True, gc=False):
+    """Offsets that a commit names for partitions of a topic, in their order, and those ``before`` (-1: not known)."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    offsets: tuple[int, ...]
+    before: tuple[int, ...]
+
+
 class _HasTopicPartitions(Protocol):
     @property
     def topic_id(self) -> Uuid: ...

@@ -29,6 +29,7 @@ class Reason(StrEnum):
     OLD_BROKER = "no ConsumerGroupHeartbeat v1"
     CONVERSION_REFUSED = "broker refuses the conversion"
     NOT_CONVERTIBLE = "classic group is not convertible"
+    STEPS = "the steps do not let it in"
     MEMBERS_REMAIN = "members have not left the classic group"
     PARTITIONS_ADDED = "partitions were added"
     PARTITIONS_REVOKED = "partitions are to be revoked"
@@ -51,6 +52,8 @@ _OTHERS = (
     ("its id belongs to a ", Reason.OTHER_TYPE),
     ("the broker answered ", Reason.CONVERSION_REFUSED),
     ("not all of its members have left it", Reason.MEMBERS_REMAIN),
+    ("its step moves only a part of the group", Reason.STEPS),
+    ("its steps need ", Reason.STEPS),
     (_NOT_CONVERTED, Reason.NOT_CONVERTIBLE),
 )
 _WHOLE: dict[str, str] = {

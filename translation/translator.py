@@ -3,6 +3,7 @@
 :mod:`translation.routing` decides what becomes of each request.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,9 +13,11 @@ from translation import deadlines, log_outputs, relayed_responses
 from translation.actions import Action, CallId, Connection, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
+from translation.fleet.group_records import Phase
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
 from translation.member_state import MemberState
+from translation.migration.next_step import MoveView, view_of
 from translation.policy.policy import Policy
 from translation.routing.call_routing import predict_heartbeat, route
 from translation.routing.relayed_calls import is_relayed
@@ -133,6 +136,22 @@ class Translator:
         log_outputs.handle_outputs(context, outputs)
         return self._actions()
 
+    def set_migration_policy(self, policy: str | None) -> None:
+        """Note the brokers' ``group.consumer.migration.policy``; None if it is not known."""
+        self._context.moves.migration_policy = policy
+
+    def move_of(self, group_id: str) -> MoveView | None:
+        """How far the move of a group by steps is; None if it does not move by steps, or has not begun to."""
+        context = self._context
+        rule = context.rules.rule_for(group_id)
+        move = context.moves.move(group_id, rule) if rule.staged else None
+        return None if move is None else view_of(move, rule)
+
+    def moves_by_phase(self) -> Counter[str]:
+        """How many groups are moved by steps, by phase, as this process knows them; not those that are over."""
+        phases = (move.phase for _, move in self._context.moves.records.moves())
+        return Counter(phase for phase in phases if phase != Phase.OVER)
+
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member that is reached through a connection is Stable and has no procedure under way."""
         return all(
@@ -161,6 +180,7 @@ class Translator:
         context.now = now
         other_assignors = set(policy.assignors_allowed) != set(context.rules.policy.assignors_allowed)
         context.rules.set_policy(policy)
+        context.moves.policy_changed()
         for group in list(context.registry.groups.values()):
             group.migration.policy_changed()
             if other_assignors:

@@ -37,7 +37,8 @@ async def _run(options: argparse.Namespace) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with serve(cluster):
             for name, partitions in options.topic:
-                cluster.create_topic(name, partitions)
+                if name not in cluster.topics:  # else it was kept from before
+                    cluster.create_topic(name, partitions)
             print(f"embedded broker, for development only, on {cluster.bootstrap}", flush=True)
             if cluster.metrics_port is not None:
                 print(f"metrics on http://{cluster.metrics_host}:{cluster.metrics_port}/metrics", flush=True)
@@ -60,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         help="of topics that clients ask for; 0: none are created",
     )
     parser.add_argument(
-        "--log-directory", type=Path, help="keep the groups there (topics are lost); without, in memory"
+        "--log-directory", type=Path, help="keep topics and groups there over a restart; without, in memory"
     )
     parser.add_argument(
         "--metrics-port", type=int, help="serve Prometheus metrics there; 0: a free port; without, none"

@@ -19,17 +19,24 @@ async def serve_connection(cluster: EmbeddedCluster, node_id: int, stream: trio.
     """Serve a connection until it ends. A client that violates the protocol is disconnected."""
     try:
         async with stream:
-            await _Connection(cluster, node_id, stream).run()
+            with cluster.connections.opened() as connection_id:
+                try:
+                    await _Connection(cluster, node_id, connection_id, stream).run()
+                finally:
+                    cluster.share_leaders[node_id].disconnected(connection_id)
     except* (trio.BrokenResourceError, trio.ClosedResourceError, BadFrame, CodecError, dispatch.UnknownApi):
         pass  # a client that disconnects or violates the protocol must not affect others
 
 
 class _Connection:
-    def __init__(self, cluster: EmbeddedCluster, node_id: int, stream: trio.SocketStream) -> None:
+    def __init__(
+        self, cluster: EmbeddedCluster, node_id: int, connection_id: int, stream: trio.SocketStream
+    ) -> None:
         self._cluster = cluster
         self._node_id = node_id
         self._stream = stream
         self._host = f"/{stream.socket.getpeername()[0]}"  # as Java prints it
+        self._id = connection_id
         self._client_has_gone = False
         self._current = trio.CancelScope()
 
@@ -69,7 +76,9 @@ class _Connection:
         except KeyError as error:
             raise dispatch.UnknownApi(f"API {api_key}") from error
         header, start = decode_prefix(RequestHeader, header_version, frame)
-        context = RequestContext(self._cluster, self._node_id, version, header.client_id or "", self._host)
+        context = RequestContext(
+            self._cluster, self._node_id, version, header.client_id or "", self._host, self._id
+        )
         body = await dispatch.answer(context, api_key, frame, start)
         if body is None:
             return None

@@ -3,6 +3,7 @@
 import msgspec
 
 from coordinator.broker.cluster import EmbeddedCluster
+from coordinator.broker.share_leader import ShareLeader
 
 
 class RequestContext(msgspec.Struct, frozen=True):
@@ -13,3 +14,10 @@ class RequestContext(msgspec.Struct, frozen=True):
     version: int
     client_id: str
     client_host: str
+    connection_id: int
+    """Share sessions belong to connections."""
+
+    @property
+    def share_leader(self) -> ShareLeader:
+        """Return what the node does for share groups."""
+        return self.cluster.share_leaders[self.node_id]

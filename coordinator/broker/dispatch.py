@@ -15,6 +15,8 @@ from coordinator.broker.apis import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    share_acknowledge,
+    share_fetch,
     topics,
 )
 from coordinator.broker.context import RequestContext
@@ -60,6 +62,13 @@ APIS_SERVED: dict[int, Served] = {
     ApiKey.OFFSET_DELETE: group_requests.serve,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: group_requests.serve,
     ApiKey.CONSUMER_GROUP_DESCRIBE: group_requests.serve,
+    ApiKey.SHARE_GROUP_HEARTBEAT: group_requests.serve,
+    ApiKey.SHARE_GROUP_DESCRIBE: group_requests.serve,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: group_requests.serve,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: group_requests.serve,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: group_requests.serve,
+    ApiKey.SHARE_FETCH: share_fetch.serve,
+    ApiKey.SHARE_ACKNOWLEDGE: share_acknowledge.serve,
 }
 
 

@@ -1,11 +1,12 @@
-"""The log of one partition: record batches as they came, in memory."""
+"""The log of one partition: record batches as they came, in memory, and on request in a file too."""
 
 from bisect import bisect_right
+from pathlib import Path
 
 import msgspec
 
 from coordinator.errors import CoordinatorError
-from protocol_codecs.records import BatchHeader, read_headers, rebased
+from protocol_codecs.records import BatchHeader, CorruptBatch, read_headers, rebased
 
 LEADER_EPOCH = 0
 """Leaders never change here, so neither does their epoch."""
@@ -38,20 +39,31 @@ class _Written(msgspec.Struct, frozen=True):
 
 
 class PartitionLog:
-    """One partition. Above ``max_bytes`` it drops its oldest batches."""
+    """One partition. Above ``max_bytes`` it drops its oldest batches.
 
-    def __init__(self, max_bytes: int | None = None) -> None:
+    With ``path`` it begins with what is stored there, without a torn tail, and stores there what is appended. What it
+    drops stays in the file.
+    """
+
+    def __init__(self, max_bytes: int | None = None, path: Path | None = None) -> None:
         self._batches: list[_Stored] = []
         self._base_offsets: list[int] = []
         self._producers: dict[int, list[_Written]] = {}
         self._bytes = 0
+        self._deleted_before = 0
         self._max_bytes = max_bytes
         self.next_offset = 0
+        self._path = path
+        self._file = None
+        if path is not None:
+            self._load(path)
+            self._file = path.open("ab", buffering=0)
 
     @property
     def start_offset(self) -> int:
-        """Return the first offset that is still stored."""
-        return self._batches[0].base_offset if self._batches else self.next_offset
+        """Return the first offset that can still be read."""
+        stored = self._batches[0].base_offset if self._batches else self.next_offset
+        return max(stored, self._deleted_before)
 
     def append(self, records: bytes) -> int:
         """Append record batches; return the offset of the first record.
@@ -67,6 +79,28 @@ class PartitionLog:
         for position, header in headers:
             self._store(records[position : position + header.size], header)
         return base_offset
+
+    def delete_before(self, offset: int) -> None:
+        """Let the log start at this offset, as DeleteRecords does. Raises OffsetOutOfRange if it is after the end.
+
+        A file keeps what is deleted.
+        """
+        if offset > self.next_offset:
+            raise OffsetOutOfRange(f"offset {offset} is after {self.next_offset}")
+        self._deleted_before = max(offset, self._deleted_before)
+        while self._batches and self._batches[0].next_offset <= offset:
+            self._drop_oldest()
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        if self._file is not None:
+            self._file.close()
+
+    def delete(self) -> None:
+        """Delete the file, if there is one."""
+        self.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole batches from this offset on, at least one if there is any. Raises OffsetOutOfRange."""
@@ -103,9 +137,24 @@ class PartitionLog:
         return newest.next_offset - 1, newest.max_timestamp
 
     def _store(self, content: bytes, header: BatchHeader) -> None:
-        base = self.next_offset
+        stored = rebased(content, self.next_offset, LEADER_EPOCH)
+        if self._file is not None:
+            self._file.write(stored)
+        self._keep(stored, header, self.next_offset)
+
+    def _load(self, path: Path) -> None:
+        content = path.read_bytes() if path.exists() else b""
+        sound = 0
+        try:
+            for position, header in read_headers(content):
+                sound = position + header.size
+                self._keep(content[position:sound], header, header.base_offset)
+        except CorruptBatch:  # the process ended while it wrote
+            with path.open("r+b") as file:
+                file.truncate(sound)
+
+    def _keep(self, stored: bytes, header: BatchHeader, base: int) -> None:
         self.next_offset = base + header.last_offset_delta + 1
-        stored = rebased(content, base, LEADER_EPOCH)
         self._batches.append(_Stored(base, self.next_offset, header.max_timestamp, stored))
         self._base_offsets.append(base)
         self._bytes += len(stored)
@@ -116,8 +165,11 @@ class PartitionLog:
             batches.append(written)
             del batches[:-_REMEMBERED_BATCHES]
         while self._max_bytes is not None and self._bytes > self._max_bytes and len(self._batches) > 1:
-            self._bytes -= len(self._batches[0].content)
-            del self._batches[0], self._base_offsets[0]
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        self._bytes -= len(self._batches[0].content)
+        del self._batches[0], self._base_offsets[0]
 
     def _check_sequence(self, header: BatchHeader) -> int | None:
         """Return the offset of the batch if it is stored already. Raises OutOfOrderSequence."""

@@ -39,6 +39,8 @@ async def serve(cluster: EmbeddedCluster) -> AsyncIterator[EmbeddedCluster]:
             nursery.start_soon(serve_metrics, listeners, ClusterMetrics(cluster, clock).render)
         for shard in cluster.shards:
             nursery.start_soon(shard.run)
+        for leader in cluster.share_leaders.values():
+            nursery.start_soon(leader.run)
         try:
             yield cluster
         finally:

@@ -12,7 +12,8 @@ from coordinator.handlers.refusal import refusal
 from coordinator.image import MetadataImage
 from coordinator.log.batches import RecordLog
 from coordinator.metrics.sensors import Sensors
-from coordinator.shard import Call, Reply
+from coordinator.shard import Call, EndOffset, Reply
+from coordinator.share_state import ShareState
 from coordinator.uuids import UuidSource
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
@@ -40,6 +41,8 @@ class ShardHost:
         clock: Clock,
         image: MetadataImage,
         sensors: Sensors,
+        share_state: ShareState,
+        end_offset: EndOffset,
     ) -> None:
         self.number = number
         self.node_id = node_id
@@ -49,6 +52,8 @@ class ShardHost:
         self._uuids = uuids
         self._clock = clock
         self._sensors = sensors
+        self._share_state = share_state
+        self._end_offset = end_offset
         self._waiting: dict[int, _Waiting] = {}
         self._last_request_id = 0
         self._changed = trio.Event()
@@ -110,7 +115,14 @@ class ShardHost:
             waiting.event.set()
 
     def _loaded(self, image: MetadataImage) -> GroupCoordinator:
-        coordinator = GroupCoordinator(self._config, uuids=self._uuids, log=self._log, image=image)
+        coordinator = GroupCoordinator(
+            self._config,
+            uuids=self._uuids,
+            log=self._log,
+            image=image,
+            share_state=self._share_state,
+            end_offset=self._end_offset,
+        )
         for group_id, config in self._group_configs.items():
             coordinator.set_group_config(group_id, config)
         began_ms = self._clock.elapsed_ms()

@@ -30,11 +30,18 @@ OFFERED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+    ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1),
+    ApiKey.SHARE_GROUP_DESCRIBE: (1, 1),
+    ApiKey.SHARE_FETCH: (1, 2),
+    ApiKey.SHARE_ACKNOWLEDGE: (1, 2),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0),
 }
 """Lowest and highest version of each."""
 
 SHOWN_FROM_0 = ApiKey.PRODUCE
 """Kafka says that it serves this from v0 on although it does not: old librdkafka compresses only then (KAFKA-18659)."""
 
-FEATURES: dict[str, int] = {"group.version": 1}
+FEATURES: dict[str, int] = {"group.version": 1, "share.version": 1}
 """Finalized features and their levels."""

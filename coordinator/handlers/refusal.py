@@ -51,6 +51,16 @@ def _share_group_describe(request: m.ShareGroupDescribeRequest, _version: int, e
     return m.ShareGroupDescribeResponse(groups=tuple(groups))
 
 
+def _describe_share_group_offsets(
+    request: m.DescribeShareGroupOffsetsRequest, _version: int, error: ErrorCode
+) -> Message:
+    groups = (
+        m.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, error_code=error)
+        for group in request.groups
+    )
+    return m.DescribeShareGroupOffsetsResponse(groups=tuple(groups))
+
+
 def _delete_groups(request: m.DeleteGroupsRequest, _version: int, error: ErrorCode) -> Message:
     results = (
         m.DeleteGroupsResponseGroup(group_id=group_id, error_code=error) for group_id in request.groups_names
@@ -98,7 +108,9 @@ def _offset_fetch(request: m.OffsetFetchRequest, version: int, error: ErrorCode)
 
 
 _SIMPLE: dict[type[Message], Callable[..., Message]] = {
+    m.AlterShareGroupOffsetsRequest: m.AlterShareGroupOffsetsResponse,
     m.ConsumerGroupHeartbeatRequest: m.ConsumerGroupHeartbeatResponse,
+    m.DeleteShareGroupOffsetsRequest: m.DeleteShareGroupOffsetsResponse,
     m.HeartbeatRequest: m.HeartbeatResponse,
     m.LeaveGroupRequest: m.LeaveGroupResponse,
     m.ListGroupsRequest: m.ListGroupsResponse,
@@ -110,6 +122,7 @@ _SHAPED: dict[type[Message], Refusal] = {
     m.ConsumerGroupDescribeRequest: _consumer_group_describe,
     m.DeleteGroupsRequest: _delete_groups,
     m.DescribeGroupsRequest: _describe_groups,
+    m.DescribeShareGroupOffsetsRequest: _describe_share_group_offsets,
     m.JoinGroupRequest: _join_group,
     m.OffsetCommitRequest: _offset_commit,
     m.OffsetFetchRequest: _offset_fetch,

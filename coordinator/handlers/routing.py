@@ -17,7 +17,7 @@ def groups_of(request: Message) -> tuple[str, ...] | None:
             return request.group_ids
         case m.DeleteGroupsRequest():
             return request.groups_names
-        case m.OffsetFetchRequest() if request.groups:
+        case m.OffsetFetchRequest() | m.DescribeShareGroupOffsetsRequest() if request.groups:
             return tuple(group.group_id for group in request.groups)
         case _:
             return (str(getattr(request, "group_id", "")),)
@@ -32,7 +32,7 @@ def restricted_to(request: Message, group_ids: frozenset[str]) -> Message:
             return msgspec.structs.replace(request, group_ids=_only(request.group_ids, group_ids))
         case m.DeleteGroupsRequest():
             return msgspec.structs.replace(request, groups_names=_only(request.groups_names, group_ids))
-        case m.OffsetFetchRequest() if request.groups:
+        case m.OffsetFetchRequest() | m.DescribeShareGroupOffsetsRequest() if request.groups:
             groups = tuple(group for group in request.groups if group.group_id in group_ids)
             return msgspec.structs.replace(request, groups=groups)
         case _:

@@ -49,11 +49,11 @@ def begin(
     return [records.partition_states(group.group_id, changed, shard.image)]
 
 
-def finish(shard: Shard, timer: ShareStateInitialization) -> None:
-    """Have the partitions initialized, and record that they are, or that they could not be."""
+def finish(shard: Shard, timer: ShareStateInitialization) -> bool:
+    """Have the partitions initialized, and record that they are, or that they could not be; return which of the two."""
     group = shard.groups.get(timer.group_id)
     if not isinstance(group, ShareGroup):
-        return
+        return False
     partitions = {
         SharePartition(timer.group_id, topic_id, number): start
         for topic_id, number, start in timer.partitions
@@ -75,6 +75,67 @@ def finish(shard: Shard, timer: ShareStateInitialization) -> None:
         initialized = _combined(initialized, new)
     left = PartitionStates(_without(states.initializing, tried), initialized, states.deleting, shard.now_ms)
     shard.apply([records.partition_states(group.group_id, left, shard.image)])
+    return succeeded
+
+
+def start_at(shard: Shard, group: ShareGroup, starts: Mapping[tuple[Uuid, int], int]) -> bool:
+    """Give partitions a new state that begins at these offsets, by topic id and number; return whether all got one.
+
+    For a group without members, which need not be in the shard yet.
+    """
+    states = group.partition_states or _NOTHING
+    numbers: dict[Uuid, set[int]] = {}
+    for topic_id, number in starts:
+        numbers.setdefault(topic_id, set()).add(number)
+    chosen = {
+        topic_id: TopicState(topic.name, frozenset(numbers[topic_id]))
+        for topic_id in numbers
+        if (topic := shard.image.by_id(topic_id)) is not None
+    }
+    initializing = _combined(states.initializing, chosen)
+    deleting = states.deleting.difference(initializing)
+    changed = PartitionStates(initializing, states.initialized, deleting, shard.now_ms)
+    shard.apply([records.partition_states(group.group_id, changed, shard.image)])
+    return finish(
+        shard,
+        ShareStateInitialization(
+            group.group_id,
+            group_epoch=group.group_epoch,
+            partitions=tuple((topic_id, number, start) for (topic_id, number), start in starts.items()),
+        ),
+    )
+
+
+def forget(shard: Shard, group: ShareGroup, topics: Iterable[TopicImage]) -> frozenset[Uuid]:
+    """Delete the state of all partitions of some topics; return of which topics there was any.
+
+    As in Kafka a record is written even if there was none.
+    """
+    states = group.partition_states
+    if states is None:
+        return frozenset()
+    doomed: dict[Uuid, frozenset[int]] = {}
+    for topic in topics:
+        if topic.topic_id in states.initialized:
+            doomed[topic.topic_id] = states.initialized[topic.topic_id].partitions
+        elif topic.topic_id in states.deleting:
+            doomed[topic.topic_id] = frozenset(range(topic.partitions))
+    left = {topic_id: state for topic_id, state in states.initialized.items() if topic_id not in doomed}
+    deleting = states.deleting.union(doomed)
+    changed = PartitionStates(states.initializing, left, deleting, shard.now_ms)
+    shard.apply([records.partition_states(group.group_id, changed, shard.image)])
+    if doomed:
+        shard.share_state.delete(
+            [
+                SharePartition(group.group_id, topic_id, number)
+                for topic_id, numbers in doomed.items()
+                for number in sorted(numbers)
+            ],
+            shard.now_ms,
+        )
+        done = PartitionStates(states.initializing, left, deleting.difference(doomed), shard.now_ms)
+        shard.apply([records.partition_states(group.group_id, done, shard.image)])
+    return frozenset(doomed)
 
 
 def forget_topics(shard: Shard, deleted: Collection[TopicImage]) -> None:

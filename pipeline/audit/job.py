@@ -9,13 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+from msgspec.structs import astuple
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline import quarantine
-from pipeline.audit.classes import SHORTEST, Handovers, OverlapClassifier, Replicas, explained_by_clocks
-from pipeline.audit.output import CLOCK, CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
-from pipeline.audit.ownership import (
+from pipeline.audit.output import CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES
+from pipeline.journal import events, losses
+from pipeline.journal.losses import Boot
+from pipeline.quarantine import QUARANTINE
+from pipeline.rules.classes import (
+    CLOCK,
+    SHORTEST,
+    VIOLATION,
+    Handovers,
+    OverlapClassifier,
+    Replicas,
+    explained_by_clocks,
+)
+from pipeline.rules.losses import Loss, Process
+from pipeline.rules.ownership import (
     BadSnapshot,
     ClockProof,
     Event,
@@ -26,9 +39,6 @@ from pipeline.audit.ownership import (
     Interval,
     Overlap,
 )
-from pipeline.journal import events, losses
-from pipeline.journal.losses import Boot, Loss, Process
-from pipeline.quarantine import QUARANTINE
 from pipeline.tables import TEXT, Column, Table
 from pipeline.watch import step
 
@@ -165,7 +175,7 @@ def _row(group: str, found: Finding, skew_us: int) -> tuple[Table, Sequence[Any]
             values = (hold.member, hold.instance, hold.since_us, until_us, hold.event, end_event, end_kind)
             return INTERVALS, (group, *partition, *values)
         case Gap(partition):
-            return GAPS, (group, *partition, *found[1:])
+            return GAPS, (group, *partition, *astuple(found)[1:-2])
         case Overlap(partition, first, one, second, other):
             same = first.instance is not None and first.instance == second.instance
             sides = (*_side(first, one), *_side(second, other))

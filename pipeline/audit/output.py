@@ -1,9 +1,7 @@
 """Declares the tables that the audit writes, with the meaning of each column."""
 
+from pipeline.rules.classes import CLOCK, LOST, REPLACED, SKEW, UNPROVEN, VIOLATION
 from pipeline.tables import FLAG, INT, LONG, TEXT, Column, Table, list_of
-
-VIOLATION = "violation"
-UNPROVEN, LOST, REPLACED, SKEW, CLOCK = "unproven", "events_lost", "static_replaced", "within_skew", "clock"
 
 _PARTITION = (
     Column("group", TEXT, "the group"),

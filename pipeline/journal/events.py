@@ -12,15 +12,17 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.errors import PipelineError
-from pipeline.journal.lines import NUMBERS, WORKER_FIELDS, Line, owned_text, parse_line, worker_value
 from pipeline.kafka_settings import of_connector
 from pipeline.readiness.records import connector_missing
+from pipeline.rules.lines import NUMBERS, WORKER_FIELDS, Line, owned_text, parse_line, worker_value
 from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FIELDS = tuple(name for name in Line.__struct_fields__ if name not in ("v", "partitions", "worker"))
+FIELDS = tuple(
+    name for name in Line.__struct_fields__ if name not in ("v", "partitions", "worker", "commits")
+)
 """The fields that every event has. Those of a worker of Kafka Connect are :data:`lines.WORKER_FIELDS`."""
 _PLACE = (Column("source", TEXT, ""), Column("at_partition", INT, ""), Column("at_offset", LONG, ""),
           Column("line", BYTES, ""))  # fmt: skip

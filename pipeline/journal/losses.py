@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.errors import PipelineError
+from pipeline.rules.losses import Loss, Process, of_two_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BITS = 32_768
-_OF_TOPIC = "-topic"
-
-Process = tuple[str, str]
-"""Replica and boot."""
 
 
 class Boot(NamedTuple):
@@ -33,35 +30,10 @@ class Boot(NamedTuple):
     duplicates: int
 
 
-class Loss(NamedTuple):
-    """Sequence numbers ``first_seq`` to ``last_seq`` are missing; they were written between these two times."""
-
-    replica: str
-    boot: str
-    first_seq: int
-    last_seq: int
-    from_us: int
-    to_us: int
-
-    @property
-    def events(self) -> int:
-        """Return how many events are missing."""
-        return self.last_seq - self.first_seq + 1
-
-
 def check_single_source(processes: Iterable[Process]) -> None:
-    """Raise PipelineError if a journal contains both the files and the topic of one process.
-
-    Both have the same events under their own sequence numbers, so everything would count twice. A topic beside files
-    has the boot of the files with the suffix ``-topic``.
-    """
-    known = set(processes)
-    for replica, boot in sorted(known):
-        if boot.endswith(_OF_TOPIC) and (replica, boot.removesuffix(_OF_TOPIC)) in known:
-            raise PipelineError(
-                f"the journal has the events of {replica} both from its files and from its topic, so each is there "
-                "twice: read one of them"
-            )
+    """Raise PipelineError if a journal contains both the files and the topic of one process."""
+    if (told := of_two_sources(processes)) is not None:
+        raise PipelineError(told)
 
 
 def find_losses(events: "DataFrame") -> tuple[list[Boot], list[Loss]]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from pipeline.journal.lines import ADOPTED, CALLS, ENDS, NOT_MIGRATING
 from pipeline.progress.output import ASSIGNMENT, OTHER_EVENTS, OTHER_GROUPS, OTHER_MEMBERS
+from pipeline.rules.lines import ADOPTED, CALLS, ENDS, NOT_MIGRATING
 from pipeline.tables import ddl_of
 
 if TYPE_CHECKING:

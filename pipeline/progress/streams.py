@@ -16,10 +16,10 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.journal import events
-from pipeline.journal.lines import CALL_REFUSED, ENDS, STATE_CHANGED
 from pipeline.progress import others
 from pipeline.progress.output import COUNTED, OTHER_EVENTS, TRANSITIONS, WINDOWS
 from pipeline.quarantine import QUARANTINE
+from pipeline.rules.lines import CALL_REFUSED, ENDS, STATE_CHANGED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

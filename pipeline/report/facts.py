@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
-from pipeline.journal.lines import NOT_MIGRATING
+from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES
 from pipeline.progress.job import windows_written
 from pipeline.progress.output import CONVERGENCES, OTHER_GROUPS, PAUSES, STUCK
 from pipeline.progress.streams import latest
@@ -15,6 +14,8 @@ from pipeline.readiness.output import GROUPS, VERDICTS, WAVES
 from pipeline.readiness.staying import does_not_move
 from pipeline.report.others import Others, of_progress, of_readiness
 from pipeline.report.rows import Rows, rows_of
+from pipeline.rules.classes import VIOLATION
+from pipeline.rules.lines import NOT_MIGRATING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,10 +6,10 @@ from typing import Any
 
 import jinja2
 
-from pipeline.audit.output import VIOLATION
 from pipeline.readiness.output import NOT_READY
 from pipeline.report import plots
 from pipeline.report.facts import Audit, Progress, Readiness
+from pipeline.rules.classes import VIOLATION
 from protocol_codecs.printable import printable
 
 _PAGE = Path(__file__).with_name("page.html")

@@ -1,5 +1,13 @@
 """All declared messages, one file an API."""
 
+from protocol_codecs.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
 from protocol_codecs.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -53,6 +61,12 @@ from protocol_codecs.messages.delete_groups import (
     DeleteGroupsResponse,
     DeleteGroupsResponseGroup,
 )
+from protocol_codecs.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
 from protocol_codecs.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsRequestTopic,
@@ -77,6 +91,15 @@ from protocol_codecs.messages.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+)
+from protocol_codecs.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
 )
 from protocol_codecs.messages.fetch import (
     FetchRequest,
@@ -256,6 +279,12 @@ from protocol_codecs.messages.txn_offset_commit import (
 )
 
 __all__ = [
+    "AlterShareGroupOffsetsRequest",
+    "AlterShareGroupOffsetsRequestPartition",
+    "AlterShareGroupOffsetsRequestTopic",
+    "AlterShareGroupOffsetsResponse",
+    "AlterShareGroupOffsetsResponsePartition",
+    "AlterShareGroupOffsetsResponseTopic",
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
@@ -292,6 +321,10 @@ __all__ = [
     "DeleteGroupsRequest",
     "DeleteGroupsResponse",
     "DeleteGroupsResponseGroup",
+    "DeleteShareGroupOffsetsRequest",
+    "DeleteShareGroupOffsetsRequestTopic",
+    "DeleteShareGroupOffsetsResponse",
+    "DeleteShareGroupOffsetsResponseTopic",
     "DeleteTopicsRequest",
     "DeleteTopicsRequestTopic",
     "DeleteTopicsResponse",
@@ -307,6 +340,13 @@ __all__ = [
     "DescribeConfigsResponseSynonym",
     "DescribeGroupsRequest",
     "DescribeGroupsResponse",
+    "DescribeShareGroupOffsetsRequest",
+    "DescribeShareGroupOffsetsRequestGroup",
+    "DescribeShareGroupOffsetsRequestTopic",
+    "DescribeShareGroupOffsetsResponse",
+    "DescribeShareGroupOffsetsResponseGroup",
+    "DescribeShareGroupOffsetsResponsePartition",
+    "DescribeShareGroupOffsetsResponseTopic",
     "DescribedGroup",
     "DescribedGroupMember",
     "FetchRequest",

@@ -13,6 +13,7 @@ from protocol_codecs.classic_clients import KNOWN_ASSIGNORS
 from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode, Policy, Rule
+from translation.policy.steps import text_of
 
 _MODE_EFFECT = {
     Mode.OBSERVE: "passed through and counted",
@@ -47,6 +48,8 @@ class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
     type: GroupType | None
     assignor: str | None
     switch_pause_ms: int
+    steps: tuple[int | str, ...] | None
+    hold_s: int
     notes: tuple[str, ...]
 
 
@@ -61,6 +64,8 @@ def rule_reports(policy: Policy) -> list[RuleReport]:
             type=rule.type,
             assignor=rule.assignor,
             switch_pause_ms=rule.switch_pause_ms,
+            steps=rule.steps,
+            hold_s=rule.hold_s,
             notes=tuple(_notes(policy, number, rule)),
         )
         for number, rule in enumerate(policy.rules, start=1)
@@ -114,6 +119,8 @@ def _describe(rule: Rule) -> str:
         said += f"; {_KEPT_OUT[rule.type]} may not join"
     if rule.mode is not Mode.REJECT:
         said += f"; a live group is moved one member every {rule.switch_pause_ms} ms"
+    if rule.staged:
+        said += f" in steps of {text_of(rule.staged)}, each held for {rule.hold_s} s"
     return said
 
 
@@ -130,6 +137,20 @@ def _notes(policy: Policy, number: int, rule: Rule) -> Iterator[str]:
         yield f"the assignor {rule.assignor} has no effect: only translated groups get one"
     elif rule.assignor is not None and rule.assignor not in _BUILT_IN_ASSIGNORS:
         yield f"the broker must have the assignor {rule.assignor} (group.consumer.assignors)"
+    yield from _notes_on_steps(rule)
+
+
+def _notes_on_steps(rule: Rule) -> Iterator[str]:
+    """Yield what steps need that the file does not tell, and where they end."""
+    if not rule.staged or rule.staged[0].is_all:
+        return
+    yield (
+        "not known from the file: steps need brokers with group.consumer.migration.policy=bidirectional (Kafka's "
+        "default), and `fleet` where several processes serve a group"
+    )
+    yield "groups that are moved all at once stay classic until a step of 100% is the only one"
+    if not rule.staged[-1].is_all:
+        yield f"ends at {rule.staged[-1]}: the other members of each group stay classic"
 
 
 def _hidden_by(rule: Rule, before: Sequence[Rule]) -> tuple[int, Rule] | None:

@@ -14,6 +14,7 @@ from translation.actions import MemberProtocol
 from translation.policy.client_offer import ClientOffer
 from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode, Policy, Rule
+from translation.policy.steps import text_of
 from translation.reasons import options, refusal_of
 
 _TYPE_OF = {
@@ -121,6 +122,10 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
     not_translatable: str | None = None
     options: str | None = None
     """What can be done about that."""
+    steps: str | None = None
+    """The steps by which it moves; None: as a whole."""
+    hold_s: int = 0
+    """For how long each of them but the last is held at least, all together."""
     notes: tuple[str, ...] = ()
     """What the translation changes for its clients."""
 
@@ -135,8 +140,9 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
             return f"{where}; members are refused when they join again"
         if not self.at_one_replica:
             return f"{where}; applies to members that join later"
-        took = _duration(self.at_one_replica * self.pause_ms / 1000)
-        return f"{where}; one member every {self.pause_ms} ms, about {took}"
+        took = _duration(self.at_one_replica * self.pause_ms / 1000 + self.hold_s)
+        in_steps = "" if self.steps is None else f" in steps of {self.steps}"
+        return f"{where}; one member every {self.pause_ms} ms{in_steps}, about {took}"
 
 
 class AssignorChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="assignor"):
@@ -219,6 +225,8 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Change]:
                     after=rule.mode,
                     by=by,
                     pause_ms=rule.switch_pause_ms,
+                    steps=text_of(rule.staged) or None,
+                    hold_s=rule.hold_s * max(0, len(rule.staged) - 1),
                     not_translatable=why_not,
                     options=options(why_not) if rule.mode is Mode.TRANSLATE else None,
                     notes=notes,

@@ -1,13 +1,21 @@
 """The options of ``epochgate demo``. What they start is imported late: it needs confluent-kafka, which is optional."""
 
 from enum import StrEnum
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor
+
+
+class StoryName(StrEnum):
+    """What the demo shows."""
+
+    REBALANCE = "rebalance"
+    SHARE = "share"
 
 
 class Assignor(StrEnum):
@@ -18,11 +26,23 @@ class Assignor(StrEnum):
     COOPERATIVE_STICKY = "cooperative-sticky"
 
 
+_FEWEST_PARTITIONS = 4
+"""One for each consumer of a group at its largest."""
+
+
 def demo(
+    story: Annotated[
+        StoryName,
+        typer.Option(
+            metavar="NAME",
+            help="What to show: rebalance (what membership changes cost), or share (a share group, KIP-932).",
+        ),
+    ] = StoryName.REBALANCE,
     kafka: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="Run on this Kafka cluster (4.0 or newer, without TLS or SASL)."
+            metavar="HOST:PORT",
+            help="Run on this Kafka cluster (4.0 or newer, share: 4.2; without TLS or SASL).",
         ),
     ] = None,
     embedded: Annotated[
@@ -35,11 +55,18 @@ def demo(
         ),
     ] = False,
     assignor: Annotated[
-        Assignor, typer.Option(metavar="NAME", help="partition.assignment.strategy of the consumers.")
-    ] = Assignor.ROUNDROBIN,
+        Assignor | None,
+        typer.Option(
+            metavar="NAME",
+            help="partition.assignment.strategy of the consumers, roundrobin by default; not for share.",
+        ),
+    ] = None,
     partitions: Annotated[
-        int, typer.Option(min=4, max=1000, metavar="N", help="Partitions of the topic.")
-    ] = 8,
+        int | None,
+        typer.Option(
+            min=1, max=1000, metavar="N", help="Partitions of the topic, 8 by default (at least 4); share: 2."
+        ),
+    ] = None,
     rate: Annotated[
         float, typer.Option(min=1, max=5000, metavar="N", help="Records produced per second.")
     ] = 100,
@@ -55,20 +82,37 @@ def demo(
     ] = 4,
     _no_color: NoColor = False,
 ) -> None:
-    """Show what a membership change costs a group, with the classic protocol and through Epochgate.
+    """Show what a membership change costs a group, with the classic protocol and through Epochgate; or a share group.
 
-    The demo creates a topic and two groups, and deletes them at the end.
+    The demo creates a topic and one or two groups, and deletes them at the end.
     """
     if kafka is not None and embedded:
         raise typer.BadParameter("--kafka and --embedded exclude each other")
     if find_spec("confluent_kafka") is None:
         typer.echo("error: the demo needs confluent-kafka: pip install 'epochgate[demo]'", err=True)
         raise typer.Exit(ExitCode.FAILED)
+    if story is StoryName.SHARE:
+        if assignor is not None:
+            raise typer.BadParameter("share groups have no --assignor")
+        if not hasattr(import_module("confluent_kafka"), "ShareConsumer"):
+            typer.echo("error: this story needs confluent-kafka 2.16 or newer", err=True)
+            raise typer.Exit(ExitCode.FAILED)
+    elif partitions is not None and partitions < _FEWEST_PARTITIONS:
+        raise typer.BadParameter(f"--partitions must be {_FEWEST_PARTITIONS} at least")
     from proxy.demo.command import run_demo  # noqa: PLC0415
     from proxy.demo.plan import Plan  # noqa: PLC0415
+    from proxy.demo.stories import REBALANCE, SHARE  # noqa: PLC0415
+    from proxy.demo.story import Story  # noqa: PLC0415
 
-    plan = Plan(assignor=assignor, partitions=partitions, records_per_second=rate, work_s=work, pause_s=pause)
-    raise typer.Exit(run_demo(kafka, plan, plain=plain))
+    shown: Story[Any] = SHARE if story is StoryName.SHARE else REBALANCE
+    plan = Plan(
+        assignor=assignor or Assignor.ROUNDROBIN,
+        partitions=partitions or shown.partitions,
+        records_per_second=rate,
+        work_s=work,
+        pause_s=pause,
+    )
+    raise typer.Exit(run_demo(shown, kafka, plan, plain=plain))
 
 
 def add_to(command_line: typer.Typer) -> None:

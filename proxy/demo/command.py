@@ -17,16 +17,14 @@ from proxy.demo.failure import DemoFailed
 from proxy.demo.live_view import LiveView
 from proxy.demo.plain_view import PlainView
 from proxy.demo.plan import Plan
-from proxy.demo.runner import run_on_cluster
-from proxy.demo.summary import summary
-from proxy.demo.verdict import Result, problems
+from proxy.demo.story import R, Story
 from proxy.runtime.log_setup import configure
 
 _NARROWEST = 100
 
 
-def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> ExitCode:
-    """Run the demo on a cluster, or on the embedded coordinator for None, and return the exit code."""
+def run_demo(story: Story[R], bootstrap: str | None, plan: Plan, *, plain: bool) -> ExitCode:
+    """Run a story on a cluster, or on the embedded coordinator for None, and return the exit code."""
     console = Console()
     plain = plain or not console.is_terminal
     if plain:
@@ -35,12 +33,12 @@ def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> ExitCode:
     configure(Log(level="warning", format="console"), stream=cast("TextIO", _StandardError()))
     failed: list[str] = []
     interrupted = False
-    result: Result | None = None
+    result: R | None = None
     try:
         if bootstrap is None:
-            result = trio.run(run_embedded, plan, view)
+            result = trio.run(run_embedded, story.run, plan, view)
         else:
-            result = trio.run(run_on_cluster, bootstrap, f"Kafka at {bootstrap}", plan, view)
+            result = trio.run(story.run, bootstrap, f"Kafka at {bootstrap}", plan, view)
     except* (DemoFailed, UnreachableError) as failures:
         failed = _messages(failures)
     except* KeyboardInterrupt:
@@ -51,10 +49,10 @@ def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> ExitCode:
         if interrupted:
             console.print("interrupted; all processes have been stopped")
         return ExitCode.INTERRUPTED if interrupted else ExitCode.FAILED
-    for renderable in summary(result):
+    for renderable in story.summary(result):
         console.print()
         console.print(renderable)
-    return ExitCode.PROBLEM_FOUND if problems(result) else ExitCode.SUCCESS
+    return ExitCode.PROBLEM_FOUND if story.problems(result) else ExitCode.SUCCESS
 
 
 class _StandardError(io.TextIOBase):

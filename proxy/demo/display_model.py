@@ -2,15 +2,15 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
+from rich.console import RenderableType
 
 from protocol_codecs.printable import printable
-from proxy.demo.group import DemoGroup
-from proxy.demo.members import MemberTracker
+from proxy.demo.records import ReadRecords
 from proxy.demo.wait import ChangeSignal
 
 _LINES_KEPT = 50
@@ -31,6 +31,17 @@ class LogLine(msgspec.Struct, frozen=True):
     text: str
 
 
+class ShownGroup(Protocol):
+    """What the views show of a group besides its table."""
+
+    title: str
+    records: ReadRecords
+
+    @property
+    def done(self) -> int:
+        """How many records need nothing more."""
+
+
 class DisplayModel:
     """Everything that a view may show. ``source`` names the cluster in words."""
 
@@ -38,9 +49,9 @@ class DisplayModel:
         self.source = source
         self.steps_in_all = steps_in_all
         self.view = view
-        self.groups: tuple[DemoGroup, ...] = ()
-        self.trackers: dict[str, MemberTracker] = {}
-        """Member states by group id, for translated groups only."""
+        self.groups: tuple[ShownGroup, ...] = ()
+        self.tables: Callable[[], Sequence[RenderableType]] = tuple
+        """Draws the groups."""
         self.step_number = 0
         self.step = Step("", "")
         self.lines: deque[LogLine] = deque(maxlen=_LINES_KEPT)
@@ -78,7 +89,7 @@ class View(Protocol):
         ...
 
     def settled(self, display: DisplayModel) -> None:
-        """Called when a step is over: both groups are stable."""
+        """Called when a step is over."""
         ...
 
     def line_added(self, line: LogLine) -> None:

@@ -3,14 +3,13 @@
 from coordinator.broker import EmbeddedCluster, serve
 from proxy.demo.display_model import View
 from proxy.demo.plan import Plan
-from proxy.demo.runner import run_on_cluster
-from proxy.demo.verdict import Result
+from proxy.demo.story import R, Run
 
 
-async def run_embedded(plan: Plan, view: View) -> Result:
-    """Run the demo on an embedded cluster with Kafka's default settings, and return its result.
+async def run_embedded(run: Run[R], plan: Plan, view: View) -> R:
+    """Run a story on an embedded cluster with Kafka's default settings, and return its result.
 
     :raises ExceptionGroup: with a :class:`~proxy.demo.failure.DemoFailed`, if a step could not be carried out.
     """
     async with serve(EmbeddedCluster(auto_create_partitions=0)) as cluster:
-        return await run_on_cluster(cluster.bootstrap, "the embedded coordinator", plan, view)
+        return await run(cluster.bootstrap, "the embedded coordinator", plan, view)

@@ -44,6 +44,11 @@ class DemoGroup:
         self.consumers: dict[str, Consumer] = {}
         self._log = log
 
+    @property
+    def done(self) -> int:
+        """Return how many records were read."""
+        return self.records.distinct
+
     def started(self, name: str, at_ns: int) -> None:
         """Record that a consumer was started."""
         self.consumers[name] = Consumer(name, Presence.JOINING, at_ns)

@@ -10,7 +10,6 @@ from rich.panel import Panel
 from rich.text import Text
 
 from proxy.demo.display_model import DisplayModel, LogLine
-from proxy.demo.group_table import group_table
 
 _WIDE = 125
 """From this many columns on both groups fit side by side."""
@@ -49,7 +48,7 @@ class LiveView:
         self._live.update(self._rendered(display), refresh=True)
 
     def _rendered(self, display: DisplayModel) -> RenderableType:
-        groups = [group_table(group, display.trackers.get(group.group_id)) for group in display.groups]
+        groups = display.tables()
         wide = self._console.width >= _WIDE
         above = Group(
             _heading(display), Columns(groups, padding=(0, 4)) if wide else Group(*groups), _records(display)
@@ -73,7 +72,7 @@ def _records(display: DisplayModel) -> Text:
     produced = display.produced()
     text = Text(f"records produced: {produced}")
     for group in display.groups:
-        behind = max(produced - group.records.distinct, 0)
+        behind = max(produced - group.done, 0)
         text.append(f"   {group.title} has read {group.records.distinct}")
         if behind:
             text.append(f" ({behind} to go)", style="yellow")

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from proxy.demo.display_model import DisplayModel, LogLine
-from proxy.demo.group_table import group_table
 
 _PROGRESS_S = 5.0
 
@@ -31,9 +30,9 @@ class PlainView:
         self._print(f"   {display.step.explanation}")
 
     def settled(self, display: DisplayModel) -> None:
-        """Print both groups as tables."""
-        for group in display.groups:
-            self._console.print(group_table(group, display.trackers.get(group.group_id)))
+        """Print the groups as tables."""
+        for table in display.tables():
+            self._console.print(table)
 
     def line_added(self, line: LogLine) -> None:
         """Print a log line."""

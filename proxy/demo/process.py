@@ -5,12 +5,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import msgspec
 import trio
 
 from proxy.demo.failure import DemoFailed
-from proxy.demo.reports import ConsumerSettings, Failed, Left, Report
+from proxy.demo.reports import ConsumerSettings, Failed, Left, Report, ShareConsumerSettings
 
 _STDERR_LINES = 5
 _GRACE_S = 3.0
@@ -26,12 +27,15 @@ class ConsumerProcess:
 
     def __init__(
         self,
-        settings: ConsumerSettings,
+        settings: ConsumerSettings | ShareConsumerSettings,
         on_report: Callable[[Report], None],
         on_exit: Callable[[int], None],
+        *,
+        program: str = "proxy.demo.consumer",
     ) -> None:
         self.name = settings.name
         self._settings = settings
+        self._program = program
         self._on_report = on_report
         self._on_exit = on_exit
         self._process: trio.Process | None = None
@@ -44,7 +48,7 @@ class ConsumerProcess:
 
         :raises DemoFailed: it ended without a request.
         """
-        command = [sys.executable, "-m", "proxy.demo.consumer", msgspec.json.encode(self._settings).decode()]
+        command = [sys.executable, "-m", self._program, msgspec.json.encode(self._settings).decode()]
         # A session of its own: Ctrl-C reaches only the demo, which then ends its consumers.
         process = self._process = await trio.lowlevel.open_process(
             command,
@@ -65,6 +69,12 @@ class ConsumerProcess:
         if not self._ending:
             words = " | ".join(self._stderr) or "no output"
             raise DemoFailed(f"{self.name} ended unexpectedly with exit code {process.returncode}: {words}")
+
+    async def tell(self, command: str) -> None:
+        """Pass on a command, a line of the program's standard input; one that has ended ignores it."""
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._process.stdin.send_all(f"{command}\n".encode())
 
     async def leave(self) -> None:
         """Make the consumer leave its group and exit, by closing its standard input."""

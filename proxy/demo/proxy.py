@@ -1,5 +1,6 @@
 """Runs the proxy in this process with the demo's own configuration, and reports the translator's events."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from proxy.server.server import Server
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
 from translation.fleet.outputs import Output
+from translation.migration.next_step import MoveView
 from translation.policy.policy import Mode, Policy, Rule
 from translation.translator import Translator
 
@@ -63,6 +65,18 @@ class ReportingTranslator:
     def handle_log_outputs(self, now: float, outputs: Sequence[Output]) -> list[Action]:
         """What the member log says; there is none here."""
         return self._report_events(self._translator.handle_log_outputs(now, outputs))
+
+    def set_migration_policy(self, policy: str | None) -> None:
+        """The brokers' migration policy."""
+        self._translator.set_migration_policy(policy)
+
+    def move_of(self, group_id: str) -> MoveView | None:
+        """How far the move of a group by steps is."""
+        return self._translator.move_of(group_id)
+
+    def moves_by_phase(self) -> Counter[str]:
+        """How many groups are moved by steps."""
+        return self._translator.moves_by_phase()
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member on a connection is Stable."""

@@ -15,6 +15,10 @@ class ReadRecords:
         """The number of different records that were read."""
         return len(self._read)
 
+    def has(self, number: int) -> bool:
+        """Whether this record was read."""
+        return number in self._read
+
     def read(self, numbers: Iterable[int]) -> None:
         """Record that these were read, possibly again."""
         for number in numbers:

@@ -49,10 +49,40 @@ class Left(msgspec.Struct, frozen=True, tag="left"):
     at_ns: int
 
 
+class ShareConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The only argument of ``python -m proxy.demo.share.consumer``.
+
+    ``most_records`` is ``max.poll.records``; ``work_s`` the time in seconds that the application spends on as many.
+    """
+
+    name: str
+    bootstrap: str
+    group_id: str
+    topic: str
+    most_records: int
+    work_s: float
+
+
+class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
+    """A share consumer was delivered these records: (number, delivery count). With ``holds`` it never finishes them."""
+
+    at_ns: int
+    records: tuple[tuple[int, int], ...]
+    holds: bool = False
+
+
+class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged"):
+    """The broker has taken note that a share consumer accepted and released these records."""
+
+    at_ns: int
+    accepted: tuple[int, ...]
+    released: tuple[int, ...]
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The client library gave up with this error."""
 
     reason: str
 
 
-Report = Assigned | Revoked | Consumed | Left | Failed
+Report = Assigned | Revoked | Consumed | Delivered | Acknowledged | Left | Failed

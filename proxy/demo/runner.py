@@ -7,6 +7,7 @@ import trio
 from proxy.demo.consumers import ConsumerPool
 from proxy.demo.display_model import DisplayModel, View
 from proxy.demo.group import DemoGroup
+from proxy.demo.group_table import group_table
 from proxy.demo.kafka import Kafka
 from proxy.demo.members import MemberTracker
 from proxy.demo.plan import STEPS, Plan
@@ -37,7 +38,7 @@ async def run_on_cluster(bootstrap: str, source: str, plan: Plan, view: View) ->
     )
     tracker = MemberTracker(translated.group_id)
     display.groups = (classic, translated)
-    display.trackers = {translated.group_id: tracker}
+    display.tables = lambda: (group_table(classic, None), group_table(translated, tracker))
 
     def record(event: Event) -> None:
         if event.kind in _NOTEWORTHY:

@@ -10,10 +10,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from proxy.config.fleet import Fleet, Property
+from proxy.fleet.broker_settings import migration_policy
 from proxy.fleet.log_client import LogClient
 from proxy.fleet.log_events import (
     AccessLost,
     EndReached,
+    GroupRecordRead,
     LogEvent,
     PartitionLost,
     RecordRead,
@@ -70,6 +72,8 @@ class FleetDriver:
         """Why the log can't be used any more until this process is started again, or None."""
         self._tell: Callable[[list[Output]], None] = lambda _outputs: None
         self._on_refused: Callable[[str], None] = lambda _reason: None
+        self.on_migration_policy: Callable[[str | None], None] = lambda _policy: None
+        """Is told the brokers' ``group.consumer.migration.policy``, None if the account may not know it."""
         self._metrics = LogMetrics(Metrics(), self.log, self.replicas, self.replica)
         self._away = set(range(fleet.partitions))
         """Partitions that are not ready."""
@@ -108,6 +112,7 @@ class FleetDriver:
                 task_status.started()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch_topic, identity)
+                    nursery.start_soon(self._ask_migration_policy)
                     await self._keep_time()
         finally:
             with trio.CancelScope(shield=True):
@@ -200,7 +205,7 @@ class FleetDriver:
         self.carry_out()
 
     def _handle_one(self, event: LogEvent, now: float) -> None:
-        if isinstance(event, RecordRead | EndReached | PartitionLost):
+        if isinstance(event, RecordRead | GroupRecordRead | EndReached | PartitionLost):
             self._reader_watch.heard(event.partition, now)
         match event:
             case RecordRead(partition, _, writer, None, offset, appended_ms, replica):
@@ -210,6 +215,9 @@ class FleetDriver:
             case RecordRead(partition, key, _, Stored() as stored):
                 self._metrics.read(partition, stored.record, now)
                 self.log.read(partition, key, stored, now)
+            case GroupRecordRead(partition, group, group_record):
+                self._metrics.read_group(partition, now)
+                self.log.read_group(partition, group, group_record)
             case EndReached(partition, position):
                 self.log.read_to(partition, position, now)
             case PartitionLost(partition, end):
@@ -265,6 +273,11 @@ class FleetDriver:
         self._reader_watch.replaced(now)
         self._client.replace_reader()
         self._metrics.reader_replaced()
+
+    async def _ask_migration_policy(self) -> None:
+        policy = await trio.to_thread.run_sync(migration_policy, self._admin, abandon_on_cancel=True)
+        _logger.info("the brokers' migration policy", policy=policy or "not known")
+        self.on_migration_policy(policy)
 
     async def _watch_topic(self, identity: TopicIdentity) -> None:
         while self.refused is None:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from translation.fleet.counting import Stored
+from translation.fleet.group_records import GroupKey, StoredGroup
 from translation.fleet.records import MemberKey, Writer
 
 
@@ -17,6 +18,14 @@ class RecordRead(NamedTuple):
     appended_ms: int
     replica: bytes | None = None
     """Of a probe: which process wrote it (:data:`translation.fleet.replicas.REPLICA_HEADER`)."""
+
+
+class GroupRecordRead(NamedTuple):
+    """The next record of a partition is one of a whole group."""
+
+    partition: int
+    key: GroupKey
+    stored: StoredGroup
 
 
 class EndReached(NamedTuple):
@@ -46,4 +55,4 @@ class AccessLost(NamedTuple):
     reason: str
 
 
-LogEvent = RecordRead | EndReached | PartitionLost | WriteFailed | AccessLost
+LogEvent = RecordRead | GroupRecordRead | EndReached | PartitionLost | WriteFailed | AccessLost

@@ -8,13 +8,14 @@ from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from translation.fleet.fleet_counts import FleetCounts, MemberState, count_fleet
 from translation.fleet.formats import FORMATS
+from translation.fleet.group_records import is_group_key
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Decision, Health, WriteRecord
 from translation.fleet.records import Kind, MemberRecord
 from translation.fleet.replicas import Replica, Replicas
 
-_PROBE = "probe"
-_KINDS = (*(str(kind) for kind in Kind), _PROBE)
+_PROBE, _GROUP = "probe", "group"
+_KINDS = (*(str(kind) for kind in Kind), _PROBE, _GROUP)
 
 
 class LogMetrics:
@@ -53,9 +54,17 @@ class LogMetrics:
         self._read_at[partition] = now
         self._read[_PROBE if record is None else record.kind].value += 1
 
+    def read_group(self, partition: int, now: float) -> None:
+        """Count a record of a whole group that was read in a partition."""
+        self._read_at[partition] = now
+        self._read[_GROUP].value += 1
+
     def written(self, write: WriteRecord) -> None:
         """Count a record that is written."""
-        kind = _PROBE if write.value is None else FORMATS[write.format].decode(write.value).kind
+        if is_group_key(write.key):
+            kind = _GROUP
+        else:
+            kind = _PROBE if write.value is None else FORMATS[write.format].decode(write.value).kind
         self._written[kind].value += 1
 
     def replayed(self) -> None:

@@ -12,11 +12,24 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from proxy.config.fleet import Property
-from proxy.fleet.log_events import AccessLost, EndReached, LogEvent, PartitionLost, RecordRead
+from proxy.fleet.log_events import (
+    AccessLost,
+    EndReached,
+    GroupRecordRead,
+    LogEvent,
+    PartitionLost,
+    RecordRead,
+)
 from proxy.fleet.refusals import TopicRefused
 from proxy.fleet.topic import TIMEOUT_S, access_hint
 from translation.fleet.counting import Stored
 from translation.fleet.formats import FORMAT_HEADER, UnknownFormat, format_of
+from translation.fleet.group_records import (
+    StoredGroup,
+    decode_group_key,
+    decode_group_value,
+    is_group_key,
+)
 from translation.fleet.records import PROBE, InvalidRecord, decode_key
 from translation.fleet.replicas import REPLICA_HEADER
 
@@ -205,6 +218,10 @@ class LogReader:
         _, appended_ms = message.timestamp()
         key, value = message.key(), message.value()
         try:
+            if is_group_key(_bytes(key)):
+                group, writer = decode_group_key(_bytes(key))
+                record = decode_group_value(_bytes(value))
+                return GroupRecordRead(partition, group, StoredGroup(offset, appended_ms, writer, record))
             member, writer = decode_key(_bytes(key))
             if member == PROBE or value is None:
                 replica = headers.get(REPLICA_HEADER)

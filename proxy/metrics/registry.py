@@ -320,6 +320,12 @@ class Metrics:
         self.journal_queue = self._gauge("journal_queue_events", "Events queued for the journal.", "sink")
 
     def _declare_fleet(self) -> None:
+        self.group_moves = self._gauge(
+            "group_moves",
+            "Groups that are moved by steps, by phase (`moving`, `held`, `aborted`). With a member log every process "
+            "knows those of all.",
+            "phase",
+        )
         self.fleet_away = self._gauge(
             "fleet_log_away",
             "Partitions of the member log (`fleet`) that can't be read or written now, or are not read yet.",
@@ -338,8 +344,8 @@ class Metrics:
         )
         self.fleet_records = self._hot_counter(
             "fleet_records",
-            "Records of the member log, by kind (`probe`: of no member) and direction (`read`, `written`); every "
-            "process reads all.",
+            "Records of the member log, by kind (`probe`: of no member; `group`: of a whole group) and direction "
+            "(`read`, `written`); every process reads all.",
             "kind",
             "direction",
         )

@@ -14,7 +14,7 @@ from proxy.config.schema import Visibility
 from proxy.metrics.bounds import Bound
 from translation.actions import Event
 from translation.connect_worker import ConnectWorker
-from translation.partitions import TopicPartitions
+from translation.partitions import TopicOffsets, TopicPartitions
 
 TRUNCATED = "…"
 """Separates a truncated text from the hash that ends it."""
@@ -59,6 +59,12 @@ def estimated_bytes(event: Event) -> int:
     if event.worker is not None:
         texts = (getattr(event.worker, name) for name in _WORKER_TEXTS)
         size += _WORKER_BYTES + _CHARACTER_BYTES * sum(map(len, texts))
+    for commit in event.commits:
+        size += (
+            _TOPIC_BYTES
+            + _CHARACTER_BYTES * len(commit.topic)
+            + 3 * _PARTITION_BYTES * len(commit.partitions)
+        )
     for listed in (event.partitions, event.owned):
         for one in listed or ():
             size += _TOPIC_BYTES + _CHARACTER_BYTES * len(one.topic) + _PARTITION_BYTES * len(one.partitions)
@@ -94,6 +100,8 @@ class EventBounds:
             self._bound_worker(changes, event.worker)
         if event.partitions:
             self._bound_partitions(changes, "partitions", event.partitions, ())
+        if event.commits:
+            self._bound_partitions(changes, "commits", event.commits, ())
         if event.owned:
             self._bound_partitions(changes, "owned", event.owned, None)
         return msgspec.structs.replace(event, **changes) if changes else event
@@ -106,7 +114,11 @@ class EventBounds:
             self._hit(Bound.TEXT)
 
     def _bound_partitions(
-        self, changes: dict[str, Any], name: str, listed: TopicPartitions, if_too_many: TopicPartitions | None
+        self,
+        changes: dict[str, Any],
+        name: str,
+        listed: TopicPartitions | tuple[TopicOffsets, ...],
+        if_too_many: tuple[()] | None,
     ) -> None:
         if sum(len(one.partitions) for one in listed) > self._partitions:
             changes[name] = if_too_many

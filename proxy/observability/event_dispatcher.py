@@ -55,6 +55,11 @@ class EventDispatcher:
         log(event.kind.replace("_", " "), **_log_fields(event))
         return recorded
 
+    def journalled_only(self, event: Event) -> Event:
+        """Count an event and truncate it, for the journal alone: it is too frequent to be shown or logged."""
+        self._metrics.events.labels(event.kind).inc()
+        return self._bounds.truncated(event)
+
     def _is_news(self, event: Event) -> bool:
         """Whether to log at level info: not for events that repeat at each request of a group."""
         if event.protocol in _NOT_OURS:

@@ -1,6 +1,7 @@
 """What is kept of groups and their members; events change it (:mod:`proxy.observability.group_registry`)."""
 
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -8,6 +9,7 @@ from proxy.observability.snapshot import REBALANCING, BrokerView
 from translation.actions import Event
 from translation.connect_worker import ConnectWorker
 from translation.member_state import MemberState
+from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitions
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode
@@ -22,6 +24,14 @@ _CONVERSION_STUCK_S = 120.0
 """Seconds without a move after which a group with classic members that should be translated counts as stuck."""
 
 _DEFAULT_REBALANCE_TIMEOUT_S = 300.0
+
+_WHOLE = "100%"
+"""The step at which all members are to be moved."""
+
+
+def no_move() -> MoveView | None:
+    """The move of a group that does not move by steps."""
+    return None
 
 
 class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
@@ -105,6 +115,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     offer: ClientOffer | None = None
     """What the client that joined last offers."""
     broker: BrokerView | None = None
+    move: Callable[[], MoveView | None] = no_move
+    """How far its move by steps is now."""
     mode_since_us: int = 0
     last_move_us: int = 0
     move_requested_us: int = 0
@@ -137,6 +149,9 @@ class GroupRecord(msgspec.Struct, kw_only=True):
         """Return why the group's move to the new protocol is stuck; None if it isn't, or none is under way."""
         if self.mode is not Mode.TRANSLATE or self.why_not is not None:
             return None
+        move = self.move()
+        if move is not None and move.allows != _WHOLE:
+            return None  # its classic members wait for their step
         waiting = [member for member in self.members.values() if member.protocol == "classic"]
         since_s = (now_us - max(self.mode_since_us, self.last_move_us)) / MICRO
         if not waiting or since_s < _CONVERSION_STUCK_S:

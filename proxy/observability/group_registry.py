@@ -9,6 +9,7 @@ beyond the bounds new groups are not kept.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -23,6 +24,7 @@ from proxy.observability.member_registry import MemberRegistry
 from proxy.observability.snapshot import BrokerView, GroupView
 from proxy.observability.vacant_groups import VacantGroups
 from translation.actions import Event, EventKind
+from translation.migration.next_step import MoveView
 from translation.policy.policy import Policy, Rule
 from translation.reasons import OBSERVED
 
@@ -47,6 +49,8 @@ class GroupRegistry:
     ) -> None:
         self.groups: OrderedDict[str, GroupRecord] = OrderedDict()
         """By id, the group with the oldest last event first."""
+        self.move_of: Callable[[str], MoveView | None] = lambda _: None
+        """How far the move of a group by steps is."""
         self._policy = policy
         self._on_drop = on_drop
         self._limits = limits or Visibility()
@@ -142,8 +146,16 @@ class GroupRegistry:
     def _new_group(self, group_id: str, now_us: int) -> GroupRecord:
         rule, label = self.rule_of(group_id)
         return GroupRecord(
-            id=group_id, mode=rule.mode, rule=label, assignor=rule.assignor, mode_since_us=now_us
+            id=group_id,
+            mode=rule.mode,
+            rule=label,
+            assignor=rule.assignor,
+            mode_since_us=now_us,
+            move=partial(self._move_of, group_id),
         )
+
+    def _move_of(self, group_id: str) -> MoveView | None:
+        return self.move_of(group_id)
 
     # -- bounds ---------------------------------------------------------------------------------------------
 

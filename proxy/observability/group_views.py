@@ -46,6 +46,7 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         connect=connect_of(members),
         client=group.offer,
         options=options(group.why_not),
+        move=group.move(),
         notes=notes_of(group.offer),
     )
 

@@ -16,9 +16,9 @@ import trio
 
 from proxy.metrics.registry import Metrics
 from proxy.observability.bounds import estimated_bytes
-from translation.actions import Event
+from translation.actions import Event, EventKind
 from translation.connect_worker import ConnectWorker
-from translation.partitions import TopicPartitions
+from translation.partitions import TopicOffsets, TopicPartitions
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.journal")
 
@@ -61,6 +61,7 @@ class JournalEvent(msgspec.Struct, frozen=True, kw_only=True):
     owned: TopicPartitions | None = None
     reason: str = ""
     worker: ConnectWorker | msgspec.UnsetType = msgspec.UNSET
+    commits: tuple[TopicOffsets, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class QueuedEvent(msgspec.Struct, frozen=True):
@@ -290,4 +291,5 @@ def _event(line: QueuedEvent, identity: tuple[str, str]) -> JournalEvent:
         owned=event.owned,
         reason=event.reason,
         worker=msgspec.UNSET if event.worker is None else event.worker,
+        commits=event.commits if event.kind is EventKind.COMMITTED else msgspec.UNSET,
     )

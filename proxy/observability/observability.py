@@ -26,7 +26,7 @@ from proxy.observability.wall_clock import WallClock
 from proxy.runtime.log_setup import log_suppressed_lines
 from proxy.runtime.time_slice import TimeSlice
 from proxy.transport.tcp_stream import open_tcp
-from translation.actions import Event, MemberProtocol
+from translation.actions import Event, EventKind, MemberProtocol
 from translation.policy.policy import Policy
 from translation.uuids import kafka_uuid
 
@@ -118,6 +118,10 @@ class Observability:
     def record(self, event: Event) -> None:
         """Record an event of a member or a group."""
         now_us = self.clock.now_us()
+        if event.kind is EventKind.COMMITTED:
+            mode = self.registry.rule_of(event.group_id)[0].mode
+            self._journal.record(self._dispatcher.journalled_only(event), mode, now_us)
+            return
         recorded = self._dispatcher.dispatch(event, now_us)
         self._journal.record(recorded.event, recorded.group.mode, now_us)
         if (

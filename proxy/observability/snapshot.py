@@ -16,6 +16,7 @@ from protocol_codecs.classic_clients import RACKS_IGNORED
 from protocol_codecs.messages.connect_protocol import CONNECTOR
 from proxy.observability.fleet_view import FleetView, GroupFleet
 from translation.member_state import MemberState
+from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitions
 from translation.policy.client_offer import ClientOffer
 
@@ -169,7 +170,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is known yet; ``options`` says what an operator can do about that. ``stuck`` says what is stuck; None if nothing is.
     ``fleet`` is what other replicas serve of it; None without a member log. ``client`` is what the client that joined
     last offers; None if no JoinGroup was seen. ``notes`` say what a translation changes for its clients. ``connect``
-    is set if it is a group of Kafka Connect.
+    is set if it is a group of Kafka Connect. ``move`` says how far its move by steps is; None if it does not move so.
     """
 
     id: str
@@ -192,6 +193,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     client: ClientOffer | None = None
     options: str | None = None
     notes: tuple[str, ...] = ()
+    move: MoveView | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -338,6 +340,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
         client=newest.client,
         options=newest.options,
         notes=newest.notes,
+        move=newest.move,
     )
 
 

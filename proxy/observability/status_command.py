@@ -19,6 +19,7 @@ from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswer
 from proxy.observability.fleet_view import FleetView
 from proxy.observability.formatting import ago, count_partitions, duration, partitions
 from proxy.observability.snapshot import ConnectView, GroupView, Snapshot
+from translation.fleet.group_records import Phase
 
 _TIMEOUT_S = 5.0
 _EVENTS_SHOWN = 12
@@ -143,6 +144,9 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
     parts: list[RenderableType] = [title]
     if group.stuck:
         parts.append(Text(f"stuck: {group.stuck}", "bold red"))
+    if group.move is not None:
+        style = "" if group.move.phase == Phase.MOVING else "bold red"
+        parts.append(Text(f"moved by steps: {group.move.text}", style))
     if group.connect is not None:
         parts.append(_connect(group.connect, now))
     if group.why_not:

@@ -35,7 +35,7 @@ _STYLES = {
 }
 _CODES = {
     Status.FOUND: ExitCode.PROBLEM_FOUND,
-    Status.UNKNOWN: ExitCode.FAILED,
+    Status.UNKNOWN: ExitCode.UNDECIDED,
     Status.PASSED: ExitCode.SUCCESS,
 }
 

@@ -13,6 +13,7 @@ import trio
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
 from translation.actions import Connection, Event, EventKind, MemberProtocol, Request
+from translation.commits import CommitWatch
 from translation.passthrough.observer import Observer
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
@@ -25,6 +26,7 @@ class EventReporter:
 
     def __init__(self, observer: Observer, emit: Callable[[Event], None], metrics: Metrics) -> None:
         self._observer = observer
+        self._commits = CommitWatch()
         self._emit = emit
         self._metrics = metrics
 
@@ -46,6 +48,21 @@ class EventReporter:
         self._observe(
             request, lambda now: self._observer.response_received(now, connection, request, response)
         )
+
+    def commit_answered(
+        self, connection: Connection, request: Request, response: Any, protocol: str | None = None
+    ) -> None:
+        """Show the watch a commit and its response; ``protocol`` is null if the member's calls pass through."""
+        message: Any = request.message
+        names = self._observer.topics.names
+
+        def look(now: float) -> Iterable[Event]:
+            known = protocol or self._observer.protocol_of(message.group_id, message.member_id)
+            return self._commits.answered(
+                now, connection, request, response, known, lambda topic_id: names.get(topic_id, "")
+            )
+
+        self._observe(request, look)
 
     def _observe(self, request: Request, look: Callable[[float], Iterable[Event]]) -> None:
         try:

@@ -48,6 +48,7 @@ from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
 from proxy.transport.tls_context import UPSTREAM, Certificates, Contents, TlsOpener
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId
+from translation.fleet.group_records import Phase
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
@@ -153,8 +154,12 @@ class Server:
             Observer(self._topics),
             None if fleet is None else fleet.carry_out,
         )
+        self.observability.registry.move_of = translator.move_of
+        for phase in (Phase.MOVING, Phase.HELD, Phase.ABORTED):
+            self.metrics.group_moves.labels(phase).set_function(partial(_count_moves, translator, phase))
         if fleet is not None:
             fleet.attach(self.driver.log_said, self.health.fail, self.metrics)
+            fleet.on_migration_policy = translator.set_migration_policy
             reader = FleetReader(fleet, self.observability.registry, config.visibility)
             self.query_handlers["fleet"] = partial(reader.read, members=False)
             self.query_handlers["fleet with members"] = partial(reader.read, members=True)
@@ -365,3 +370,7 @@ class Server:
                 bound.ports[node_id].listen()
         if node_id is None:
             self.health.ready()
+
+
+def _count_moves(translator: Translation, phase: Phase) -> int:
+    return translator.moves_by_phase()[phase]

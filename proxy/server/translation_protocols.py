@@ -1,5 +1,6 @@
 """The interfaces between the driver, the translator and the connections."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -7,6 +8,7 @@ from protocol_codecs import Message
 from proxy.session.speculation import Prediction
 from translation.actions import Action, Call, CallId, Connection, ConnectionId, Request, RequestId
 from translation.fleet.outputs import Output
+from translation.migration.next_step import MoveView
 from translation.policy.policy import Policy
 
 
@@ -61,6 +63,18 @@ class Translation(Protocol):
 
     def set_policy(self, now: float, policy: Policy) -> list[Action]:
         """Apply another policy."""
+        ...
+
+    def set_migration_policy(self, policy: str | None) -> None:
+        """Note the brokers' migration policy; None if it is not known."""
+        ...
+
+    def move_of(self, group_id: str) -> MoveView | None:
+        """Return how far the move of a group by steps is; None if there is none."""
+        ...
+
+    def moves_by_phase(self) -> Counter[str]:
+        """Return how many groups are moved by steps, by phase."""
         ...
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:

@@ -35,10 +35,12 @@ from translation.actions import (
     Emit,
     Event,
     Forward,
+    MemberProtocol,
     Release,
     Request,
     RequestId,
 )
+from translation.commits import COMMITS, codes_of
 from translation.fleet.outputs import Output
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
@@ -100,6 +102,8 @@ class TranslatorDriver:
         self._routes = GroupRoutes()
         self._connections: dict[ConnectionId, _DrivenConnection] = {}
         self._requests: dict[RequestId, _DrivenConnection] = {}
+        self._commits: dict[RequestId, tuple[Connection, Request]] = {}
+        """The commits among them."""
         self._calls: dict[CallId, Call] = {}
         self._work: deque[tuple[_Handler, ConnectionId | None, tuple[Any, ...]]] = deque()
         self._working = False
@@ -146,6 +150,8 @@ class TranslatorDriver:
             driven = self._connections[connection.id] = _DrivenConnection(shell)
         driven.request = request.id
         self._requests[request.id] = driven
+        if request.api_key in COMMITS:
+            self._commits[request.id] = connection, request
         if request.api_key == _HEARTBEAT:
             group_id = request.message.group_id
             if not self._routes.leads_to(group_id, shell) and self._translator.is_authorized(
@@ -184,6 +190,9 @@ class TranslatorDriver:
             if self._translator.is_authorized(connection.id, group_id):
                 self.reporter.call_forwarded(request)
             return
+        if request.api_key in COMMITS:
+            self._commit_answered(connection, request, response)
+            return
         is_news = request.api_key != _HEARTBEAT or response.error_code != 0
         if is_news or not self._translator.is_authorized(connection.id, group_id):
             if connection.id not in self._connections:
@@ -194,6 +203,15 @@ class TranslatorDriver:
         ):
             self._routes.remember(shell, connection, request)
         self.reporter.call_answered(connection, request, response)
+
+    def _commit_answered(
+        self, connection: Connection, request: Request, response: Any, protocol: str | None = None
+    ) -> None:
+        """Report what became of a commit; of a sender whom the broker has not accepted yet, only if it accepts this."""
+        if codes_of(response) == {0} or self._translator.is_authorized(
+            connection.id, request.message.group_id
+        ):
+            self.reporter.commit_answered(connection, request, response, protocol)
 
     def _authorized(self, authorized: Authorized) -> None:
         # A member that passed through until now may be translated from this JoinGroup on: it gives up now what the
@@ -278,6 +296,7 @@ class TranslatorDriver:
     def _forget_request(self, driven: _DrivenConnection) -> None:
         if driven.request is not None:
             self._requests.pop(driven.request, None)
+            self._commits.pop(driven.request, None)
             driven.request = None
 
     def _dispatch(self, handler: "_Handler", about: ConnectionId | None, *arguments: Any) -> None:
@@ -322,11 +341,14 @@ class TranslatorDriver:
         if driven is not None:  # else its client is gone
             driven.request = None
             driven.shell.answer(answer.request_id, answer.message)
+            if self._commits and (commit := self._commits.pop(answer.request_id, None)) is not None:
+                self._commit_answered(*commit, answer.message, MemberProtocol.TRANSLATED)
 
     def _forward(self, forward: Forward) -> None:
         driven = self._requests.pop(forward.request_id, None)
         if driven is not None:
             driven.request = None
+            self._commits.pop(forward.request_id, None)  # its response comes with call_relayed
             driven.shell.forward(forward.request_id)
 
     def _emitted(self, emit: Emit) -> None:

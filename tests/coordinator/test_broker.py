@@ -157,6 +157,22 @@ async def test_a_cluster_that_starts_on_its_logs_has_the_same_groups(tmp_path: P
         assert sum(len(state["groups"]) for state in before) == len(GROUPS)
 
 
+async def test_a_cluster_that_starts_again_has_the_same_topics(tmp_path: Path):
+    async with serve(EmbeddedCluster(nodes=NODES, log_directory=tmp_path)) as cluster:
+        cluster.create_topic("gone", 2)
+        cluster.create_topic("kept", 2, settings={"retention.ms": "5"})
+        cluster.create_partitions("kept", 3)
+        cluster.set_topic_settings("kept", {"retention.ms": "7"})
+        cluster.delete_topic("gone")
+        image, producer_id = cluster.topics["kept"].image, cluster.new_producer_id()
+    async with serve(EmbeddedCluster(nodes=NODES, log_directory=tmp_path)) as cluster:
+        assert list(cluster.topics) == ["kept"]
+        assert cluster.topics["kept"].image == image
+        assert cluster.topics["kept"].settings == {"retention.ms": "7"}
+        assert cluster.new_producer_id() > producer_id
+        assert len(list((tmp_path / "topics").glob("*.log"))) == 3
+
+
 class BrokerProcess:
     """``python -m coordinator.broker`` with its groups' logs in a folder."""
 
@@ -184,7 +200,7 @@ def test_a_process_that_was_killed_goes_on_and_says_what_is_damaged(tmp_path: Pa
     killed = BrokerProcess(tmp_path)
     epoch = killed.connection.call(joining("g"), 1).member_epoch
     killed.end(signal.SIGKILL)
-    (log,) = (path for path in tmp_path.iterdir() if path.stat().st_size)
+    (log,) = (path for path in tmp_path.glob("*.log") if path.stat().st_size)
     size = log.stat().st_size
     with log.open("ab") as file:
         file.write(b"torn")

@@ -10,6 +10,7 @@ import trio
 
 from coordinator.broker import EmbeddedCluster, serve
 from coordinator.config import GROUP_SETTINGS
+from coordinator.errors import RequestRefused
 from protocol_codecs import ErrorCode
 from protocol_codecs import messages as m
 from tests.coordinator.core_backend import CONFIG
@@ -17,7 +18,7 @@ from tests.coordinator.kafka_backend import Connection
 
 GROUP = 32
 SET, DELETE, APPEND = 0, 1, 2
-SESSION, HEARTBEAT, INTERVAL, *SHARE = GROUP_SETTINGS
+SESSION, HEARTBEAT, INTERVAL, _, _, _, LOCK, DELIVERIES, LOCKS, RESET, ISOLATION, RENEWAL = GROUP_SETTINGS
 Ask = Callable[[Any, int], Any]
 Changes = tuple[tuple[str, int, str | None], ...]
 
@@ -37,7 +38,21 @@ ALTERATIONS: list[Changes] = [
     ((SESSION, APPEND, "1"),),
     ((SESSION, DELETE, None),),
     ((HEARTBEAT, DELETE, None), (INTERVAL, SET, "5")),
+    ((LOCK, SET, "20000"), (DELIVERIES, SET, "2"), (LOCKS, SET, "100")),
+    ((LOCK, SET, "14999"),),
+    ((LOCK, SET, "60001"),),
+    ((DELIVERIES, SET, "1"),),
+    ((DELIVERIES, SET, "11"),),
+    ((LOCKS, SET, "99"),),
+    ((LOCKS, SET, "4001"),),
+    ((RESET, SET, "earliest"), (ISOLATION, SET, "read_committed"), (RENEWAL, SET, "False")),
+    ((RESET, SET, "Latest"),),
+    ((RESET, SET, "none"),),
+    ((ISOLATION, SET, "serializable"),),
+    ((RENEWAL, SET, "no"),),
+    ((RESET, SET, " latest "), (RENEWAL, DELETE, None)),
 ]
+"""Not ``by_duration``, which the embedded broker refuses."""
 
 
 def alter(ask: Ask, group_id: str, changes: Changes, *, validate_only: bool = False) -> str:
@@ -113,6 +128,14 @@ async def test_kafka_answers_the_same(kafka_bootstrap: str):
     theirs = await trio.to_thread.run_sync(talk)
 
     assert ours == theirs
+
+
+async def test_a_group_can_not_begin_so_long_ago():
+    """Kafka lets it."""
+    async with serve(EmbeddedCluster(coordinator=CONFIG)) as cluster:
+        with pytest.raises(RequestRefused) as refused:
+            cluster.set_group_settings("g", {RESET: "by_duration:PT1H"})
+        assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
 async def test_a_group_lives_by_its_settings():

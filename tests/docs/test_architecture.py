@@ -18,7 +18,9 @@ def rows(name):
 
 def test_each_path_of_the_page_exists():
     paths = set(
-        re.findall(r"`((?:proxy|translation|coordinator|pipeline|protocol_codecs|tests)/[\w/.]*)`", TEXT)
+        re.findall(
+            r"`((?:proxy|translation|coordinator|pipeline|audit|protocol_codecs|tests)/[\w/.]*)`", TEXT
+        )
     )
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -25,6 +25,7 @@ _PROGRAM = r"(?:^|(?<!deployment)(?<!charts)[/_]|-- )"
 _EPOCHGATE = r"(\.venv/bin/)?epochgate"
 ELSEWHERE = {
     rf"make demo.*|{_EPOCHGATE} demo( --kafka \S+)?": "test_the_demo_passes_and_leaves_nothing_behind",
+    rf"{_EPOCHGATE} demo --story share": "test_the_story_of_a_share_group_passes",
     r"make (setup|test)": "test_a_target_of_make_is_there",
     rf"{_EPOCHGATE} (run|status)( .*)?": "test_the_tutorial_moves_a_group_there_and_back",
     rf"{_EPOCHGATE} (config|policy) check (?!readiness/)\S+": "test_the_files_of_a_page_are_good",
@@ -34,6 +35,7 @@ ELSEWHERE = {
     rf"{_EPOCHGATE} (capture|pipeline readiness) .*": "test_groups_equal_what_the_admin_client_says",
     rf"{_EPOCHGATE} pipeline progress .*": "test_killed_and_started_again_equals_the_batch",
     rf"{_EPOCHGATE} pipeline audit .*": "test_findings_equal_the_checkers",
+    rf"{_EPOCHGATE} verify .*": "test_the_exit_code_says_the_verdict",
     rf"{_EPOCHGATE} pipeline report .*": "test_the_page_tells_what_was_found_and_needs_nothing_else",
     r"pip install .*": "test_an_extra_that_is_installed_is_declared",
     r"docker build .*": "test_the_commands_install_the_entry_point",

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.share import skip_without_share_groups
 from support.waiting import eventually
 
 pytestmark = pytest.mark.kafka
@@ -15,8 +16,8 @@ SHORT = ("--plain", "--pause", "0", "--work", "0.1", "--rate", "50", "--partitio
 TIMEOUT_S = 150
 
 
-def start(kafka) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "proxy", "demo", "--kafka", kafka.bootstrap, *SHORT]
+def start(kafka, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "proxy", "demo", "--kafka", kafka.bootstrap, *(options or SHORT)]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -58,6 +59,18 @@ def test_the_demo_passes_and_leaves_nothing_behind(kafka):
     assert re.search(r"Epochgate\s+│ consumer\s+│\s+2 │", output), output
     assert re.search(r"Classic\s+│ classic\s+│\s+2 │", output), output
     eventually(lambda: topics_of_demos(kafka), lambda now: now <= before, what="the demo's topic is gone")
+
+
+def test_the_story_of_a_share_group_passes_and_leaves_nothing_behind(kafka):
+    skip_without_share_groups(kafka.version, preview=False)
+    before = topics_of_demos(kafka)
+    demo = start(kafka, "--story", "share", "--plain", "--pause", "0", "--work", "0.05", "--rate", "50")
+    output, _ = demo.communicate(timeout=TIMEOUT_S)
+    assert demo.returncode == 0, output
+    assert re.search(r"PASSED: of [1-9]\d* records the group has processed", output), output
+    eventually(lambda: topics_of_demos(kafka), lambda now: now <= before, what="the demo's topic is gone")
+    groups = kafka.admin.list_consumer_groups().result(timeout=60).valid
+    assert not [one.group_id for one in groups if re.fullmatch(r"epochgate-demo-.*-share", one.group_id)]
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes under /proc")

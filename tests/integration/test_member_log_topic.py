@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from support.secured import TlsFiles, allow, secret, secured_cluster
 
 from proxy.config.fleet import Fleet
+from proxy.fleet.broker_settings import migration_policy
 from proxy.fleet.driver import FleetDriver
 from proxy.fleet.refusals import TopicRefused
 from proxy.fleet.topic import required_settings
@@ -117,6 +118,11 @@ async def test_one_of_two_replicas_has_a_member_and_a_third_knows_who(kafka, top
             third.log.end(KEY, trio.current_time())
             third.driver.carry_out()
             await first.until(lambda: first.log.seat(KEY) is Seat.ENDED)
+
+
+async def test_the_brokers_migration_policy_is_known_to_an_account_that_may_ask(kafka):
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    assert await trio.to_thread.run_sync(migration_policy, admin) == "bidirectional"
 
 
 async def test_a_broker_that_is_away_and_comes_back(own_kafka, topic):

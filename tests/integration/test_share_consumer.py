@@ -2,38 +2,27 @@
 
 import re
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import pytest
 from support.broker import Kafka, Record
-from support.clients import ClientKind
-from support.consumers import ConsumerProcess, Consumers
 from support.entry import LIMITS_OF_TEST_BROKERS, Proxy, running_proxy
 from support.leaders import move_leaders
 from support.share import (
     CONFLUENT_SHARE_CONSUMER,
     SHARE_CONSUMER,
-    acknowledged,
-    configure_group,
+    ShareGroup,
     counts_releases,
     deliveries,
     refused,
     skip_without_share_groups,
 )
-from support.tracing import needs_strace, ports_of, trace_file, traced
+from support.tracing import needs_strace, traced
 from support.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 3
-LOCK_S = 60
-"""For how long records are locked, in seconds: the most that a broker allows by default."""
-
-WITHIN_S = 40.0
-"""Nothing here may take so long that a lock has ended by itself."""
-
 both = pytest.mark.parametrize("behind_proxy", [False, True], ids=["direct", "proxy"])
 of_any_kind = pytest.mark.parametrize(
     "kind", [SHARE_CONSUMER, CONFLUENT_SHARE_CONSUMER], ids=["java", "librdkafka"]
@@ -46,59 +35,6 @@ of_any_mode = pytest.mark.parametrize(
     ],
     ids=lambda value: {SHARE_CONSUMER: "java", CONFLUENT_SHARE_CONSUMER: "librdkafka"}.get(value, value),
 )
-
-
-@dataclass
-class ShareGroup:
-    """A share group of its own, whose consumers enter at ``bootstrap``."""
-
-    kafka: Kafka
-    bootstrap: str
-    consumers: Consumers
-    group: str
-    topic: str
-
-    def start(self, mode: str, kind: ClientKind = SHARE_CONSUMER) -> ConsumerProcess:
-        number = len(self.consumers.all) + 1
-        return self.consumers.start(
-            kind,
-            self.bootstrap,
-            self.group,
-            self.topic,
-            name=f"s{number}",
-            only={
-                "bootstrap": self.bootstrap,
-                "group": self.group,
-                "topic": self.topic,
-                "client_id": f"s{number}",
-                "mode": mode,
-            },
-        )
-
-    def wait_until_acknowledged(self, records: Sequence[Record], times: int = 1) -> None:
-        wanted = Counter({(record.partition, record.offset): times for record in records})
-        self.consumers.wait_until(
-            lambda: wanted <= acknowledged(self.consumers.all),
-            "every record is acknowledged",
-            timeout_s=WITHIN_S,
-        )
-
-    def wait_until_all_are_read(self, records: Sequence[Record]) -> None:
-        wanted = {record.value for record in records}
-        self.consumers.wait_until(
-            lambda: wanted <= {delivery.value for delivery in deliveries(self.consumers.all)},
-            "every record is read",
-            timeout_s=WITHIN_S,
-        )
-
-    def ports(self) -> set[int]:
-        """To which the consumers, all of them traced, have opened connections, as the kernel saw it."""
-        folder = self.consumers.folder
-        return set(ports_of([trace_file(folder / f"{one.name}.client.log") for one in self.consumers.all]))
-
-    def configured(self) -> "ShareGroup":
-        configure_group(self.kafka, self.group, LOCK_S * 1000)
-        return self
 
 
 @pytest.fixture(autouse=True)

@@ -204,11 +204,13 @@ class Check:
 
     def _accounted_for(self, ahead: str, behind: str) -> int:
         apart = self.proofs[ahead, behind]
-        found = apart + self.skew_us if apart > self.skew_us else 0
+        found = (
+            apart + self.skew_us if apart > self.skew_us else -1
+        )  # nothing, not even an overlap of no length
         back = self.handovers[behind, ahead]
         if ahead != behind and len(back) >= 20:
             shortest = sorted(back)[(len(back) + 49) // 50 - 1]  # the last one of the shortest fiftieth
-            found = max(found, shortest if shortest > self.skew_us else 0)
+            found = max(found, shortest if shortest > self.skew_us else -1)
         return found
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from pipeline.audit.ownership import Event, Gap, GroupOwnership, Overlap
+from pipeline.rules.ownership import Event, Gap, GroupOwnership, Overlap
 
 
 def found(events: list[dict[str, Any]], skew_us: int) -> tuple[set[tuple[Any, ...]], set[tuple[Any, ...]]]:

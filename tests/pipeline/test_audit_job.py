@@ -15,6 +15,7 @@ from pipeline.journal import events
 from pipeline.quarantine import QUARANTINE
 from tests.pipeline.checker import Check, read
 from tests.pipeline.command_line import JAVA_OPTIONS, pipeline
+from tests.pipeline.journal_lines import BAD, BAD_SNAPSHOT, GOOD
 from tests.pipeline.migration import MS, Migration, Plan
 from tests.pipeline.standalone import cluster
 
@@ -22,28 +23,6 @@ pytestmark = pytest.mark.timeout(1_200)
 
 SKEW_US = 100 * MS
 FAULTY = Plan(3, violations=3, duplicated=0.03, lost=0.005, skewed_us=250 * MS, prefix="host.domain-")
-
-GOOD = {
-    "v": 1, "replica": "r", "boot": "b", "seq": 1, "time_us": 1, "kind": "started", "group": "", "mode": "",
-    "protocol": "", "member": "", "instance": None, "client_id": None, "client_host": "", "software": "",
-    "generation": -1, "epoch": -1, "state": "", "previous_state": "", "partitions": [], "owned": None, "reason": "",
-}  # fmt: skip
-BAD = {
-    "no JSON at all": "not JSON",
-    json.dumps(GOOD)[:-20]: "not JSON",
-    "": "not JSON",
-    "[1, 2]": "no version of the schema",
-    json.dumps({**GOOD, "v": 2, "owned": {"new": "form"}}): "schema version 2 is not known",
-    json.dumps({**GOOD, "seq": "one"}): "a field has another type than the schema says",
-    json.dumps(
-        {name: value for name, value in GOOD.items() if name != "time_us"}
-    ): "field 'time_us' is missing",
-    json.dumps({**GOOD, "kind": "exploded"}): "kind 'exploded' is not known",
-    json.dumps({**GOOD, "owned": "everything"}): "field 'owned' is not a list",
-}
-BAD_SNAPSHOT = json.dumps(
-    {**GOOD, "seq": 2, "kind": "assigned", "group": "g", "member": "m", "owned": [{"topic": 1}]}
-)
 
 
 def test_findings_equal_the_checkers(spark: SparkSession, tmp_path: Path) -> None:

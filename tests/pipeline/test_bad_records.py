@@ -36,7 +36,7 @@ from protocol_codecs.records import (
     encode_key,
     encode_value,
 )
-from tests.pipeline.test_audit_job import GOOD
+from tests.pipeline.journal_lines import GOOD
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -12,6 +12,7 @@ import pipeline
 
 ROOM = Path(pipeline.__file__).parent
 ALLOWED = {
+    "audit",
     "pipeline",
     "protocol_codecs",
     *("msgspec", "crc32c", "pyarrow", "numpy", "pandas", "pyspark", "py4j"),

@@ -13,6 +13,7 @@ from support.broker import Kafka
 from support.clients import CONFLUENT
 from support.consumers import Consumers
 from support.entry import Proxy
+from typer.testing import CliRunner
 
 from pipeline.audit import job as audit
 from pipeline.audit.output import GAPS, INTERVALS, OVERLAPS, PROCESSES
@@ -22,6 +23,7 @@ from pipeline.progress import job as progress
 from pipeline.progress import streams
 from pipeline.progress.output import PAUSES, TRANSITIONS
 from pipeline.quarantine import QUARANTINE
+from proxy.cli import command_line
 from tests.pipeline.following import assert_equals_the_batch, running, until
 from tools.spark_connector.jars import ensure_connector
 
@@ -84,8 +86,13 @@ def journal(kafka: Kafka, consumers: Consumers, tmp_path_factory: pytest.TempPat
             return group is not None and [one.member_type for one in group.members] == ["consumer"] * 3
 
         consumers.wait_until(shared, "the classic group shares the partitions")
+        for one in started:
+            one.commit({topic: {number: 7 for _, number in one.owned()}})
         (folder / "policy.yaml").write_text(TRANSLATE)
         consumers.wait_until(lambda: translated() and shared(), "the group has moved")
+        for one in started:
+            one.commit({topic: {number: 9 for _, number in one.owned()}})
+        started[0].commit({topic: {min(started[0].owned())[1]: 5}})
         for one in started:
             one.close()
     return Journal(folder / "journal", written, kafka.bootstrap)
@@ -113,6 +120,24 @@ def test_the_audit_of_the_topic_is_that_of_the_files(
         assert rows(spark, table, tmp_path / "files") == rows(spark, table, tmp_path / "topic"), table.name
     boots = {at: PROCESSES.read(spark, str(tmp_path / at)).collect()[0]["boot"] for at in ("files", "topic")}
     assert boots["topic"] == boots["files"] + "-topic"
+
+
+@pytest.mark.parametrize("source", ["files", "topic"])
+def test_a_certificate_tells_of_commits_before_and_after_the_move(source: str, journal: Journal) -> None:
+    """The proxy's own events: what it saw committed while the group was classic, and of the translated members."""
+    of_topic = ("--from", journal.bootstrap, "--topic", journal.topic)
+    place = ("--journal", str(journal.folder)) if source == "files" else of_topic
+    answer = CliRunner().invoke(command_line(), ["verify", *place, "--group", GROUP, "-o", "json"])
+    (found,) = json.loads(answer.stdout)["certificates"]
+    assert (found["verdict"], found["why"], answer.exit_code) == ("proven", [], 0)
+    assert (found["commits"]["recorded"], found["commits"]["refused"]) == (True, {})
+    (back,) = found["commits"]["examples"]
+    assert (back["offset"], back["before"]) == (5, 9)
+    assert {"classic", "translated"} <= found["pauses"].keys()
+    committed = [one for one in map(json.loads, journal.records()) if one["kind"] == "committed"]
+    moved = [one for one in committed if one["protocol"] == "translated"]
+    assert {one["protocol"] for one in committed} == {"classic", "translated"}
+    assert {before for one in moved for listed in one["commits"] for before in listed["before"]} <= {7, 9}
 
 
 def test_progress_of_the_topic_is_that_of_the_files(

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from pipeline.journal import lines
-from pipeline.journal.lines import WORKER_FIELDS, Line, owned_text, parse_line, worker_value
-from tests.pipeline.test_audit_job import BAD, GOOD
+from pipeline.rules import lines
+from pipeline.rules.lines import WORKER_FIELDS, Line, owned_text, parse_line, worker_value
+from tests.pipeline.journal_lines import BAD, GOOD
 
 ANOTHER_TYPE = "a field has another type than the schema says"
 NOT_JSON = "not JSON"

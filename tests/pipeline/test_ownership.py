@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.audit.classes import OverlapClassifier
-from pipeline.audit.output import LOST, VIOLATION
-from pipeline.audit.ownership import ClockProof, Event, Gap, GroupOwnership, Interval, Overlap
-from pipeline.journal.losses import Loss
+from pipeline.rules.classes import LOST, VIOLATION, OverlapClassifier
+from pipeline.rules.losses import Loss
+from pipeline.rules.ownership import ClockProof, Event, Gap, GroupOwnership, Interval, Overlap
 from tests.pipeline.checker import Check, read
 from tests.pipeline.in_memory import found
 from tests.pipeline.migration import MS, START_US, Migration, Plan

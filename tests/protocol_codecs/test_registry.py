@@ -128,6 +128,9 @@ def test_the_apis_that_somebody_here_reads_are_declared():
         ("SHARE_GROUP_DESCRIBE", "1", "0+"),
         ("SHARE_ACKNOWLEDGE", "1-2", "0+"),
         ("STREAMS_GROUP_HEARTBEAT", "0-1", "0+"),
+        ("DESCRIBE_SHARE_GROUP_OFFSETS", "0-1", "0+"),
+        ("ALTER_SHARE_GROUP_OFFSETS", "0", "0+"),
+        ("DELETE_SHARE_GROUP_OFFSETS", "0", "0+"),
     }
 
 

@@ -52,11 +52,16 @@ def main(arguments: list[str] | None = None) -> int:
         help="with --fleet: producers commit through other replicas, also late; coordinators that were deposed go on "
         "answering; and half the brokers describe groups as Kafka before 4.3",
     )
+    parser.add_argument("--steps", action="store_true", help="the group is moved by steps, and held at some")
     options = parser.parse_args(arguments)
     if options.old_state and not options.fleet:
         parser.error("--old-state needs --fleet")
     run_one = partial(
-        run_seed, hold_ups_ms=options.hold_ups, fleet=options.fleet, old_state=options.old_state
+        run_seed,
+        hold_ups_ms=options.hold_ups,
+        fleet=options.fleet,
+        old_state=options.old_state,
+        steps=options.steps,
     )
     if options.seed is not None:
         result = run_one(options.seed, always_story=True)
@@ -104,10 +109,11 @@ def run_seed(
     hold_ups_ms: int = 0,
     fleet: bool = False,
     old_state: bool = False,
+    steps: bool = False,
     always_story: bool = False,
 ) -> Result:
     """Run the history of a seed, on the requested kind of network and of fleet."""
-    plan = make_plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet, old_state=old_state)
+    plan = make_plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet, old_state=old_state, steps=steps)
     return run(seed, plan, always_story=always_story)
 
 

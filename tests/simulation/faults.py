@@ -7,7 +7,14 @@ from tests.simulation.clients.caller import Caller
 from tests.simulation.clients.classic import ClassicClient, Phase
 from tests.simulation.clients.hostile import Hostile
 from tests.simulation.network import Link
-from tests.simulation.plan import ANOTHER_COMES, PRODUCER_COMMITS, SHOWS_OLD_STATE, SWITCH
+from tests.simulation.plan import (
+    ANOTHER_COMES,
+    PRODUCER_COMMITS,
+    SHOWS_OLD_STATE,
+    STEPS,
+    STEPS_CHANGE,
+    SWITCH,
+)
 from tests.simulation.proxy_process import ShellConnection
 from translation.policy.policy import Mode, Policy, Rule
 
@@ -433,7 +440,10 @@ def _create(world: "World", name: str, partitions: int) -> None:
 def _reload_policy(world: "World") -> None:
     assignor = ("range", "uniform", None)[world.kernel.between(0, 2)]
     mode = world.policy.rules[0].mode
-    world.policy = Policy(rules=(Rule(pattern=".*", mode=mode, assignor=assignor),))
+    if world.steps and mode is Mode.TRANSLATE:
+        world.policy = world.translating(assignor=assignor)
+    else:
+        world.policy = Policy(rules=(Rule(pattern=".*", mode=mode, assignor=assignor),))
     world.watch.note("policy", f"is read again, with assignor {assignor}")
     for process in world.processes:
         process.read_policy()
@@ -443,11 +453,23 @@ def _switch_mode(world: "World") -> None:
     before = world.policy.rules[0].mode
     mode = Mode.OBSERVE if before is Mode.TRANSLATE else Mode.TRANSLATE
     pause_ms = (0, 500, 2_000)[world.kernel.between(0, 2)]
-    world.policy = Policy(rules=(Rule(pattern=".*", mode=mode, switch_pause_ms=pause_ms),))
+    if world.steps and mode is Mode.TRANSLATE:
+        world.policy = world.translating(switch_pause_ms=pause_ms)
+    else:
+        world.policy = Policy(rules=(Rule(pattern=".*", mode=mode, switch_pause_ms=pause_ms),))
     world.watch.note("policy", f"changes to {mode}, {pause_ms} ms between two members")
     world.watch.count(f"policy changes to {mode}")
     for process in world.processes:
         world.kernel.after(world.kernel.between(0, 1_500), process.read_policy)
+
+
+def _change_steps(world: "World") -> None:
+    world.steps = STEPS[world.kernel.between(0, len(STEPS) - 1)]
+    world.watch.note("policy", f"has the steps {world.steps} from now on")
+    if world.policy.rules[0].mode is Mode.TRANSLATE:
+        world.policy = world.translating(switch_pause_ms=world.policy.rules[0].switch_pause_ms)
+        for process in world.processes:
+            world.kernel.after(world.kernel.between(0, 1_500), process.read_policy)
 
 
 _ALL: dict[str, Callable[["World"], None]] = {
@@ -485,4 +507,5 @@ _ALL: dict[str, Callable[["World"], None]] = {
     "a topic is created again": _recreate_topic,
     "the policy is read again": _reload_policy,
     SWITCH: _switch_mode,
+    STEPS_CHANGE: _change_steps,
 }

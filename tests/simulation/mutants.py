@@ -17,7 +17,13 @@ from tests.simulation import regressions
 from tests.simulation.by_hand import BY_HAND, fails_by_hand
 from tests.simulation.explore.search import explore
 from tests.simulation.explore.three_members import SCOPES
-from tests.simulation.mutations import FLEET_MUTATIONS, MUTATIONS, OLD_STATE_MUTATIONS, Mutation
+from tests.simulation.mutations import (
+    FLEET_MUTATIONS,
+    MUTATIONS,
+    OLD_STATE_MUTATIONS,
+    STEP_MUTATIONS,
+    Mutation,
+)
 from tests.simulation.plan import make_plan
 from tests.simulation.simulation import run
 
@@ -74,15 +80,21 @@ def replay(mutation: Mutation) -> Caught:
 
 
 def search(mutation: Mutation, seeds: range) -> Caught:
-    """Try seeds, then the exploration without faults, until one fails. The exploration has no member log."""
+    """Try seeds, then the exploration without faults, until one fails. That has no member log, and no steps."""
     what = what_it_breaks(mutation)
     fleet = mutation in FLEET_MUTATIONS
     with mutation():
         for seed in seeds:
-            result = run(seed, make_plan(seed, fleet=fleet, old_state=mutation in OLD_STATE_MUTATIONS))
+            plan = make_plan(
+                seed,
+                fleet=fleet,
+                old_state=mutation in OLD_STATE_MUTATIONS,
+                steps=mutation in STEP_MUTATIONS,
+            )
+            result = run(seed, plan)
             if result.invariant:
                 return Caught(what=what, seed=seed, failure=result.failure or "", steps=result.steps)
-        for scope in () if fleet else SCOPES:
+        for scope in () if fleet or mutation in STEP_MUTATIONS else SCOPES:
             found = explore(msgspec.structs.replace(scope, faults=0))
             if found.failure is not None:
                 return Caught(what=what, failure=found.failure, steps=found.steps)

@@ -9,7 +9,7 @@ import random
 import msgspec
 
 from tests.simulation.clients.classic import Pace
-from tests.simulation.clients.habits import ALL_KINDS, FAMILIES, KAFKA_PYTHON, Habits
+from tests.simulation.clients.habits import ALL_KINDS, FAMILIES, KAFKA_GO, KAFKA_PYTHON, Habits
 from tests.simulation.clients.hostile import HostilePlan
 
 TOPICS = ("orders", "refunds")
@@ -63,6 +63,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The clients that are added by the fault that adds clients, in this order."""
     faults: tuple[FaultPlan, ...]
     calm_from_ms: int
+    steps: tuple[int | str, ...] = ()
+    """The steps by which the group moves, where the policy says ``translate``; empty: as a whole."""
+    hold_s: int = 0
+    """How long each step is held."""
     hostiles: tuple[HostilePlan, ...] = ()
     """The attackers. They end before ``calm_from_ms``."""
 
@@ -123,19 +127,63 @@ SWITCH = "the policy changes the mode"
 group."""
 
 
+STEPS_CHANGE = "the steps of the policy change"
+
+STEPS: tuple[tuple[int | str, ...], ...] = (
+    (1,),
+    (2,),
+    (1, 2, 3),
+    (1, "100%"),
+    ("20%", "50%"),
+    ("50%",),
+    (1, "50%", "100%"),
+    ("34%", "100%"),
+)
+"""What the steps may be in a run."""
+_MORE_CLIENTS = 3
+"""So many are added to a group that moves by steps."""
+
 POLICY_CHANGES_EVERY = 5
 """In every fifth seed the policy changes."""
 
 
-def make_plan(seed: int, *, hold_ups_ms: int = 0, fleet: bool = False, old_state: bool = False) -> Plan:
+def make_plan(
+    seed: int,
+    *,
+    hold_ups_ms: int = 0,
+    fleet: bool = False,
+    old_state: bool = False,
+    steps: bool = False,
+) -> Plan:
     """Make the plan of a seed, with two to five clients, to which others may be added.
 
     Every fourth plan has no faults, every fifth has a policy that changes. With ``fleet`` the processes are two to four
     replicas with a member log, and what else can go wrong then goes wrong too. With ``old_state`` these see and send
-    what is out of date: see :func:`_with_old_state`.
+    what is out of date: see :func:`_with_old_state`. With ``steps`` the group moves by steps, and is held at some: see
+    :func:`_with_steps`.
     """
-    plan = _plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet)
+    plan = _plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet, steps=steps)
+    if steps:
+        plan = _with_steps(plan)
     return _with_old_state(plan) if old_state else plan
+
+
+def _with_steps(plan: Plan) -> Plan:
+    """Have the group moved by steps, which change now and then, while members come and go all the time.
+
+    What is drawn for that changes nothing else in the plan.
+    """
+    chance = random.Random(f"steps {plan.seed}")  # noqa: S311  reproducible on purpose
+    kinds = [STEPS_CHANGE] * chance.choice((0, 0, 1, 2))
+    kinds += chance.choices(("a client leaves", "a client crashes", "a client rejoins by itself"), k=3)
+    kinds += [ANOTHER_COMES] * _MORE_CLIENTS
+    faults = tuple(FaultPlan(at_ms=chance.randint(1_000, plan.calm_from_ms), kind=kind) for kind in kinds)
+    return msgspec.structs.replace(
+        plan,
+        steps=chance.choice(STEPS),
+        hold_s=chance.choice((0, 0, 2, 5)),
+        faults=tuple(sorted(plan.faults + faults, key=lambda fault: fault.at_ms)),
+    )
 
 
 def _with_old_state(plan: Plan) -> Plan:
@@ -153,7 +201,7 @@ def _with_old_state(plan: Plan) -> Plan:
     )
 
 
-def _plan(seed: int, *, hold_ups_ms: int, fleet: bool) -> Plan:
+def _plan(seed: int, *, hold_ups_ms: int, fleet: bool, steps: bool) -> Plan:
     chance = random.Random(f"plan {seed}")  # noqa: S311  reproducible on purpose
     broker_session_ms, broker_heartbeat_ms = chance.choice(((45_000, 5_000), (12_000, 3_000), (6_000, 1_500)))
     topics = {"orders": chance.randint(2, 6)}
@@ -161,7 +209,8 @@ def _plan(seed: int, *, hold_ups_ms: int, fleet: bool) -> Plan:
         topics["refunds"] = chance.randint(1, 3)
     calm_from_ms = chance.randint(15_000, 45_000)
     faultless = seed % 4 == 0
-    switches = chance.randint(1, 3) if seed % POLICY_CHANGES_EVERY == 0 else 0
+    moving = steps or seed % POLICY_CHANGES_EVERY == 0
+    switches = chance.randint(1, 3) if moving else 0
     starts_observed = switches > 0 and chance.random() < 0.6
     weights = dict(CHANGES) if faultless else {**CHANGES, **FAULTS}
     kinds = chance.choices(list(weights), list(weights.values()), k=chance.randint(1, 4 if faultless else 9))
@@ -177,8 +226,15 @@ def _plan(seed: int, *, hold_ups_ms: int, fleet: bool) -> Plan:
     fleet_chance = random.Random(f"fleet {seed}")  # noqa: S311  reproducible on purpose
     if fleet and not faultless:
         faults += _fleet_faults(fleet_chance, calm_from_ms)
-    family = _family(chance, ends_observed=starts_observed != bool(switches % 2)) if switches else ALL_KINDS
+    family = ALL_KINDS
+    if steps:
+        # The broker may make it a classic group, and lets no kafka-go consumer into one with new members.
+        family = tuple(one for one in _family(chance, ends_observed=True) if one is not KAFKA_GO)
+    elif switches:
+        family = _family(chance, ends_observed=starts_observed != bool(switches % 2))
     processes = chance.choice((1, 1, 2))
+    if steps:
+        processes = 1  # several need a member log
     if fleet:
         processes = fleet_chance.randint(2, 4)
     # A broker puts a classic process with a known instance id in the place of a new-protocol member without a
@@ -192,7 +248,7 @@ def _plan(seed: int, *, hold_ups_ms: int, fleet: bool) -> Plan:
     )
     newcomers = tuple(
         make_client(chance, f"d{n}", topics, 1, family, may_be_static=may_be_static)
-        for n in range(kinds.count(ANOTHER_COMES))
+        for n in range(kinds.count(ANOTHER_COMES) + _MORE_CLIENTS * steps)
     )
     others = random.Random(f"others {seed}")  # noqa: S311  reproducible on purpose; who is drawn so changes nobody else
     if family is ALL_KINDS and others.random() < 0.15:

@@ -144,7 +144,7 @@ class ProxyProcess:
         """Start without any state."""
         self.up = True
         self.policy = self._world.policy
-        self.policy_read_ms = self._kernel.now_ms
+        self.policy_read_ms = self.started_ms = self._kernel.now_ms
         self.incarnation += 1
         self.member_log: LogWay | None = None
         if self._world.log_topic is not None:
@@ -155,6 +155,7 @@ class ProxyProcess:
                 self._log_says,
                 self._later,
             )
+        self._watch.steps.read_policy(self)
         self.translator = self._make_translator(None if self.member_log is None else self.member_log.log)
         self.connections: dict[ConnectionId, ShellConnection] = {}
         self._client_on: dict[ConnectionId, Party] = {}
@@ -361,6 +362,7 @@ class ProxyProcess:
         if self.up and not self._later(self.read_policy):
             self.policy = self._world.policy
             self.policy_read_ms = self._kernel.now_ms
+            self._watch.steps.read_policy(self)
             self._do("set_policy", self.policy)
 
     def _do(self, what: str, *arguments: Any) -> None:

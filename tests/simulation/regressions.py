@@ -4,9 +4,9 @@
 of :mod:`tests.simulation.mutations`).
 
 ``python -m tests.simulation.regressions add SEED "what it shows" "what showed it" [HOLD_UPS_MS]`` adds one, with a
-member log, and with what is out of date, if a mutation of that is what showed it. ``... renew`` is for changes of the
-translation after which plans run differently: if no kept history catches a mutation any more, or one fails by itself,
-it keeps the plan with another seed for its random choices.
+member log, with what is out of date, and with steps, if a mutation of that is what showed it. ``... renew`` is for
+changes of the translation after which plans run differently: if no kept history catches a mutation any more, or one
+fails by itself, it keeps the plan with another seed for its random choices.
 """
 
 import itertools
@@ -17,7 +17,13 @@ from pathlib import Path
 import msgspec
 
 from tests.simulation.by_hand import BY_HAND
-from tests.simulation.mutations import FLEET_MUTATIONS, MUTATIONS, OLD_STATE_MUTATIONS, Mutation
+from tests.simulation.mutations import (
+    FLEET_MUTATIONS,
+    MUTATIONS,
+    OLD_STATE_MUTATIONS,
+    STEP_MUTATIONS,
+    Mutation,
+)
 from tests.simulation.plan import Plan, make_plan
 from tests.simulation.simulation import run
 
@@ -99,7 +105,10 @@ def main(arguments: Sequence[str]) -> int:
         case ["add", seed, shows, shown_by, *hold_ups_ms]:
             fleet = shown_by in {mutation.__name__ for mutation in FLEET_MUTATIONS}
             old_state = shown_by in {mutation.__name__ for mutation in OLD_STATE_MUTATIONS}
-            plan = make_plan(int(seed), hold_ups_ms=int(*hold_ups_ms), fleet=fleet, old_state=old_state)
+            steps = shown_by in {mutation.__name__ for mutation in STEP_MUTATIONS}
+            plan = make_plan(
+                int(seed), hold_ups_ms=int(*hold_ups_ms), fleet=fleet, old_state=old_state, steps=steps
+            )
             write([*read(), Regression(shows=shows, shown_by=shown_by, plan=plan)])
         case ["renew"]:
             write(renew(read()))

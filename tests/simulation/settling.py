@@ -40,7 +40,7 @@ def why_not_settled(world: "World") -> str | None:
         if why := _wrong_assignor(world, client):
             return why
         classic = world.watch.standings[client].classic
-        if isinstance(client, ClassicClient) and classic is (world.policy.rules[0].mode is Mode.TRANSLATE):
+        if isinstance(client, ClassicClient) and _is_of_the_wrong_protocol(world, classic=classic):
             return f"{client} has not been moved to the other protocol"
         target = world.broker.target(client.member_id)
         missing = {pid for pid in target - client.held if not world.broker.oversights.excuse(group, pid)}
@@ -49,7 +49,14 @@ def why_not_settled(world: "World") -> str | None:
             return f"{client} holds {story.partitions(client.held)}, not {story.partitions(target)}"
     if members and group.state.value != ConsumerGroupState.STABLE.value:
         return f"the group is {group.state}"
-    return _orphans(world, members, group)
+    return world.watch.steps.why_not_settled() or _orphans(world, members, group)
+
+
+def _is_of_the_wrong_protocol(world: "World", *, classic: bool) -> bool:
+    """Whether the policy moves this client yet. How many of a group that moves by steps it has to move is
+    :mod:`tests.simulation.watch_steps`'s."""
+    translates = world.policy.rules[0].mode is Mode.TRANSLATE
+    return classic is translates and not (translates and world.steps)
 
 
 def _is_kept_out(client: Any, of_consumer_group: bool) -> bool:

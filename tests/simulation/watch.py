@@ -17,6 +17,8 @@
    everything); and only codes that this API's old clients know.
 7. :mod:`tests.simulation.watch_hostile`: a connection without READ on the group makes no difference to anybody.
 8. :mod:`tests.simulation.watch_natives`: a member of the new protocol is left alone.
+9. :mod:`tests.simulation.watch_steps`: of a group that is moved by steps no more members are translated than its step
+   allows, and in the end as many as it allows.
 
 While the policy lets the group pass through, its members are classic ones, and what the broker itself does to them is
 not judged. What the proxy does to them is: it ends no classic membership of a client that works on something (2).
@@ -42,6 +44,7 @@ from tests.simulation.watch_memberships import MembershipWatch
 from tests.simulation.watch_ownership import OwnershipWatch
 from tests.simulation.watch_producers import ProducerWatch
 from tests.simulation.watch_releases import ReleaseWatch
+from tests.simulation.watch_steps import StepWatch
 from tests.simulation.wire import Ask, Reply, codes_in
 from translation.actions import Call, Event
 
@@ -69,6 +72,7 @@ class Watch:
         self.answers = AnswerWatch(self)
         self.log = LogWatch(self)
         self.producers = ProducerWatch(self)
+        self.steps = StepWatch(self)
         self.observers: dict[Any, Any] = {}
         """The observers of clients that this one does not observe: attackers and native members."""
         self.standings: dict[Any, Standing] = {}
@@ -257,11 +261,13 @@ class Watch:
 
     def said(self, broker: "Broker", link: Link, ask: Ask, response: Any) -> None:
         """The coordinator answered."""
+        self.steps.look()
         is_commit = ask.api_key in (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
         if is_commit and ErrorCode.NONE in codes_in(response):
             self.commits.accepted(ask.message, link.near)
         elif ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
             self.memberships.heartbeat_served(ask.message, response)
+            self.steps.heartbeat_served(ask.message, response)
 
     def expired(self, broker: "Broker", member_id: str) -> None:
         """The coordinator removed a member because one of its own timeouts passed."""

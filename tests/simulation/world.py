@@ -38,7 +38,8 @@ class World:
         self.kernel = Kernel(f"run {plan.seed}")
         self.watch = Watch(self.kernel)
         self.network = self._network()
-        self.policy = OBSERVE_ALL if plan.starts_observed else TRANSLATE_ALL
+        self.steps = plan.steps
+        self.policy = OBSERVE_ALL if plan.starts_observed else self.translating()
         config = CoordinatorConfig(
             consumer_session_timeout_ms=plan.broker_session_ms,
             consumer_heartbeat_interval_ms=plan.broker_heartbeat_ms,
@@ -82,6 +83,17 @@ class World:
             self.kernel.at(fault.at_ms, faults.happen, self, fault.kind)
 
     # -- what everybody needs --------------------------------------------------------------------------------------
+
+    def translating(self, **settings: Any) -> Policy:
+        """Return the policy by which the group is translated now, by steps if there are any."""
+        if not self.steps:
+            return (
+                Policy(rules=(Rule(pattern=".*", mode=Mode.TRANSLATE, **settings),))
+                if settings
+                else TRANSLATE_ALL
+            )
+        rule = Rule(pattern=".*", mode=Mode.TRANSLATE, steps=self.steps, hold_s=self.plan.hold_s, **settings)
+        return Policy(rules=(rule,))
 
     def next_start_number(self) -> int:
         self._starts += 1

@@ -34,6 +34,8 @@ import java.util.TreeSet;
  *   implicit  a poll acknowledges what the poll before returned
  *   explicit  each record is acknowledged by itself, then all of the poll at once
  *   renew     the same, but at first their locks are renewed (Kafka 4.2): then a later poll returns them once more
+ *   release   the same, but a record that comes for the first time is released, and so comes again
+ *   give-up   each record is released whenever it comes
  *   hold      the first records are never acknowledged, and nothing is polled after them
  *
  * Its events have the form of tests/integration/drivers/line_protocol.py:
@@ -104,12 +106,20 @@ public final class ShareConsumerDriver {
             return;
         }
         for (ConsumerRecord<String, String> record : polled) {
-            boolean renews = mode.equals("renew") && renewed.add(record.partition() + "-" + record.offset());
-            consumer.acknowledge(record, renews ? AcknowledgeType.valueOf("RENEW") : AcknowledgeType.ACCEPT);
+            consumer.acknowledge(record, becomes(record));
         }
         consumer.commitSync().values().forEach(error -> error.ifPresent(refused -> {
             throw refused;
         }));
+    }
+
+    private AcknowledgeType becomes(ConsumerRecord<String, String> record) {
+        boolean isFirst = record.deliveryCount().orElseThrow() == 1;
+        if (mode.equals("renew") && renewed.add(record.partition() + "-" + record.offset())) {
+            return AcknowledgeType.valueOf("RENEW");
+        }
+        boolean isReleased = mode.equals("give-up") || mode.equals("release") && isFirst;
+        return isReleased ? AcknowledgeType.RELEASE : AcknowledgeType.ACCEPT;
     }
 
     private void report(ConsumerRecords<String, String> polled) {

@@ -11,7 +11,8 @@ it came in time.
 from protocol_codecs import ErrorCode
 from translation import generation
 from translation.actions import Connection, Request
-from translation.apis.commit_messages import STALE, codes_of, for_a_member, refused, send_commit, translated
+from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
+from translation.commits import codes_of
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure

@@ -16,6 +16,7 @@ from protocol_codecs.messages.txn_offset_commit import (
 )
 from translation import error_mapping
 from translation.actions import Request
+from translation.commits import codes_of
 from translation.engine.context import replaced
 from translation.engine.procedure import Procedure, Send
 
@@ -57,11 +58,6 @@ def without_timestamps(message: OffsetCommitRequest) -> OffsetCommitRequest:
 def send_commit(member_epoch: int, api_key: int, version: int, message: Any) -> Procedure[Any]:
     """Send a commit at a member epoch; return the broker's response."""
     return (yield Send(api_key, version, replaced(message, generation_id_or_member_epoch=member_epoch)))
-
-
-def codes_of(response: Any) -> set[int]:
-    """The codes of all partitions in a response."""
-    return {partition.error_code for topic in response.topics for partition in topic.partitions}
 
 
 def translated(response: Any) -> Any:

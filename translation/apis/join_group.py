@@ -22,6 +22,7 @@ from translation.engine.join_outcomes import (
     refuse_superseded,
     refused,
     restart_session_timer,
+    without_member_id,
 )
 from translation.engine.join_wait import join_wait_limit_s, take_over_waiting_join, wait_in_join
 from translation.engine.member import Member
@@ -117,9 +118,9 @@ def join(
             yield from join_preflight(
                 context, member, connection, request, None, deadline, owns_partitions=False
             )
-    except StaysClassic:
+    except StaysClassic as stays:
         refuse_superseded(context, member)
-        yield from relay_classic_join(context, request)
+        yield from relay_classic_join(context, without_member_id(request) if stays.as_new else request)
     except Outcome as outcome:
         outcome.apply(context, member, request)
     except UpstreamLost:
@@ -245,6 +246,13 @@ def _begins_membership(context: Context, member: Member, incarnation: int) -> bo
     if member.taken and member.incarnation != incarnation:
         raise _taken(member)  # since the JoinGroup began: the membership goes on elsewhere, or here again
     ensure_may_begin(context, member)
+    # One that the broker has lost in the middle of this JoinGroup goes on: its client is not told.
+    if member.incarnation == incarnation and not context.moves.may_begin(
+        member.group.group_id, member.member_id
+    ):
+        raise Failed(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{member.member_id} has no slot of its group's step"
+        )
     return True
 
 
@@ -258,6 +266,7 @@ def _begin_membership(context: Context, member: Member, incarnation: int, replac
         context.fleet.end(member.group.group_id, replaced_id)
     member.group.migration.converted()
     context.fleet.has_begun(member)
+    context.moves.has_begun(member.group.group_id, member.member_id)
     context.memberships.heartbeat_group(member.group)
     if member.incarnation != incarnation:
         context.events.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")

@@ -12,7 +12,8 @@ from protocol_codecs import ApiKey, ErrorCode
 from translation import generation, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.apis.commit_elsewhere import commit_elsewhere
-from translation.apis.commit_messages import STALE, codes_of, for_a_member, refused, send_commit, translated
+from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
+from translation.commits import codes_of
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure

@@ -13,6 +13,7 @@ part                    who uses it
 ``ids``, ``natives``    whoever has to tell translated, native and classic members apart
 ``rules``               whoever asks for the policy's rule of a group
 ``fleet``               whoever serves a member that another replica may serve, or speaks for it to the broker
+``moves``               whoever moves a member of a group that is moved by steps
 ``topic_names``         whoever turns topic ids into names
 ======================= ============================================================================================
 """
@@ -32,6 +33,7 @@ from translation.engine.fleet import Fleet
 from translation.engine.member import Group, Member
 from translation.engine.member_ids import MemberIds
 from translation.engine.memberships import Memberships
+from translation.engine.moves import Moves
 from translation.engine.native_members import NativeMembers
 from translation.engine.procedure import WakeReason
 from translation.engine.registry import Registry
@@ -60,6 +62,7 @@ class Context(Environment):
         """By topic id. An id never changes its name, so nothing here gets stale."""
         self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
         self.fleet = Fleet(self, self.ids, member_log)
+        self.moves = Moves(self, self.rules, member_log)
         self.natives = NativeMembers(settings.native_members_limit)
         self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
         self.connections = ClientConnections(self._release, self._awaits_answer)

@@ -74,3 +74,8 @@ class Events:
             offer=offer_of(message).bounded if isinstance(message, JoinGroupRequest) else None,
         )
         self._environment.actions.append(Emit(event))
+
+    def emit_step(self, group_id: str, reason: str) -> None:
+        """Emit that the move of a group by steps goes on, or does not any more."""
+        event = Event(kind=EventKind.STEP_CHANGED, group_id=group_id, reason=reason)
+        self._environment.actions.append(Emit(event))

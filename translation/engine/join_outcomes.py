@@ -3,11 +3,13 @@
 import math
 from abc import ABC, abstractmethod
 
+import msgspec
+
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import session_timeout
 from translation.actions import EventKind, Request
-from translation.engine.context import Context
+from translation.engine.context import Context, replaced
 from translation.engine.member import Member
 
 _FIRST_WITHOUT_PROTOCOL = 7
@@ -96,7 +98,22 @@ class Failed(Outcome):
 
 
 class StaysClassic(Exception):
-    """The client stays a classic member: its JoinGroup is relayed. A later Heartbeat may tell it to rejoin."""
+    """The client stays a classic member: its JoinGroup is relayed. A later Heartbeat may tell it to rejoin.
+
+    ``as_new``: under no member id (:func:`without_member_id`).
+    """
+
+    def __init__(self, *, as_new: bool = False) -> None:
+        super().__init__()
+        self.as_new = as_new
+
+
+def without_member_id(request: Request) -> Request:
+    """A JoinGroup as that of a new client, to be relayed: its member id was given out here, and no broker knows it.
+
+    The broker gives the client another one. Told that it is no member, some old clients would end.
+    """
+    return msgspec.structs.replace(request, message=replaced(request.message, member_id=""))
 
 
 def ensure_client_waiting(context: Context, member: Member, request: Request) -> None:

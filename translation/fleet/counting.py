@@ -42,7 +42,7 @@ served is written anew long before. This needs writers that keep two conditions:
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from translation.fleet.records import Kind, MemberKey, MemberRecord, Writer
 
@@ -75,8 +75,32 @@ class Stored(NamedTuple):
     record: MemberRecord
 
 
-def counts(candidate: Stored, present: Stored | None) -> bool:
-    """Whether ``candidate``, the next record of a member, takes the place of the one that counts so far."""
+class Stamped(Protocol):
+    """What a record says that its writer saw: the fields of a :class:`Stamp`."""
+
+    @property
+    def version(self) -> int:
+        """See :class:`Stamp`."""
+
+    @property
+    def first(self) -> bool:
+        """See :class:`Stamp`."""
+
+
+class Placed(Protocol):
+    """A record of any kind, with its place in the log."""
+
+    @property
+    def offset(self) -> int:
+        """Where it lies."""
+
+    @property
+    def record(self) -> Stamped:
+        """The record."""
+
+
+def counts(candidate: Placed, present: Placed | None) -> bool:
+    """Whether ``candidate``, the next record of its key, takes the place of the one that counts so far."""
     if present is None:
         return True
     version = candidate.record.version

@@ -23,6 +23,8 @@ import math
 from collections import Counter
 
 from translation.fleet.counting import Stored
+from translation.fleet.group_log import GroupLog
+from translation.fleet.group_records import GroupKey, StoredGroup
 from translation.fleet.members import Members
 from translation.fleet.outputs import Decision, FleetSettings, Health, Output, Terms, Verdict
 from translation.fleet.partition_health import PartitionHealth
@@ -46,7 +48,9 @@ class MemberLog:
         self._members = Members(settings, writer, now)
         self._writes = WriteQueue(self._members, now)
         self._reader = RecordReader(self._members, self._writes)
-        self._health = PartitionHealth(self._members, self._writes, self._reader)
+        self.groups = GroupLog(self._members, now)
+        """The records of whole groups."""
+        self._health = PartitionHealth(self._members, self._writes, self._reader, self.groups)
         self._was_asked = False
         self.claims_refused = 0
         """Claims that were refused because their group has too many dead member ids."""
@@ -315,6 +319,10 @@ class MemberLog:
         """The next record of a member that lies in a partition."""
         self._reader.read(partition, key, stored, now)
 
+    def read_group(self, partition: int, key: GroupKey, stored: StoredGroup) -> None:
+        """The next record of a partition is one of a whole group."""
+        self.groups.read(partition, key, stored)
+
     def read_probe(self, partition: int, writer: Writer, offset: int, appended_ms: int, now: float) -> None:
         """The next record of a partition is a probe."""
         state = self._members.partitions[partition]
@@ -335,6 +343,8 @@ class MemberLog:
         for key in list(self._writes.unresolved):
             self._reader.give_up(key, members.entries[key])
             self._health.set_away(members.number(key), now)
+        for number in self.groups.give_up():
+            self._health.set_away(number, now)
         self._health.drop_probes(now)
         self.handle_time(now)
 
@@ -345,6 +355,7 @@ class MemberLog:
         before can't be taken for those that are unresolved.
         """
         self._health.replay_again(partition, now)
+        self.groups.lose(partition)
         for key, entry in self._members.entries.items():
             if self._members.number(key) == partition:
                 entry.machine.handle(SeatEvent.LOG_LOST)
@@ -357,12 +368,13 @@ class MemberLog:
 
     def next_deadline(self) -> float:
         """When :meth:`handle_time` is to be called next."""
-        return min(self._health.next_deadline(), self._writes.next_deadline())
+        return min(self._health.next_deadline(), self._writes.next_deadline(), self.groups.next_deadline())
 
     def handle_time(self, now: float) -> None:
         """Write probes, notice what is not read back in time, and write anew what has grown old."""
         self._health.handle_time(now)
         self._writes.handle_time(now)
+        self.groups.handle_time(now)
 
     def outputs(self) -> list[Output]:
         """What is to be done, in order; each is given once."""

@@ -9,6 +9,7 @@
 import math
 
 from translation.fleet.counting import PartitionView
+from translation.fleet.group_log import GroupLog
 from translation.fleet.members import Members
 from translation.fleet.outputs import Health, HealthChanged, WriteRecord
 from translation.fleet.record_reader import RecordReader
@@ -19,10 +20,11 @@ from translation.fleet.write_queue import WriteQueue
 class PartitionHealth:
     """Writes the probes of all partitions, and changes the health of each."""
 
-    def __init__(self, members: Members, writes: WriteQueue, reader: RecordReader) -> None:
+    def __init__(self, members: Members, writes: WriteQueue, reader: RecordReader, groups: GroupLog) -> None:
         self._members = members
         self._writes = writes
         self._reader = reader
+        self._groups = groups
 
     def next_deadline(self) -> float:
         """When :meth:`handle_time` is to be called next."""
@@ -33,6 +35,10 @@ class PartitionHealth:
                 deadline = min(deadline, state.probe_at)
             if state.health is Health.READY and state.probes:
                 deadline = min(deadline, state.probe_written_at + members.settings.wait_s)
+        for number, written_at in self._groups.oldest_unresolved():
+            if members.partitions[number].health is Health.READY:
+                deadline = min(deadline, written_at + members.settings.wait_s)
+                break
         for key in self._writes.unresolved:
             write = members.entries[key].write
             if write is not None and members.partition(key).health is Health.READY:
@@ -47,6 +53,10 @@ class PartitionHealth:
             if write is not None and write.written_at + members.settings.wait_s > now:
                 break
             self.set_away(members.number(key), now)
+        for number, written_at in self._groups.oldest_unresolved():
+            if written_at + members.settings.wait_s > now:
+                break
+            self.set_away(number, now)
         for number, state in enumerate(members.partitions):
             if state.probes and state.probe_written_at + members.settings.wait_s <= now:
                 self.set_away(number, now)

@@ -23,6 +23,7 @@ from translation.engine.member import Group, Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure
 from translation.member_id_required import NeedsNewMemberId
+from translation.migration.admission import hold_if_downgraded, why_only_as_a_whole
 from translation.migration.adoption import adopt_for_join, resync_epoch
 from translation.migration.convertibility import (
     Obstacle,
@@ -300,6 +301,7 @@ def _await_convertible(
     ``member.join.old_classic_membership``.
     """
     group = member.group
+    yield from _ensure_not_held(context, member, request, old_classic_membership)
     while True:
         obstacle, why = yield from find_obstacle(context, group)
         match obstacle:
@@ -311,7 +313,7 @@ def _await_convertible(
                 member.join.old_classic_membership = old_classic_membership
                 return None
             case Obstacle.MEMBERS:
-                group.migration.move_all(context.now)
+                _move_all(context, group, why)
                 if context.now >= deadline:
                     raise _members_remain(context, group, why)
             case Obstacle.PERMANENT:
@@ -326,6 +328,28 @@ def _await_convertible(
             yield from leave_classic(group, old_classic_membership)
             old_classic_membership = None
         yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
+
+
+def _move_all(context: Context, group: Group, why: str) -> None:
+    """Have all members told to rejoin, unless steps move only a part of them."""
+    stays = why_only_as_a_whole(context, group.group_id, why)
+    if stays is not None:
+        raise PassesThrough(stays, for_s=context.settings.relayed_s)
+    group.migration.move_all(context.now)
+
+
+def _ensure_not_held(
+    context: Context, member: Member, request: Request, old_classic_membership: PendingMove | None
+) -> Procedure[None]:
+    """Raise if the group moves by steps and has become a classic one again, after a slot was taken for this client.
+
+    :raises StaysClassic: the move of its group is held.
+    """
+    connection = context.connections.connection_of(request)
+    if connection is not None and (yield from hold_if_downgraded(context, connection, member)):
+        if old_classic_membership is not None:
+            yield from leave_classic(member.group, old_classic_membership)
+        raise StaysClassic(as_new=True)
 
 
 def _members_remain(context: Context, group: Group, why: str) -> Outcome:

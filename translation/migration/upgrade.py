@@ -10,6 +10,7 @@ from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
+from translation.migration.admission import LOOK_AGAIN_S, admit_classic_member, why_only_as_a_whole
 from translation.migration.convertibility import Obstacle, find_obstacle, passthrough_backoff_s
 from translation.migration.pending_moves import request_rejoin
 from translation.policy.policy import Rule
@@ -29,6 +30,9 @@ def move_classic_member(
     if not group.migration.may_move(context.now):
         context.registry.relay(group, member.member_id, group.migration.next_move_at)
         return False
+    if rule.staged and (relays_for := _why_not_now(context, request, rule)):
+        context.registry.relay(group, member.member_id, context.now + relays_for)
+        return False
     obstacle, why = Obstacle.NONE, ""
     if not mixed and not group.migration.moves_all(context.now):
         obstacle, why = yield from find_obstacle(context, group)
@@ -39,6 +43,10 @@ def move_classic_member(
             )
         case Obstacle.PERMANENT:
             group.migration.relay_for(context.settings.relayed_s, context.now)
+        case Obstacle.MEMBERS if (stays := why_only_as_a_whole(context, group.group_id, why)) is not None:
+            group.migration.relay_for(context.settings.relayed_s, context.now)
+            context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, stays)
+            return False
         case Obstacle.MEMBERS:
             group.migration.move_all(context.now)
             if not group.migration.moves_all(context.now):
@@ -47,6 +55,39 @@ def move_classic_member(
     if obstacle in (Obstacle.TRANSIENT, Obstacle.PERMANENT):
         context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, f"not converted: {why}")
         return False
+    if not (yield from admit_classic_member(context, connection, request, rule)):
+        context.registry.relay(group, member.member_id, context.now + LOOK_AGAIN_S)
+        return False
+    is_told = yield from _tell(context, member, connection, request, rule, why, mixed=mixed)
+    if not is_told:
+        context.moves.free(group.group_id, member.member_id)
+    return is_told
+
+
+def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
+    """For how long (seconds) no member of the group is told by its steps, as far as is known; 0 if one may be."""
+    group_id: str = request.message.group_id
+    if not context.moves.counts_members(group_id, rule):
+        return 0.0
+    why = context.moves.why_refused()
+    if why is not None:
+        context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
+        return context.settings.relayed_s
+    return LOOK_AGAIN_S if context.moves.is_full(group_id) else 0.0
+
+
+def _tell(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    rule: Rule,
+    why: str,
+    *,
+    mixed: bool,
+) -> Procedure[bool]:
+    """Have the Heartbeat of a member whose turn it is tell its client to join anew, if that is still right."""
+    group = member.group
     # The Heartbeat is a sign of life at the broker too: what the client holds stays its own until it joins anew.
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
     # In a mixed group, and in one that all leave, each move makes those that are still classic rejoin; this one joins

@@ -12,6 +12,7 @@ from typing import Any
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from translation.actions import Connection, ConnectionId, Event, EventKind, Request
+from translation.commits import COMMITS
 from translation.passthrough.classic_observer import ClassicObserver
 from translation.passthrough.consumer_observer import ConsumerObserver
 from translation.passthrough.heartbeat_observer import HeartbeatObserver
@@ -29,9 +30,11 @@ OBSERVED: frozenset[int] = frozenset(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         ApiKey.SHARE_GROUP_HEARTBEAT,
         ApiKey.STREAMS_GROUP_HEARTBEAT,
+        *COMMITS,
     }
 )
-"""The APIs whose requests and responses the observer is shown when the broker has answered."""
+"""The APIs whose requests and responses that are shown when the broker has answered: to the observer, commits to
+:class:`translation.commits.CommitWatch`."""
 
 OBSERVED_WHEN_FORWARDED: frozenset[int] = frozenset(
     {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_HEARTBEAT}
@@ -45,6 +48,7 @@ class Observer:
     """The members of one process whose calls pass through. Each method returns the events that follow, in order."""
 
     def __init__(self, topics: TopicNames, *, members_limit: int = MEMBERS_LIMIT) -> None:
+        self.topics = topics
         self._members = ObservedMembers(topics, members_limit)
         self._by_id = self._members.by_id
         self._classic = ClassicObserver(self._members)
@@ -97,6 +101,11 @@ class Observer:
         member.connection_id = connection_id
         member.touch(now)
         return True
+
+    def protocol_of(self, group_id: str, member_id: str) -> str:
+        """How a member takes part whose calls pass through; empty if it is not known."""
+        member = self._by_id.get((group_id, member_id))
+        return "" if member is None else member.protocol
 
     def member_moved(self, group_id: str, member_id: str, reason: str) -> list[Event]:
         """The translation told a member to join anew: it gives up its partitions, and its membership ends."""

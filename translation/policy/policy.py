@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from protocol_codecs import ApiKey, ErrorCode
 from translation.policy.group_type import JOINED_BY, GroupType
+from translation.policy.steps import Step, parse_steps
 
 _Name = Annotated[str, Meta(min_length=1)]
 
@@ -82,6 +83,22 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             description="Milliseconds between two members of a live group that are moved to `observe` or `translate`.",
         ),
     ] = 1000
+    steps: Annotated[
+        tuple[int | str, ...] | None,
+        Meta(
+            description="With `translate`: how many members of a live group are translated at a time, as a rising list "
+            "of numbers of members and then shares of those that the broker describes, rounded up: `[1, 10%, 50%, "
+            "100%]`. Members beyond that stay classic, also those that come anew. `null`: a group moves as a whole."
+        ),
+    ] = None
+    hold_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="With `steps`: for how many seconds each step is held, once as many members are translated "
+            "as it allows, before the next begins.",
+        ),
+    ] = 600
 
     def __post_init__(self) -> None:
         """Refuse a rule that could never work, with what is wrong in the message."""
@@ -91,12 +108,23 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             raise ValueError(
                 f"a {self.type} group is never translated: `mode` has to be `observe` or `reject`"
             )
+        if self.steps is not None:
+            if self.mode is not Mode.TRANSLATE:
+                raise ValueError(
+                    "`steps` are those of a move to the new protocol: `mode` has to be `translate`"
+                )
+            parse_steps(self.steps)
         if self.pattern is not None:
             try:
                 _compile(self.pattern)
             except re2.error as error:
                 said = error.args[0].decode() if error.args else "unknown error"
                 raise ValueError(f"pattern {self.pattern!r} is not an RE2 expression: {said}") from None
+
+    @cached_property
+    def staged(self) -> tuple[Step, ...]:
+        """The steps by which a live group moves; empty if it moves as a whole."""
+        return () if self.steps is None else parse_steps(self.steps)
 
     @cached_property
     def _compiled(self) -> Any:

@@ -19,6 +19,7 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.engine.member import Member
 from translation.engine.procedure import ProcedureQueue
+from translation.migration.admission import join_by_steps
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.downgrade import back_to_classic
 from translation.migration.pending_moves import keeps_membership, match_pending_move, request_rejoin
@@ -69,8 +70,15 @@ def route_join_group(
     elif not _is_session_timeout(context, message.session_timeout_ms):
         context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
         context.registry.drop_group_if_empty(context.registry.group(message.group_id))
+    elif _needs_slot(context, message, rule):
+        _translate_by_steps(context, connection, request, rule)
     else:
         _translate(context, connection, request)
+
+
+def _needs_slot(context: Context, message: JoinGroupRequest, rule: Rule) -> bool:
+    """Whether this client may only be translated as far as the group's steps allow."""
+    return context.moves.counts_members(message.group_id, rule) and not _has_joined(context, message)
 
 
 def _named_member(context: Context, message: JoinGroupRequest) -> Member | None:
@@ -201,8 +209,25 @@ def _relay_or_move(context: Context, connection: Connection, request: Request, *
 # -- translated --------------------------------------------------------------------------------------------------------
 
 
-def _translate(context: Context, connection: Connection, request: Request) -> None:
-    """Start the procedure of a JoinGroup under its member id, or answer that it needs another id."""
+def _translate_by_steps(context: Context, connection: Connection, request: Request, rule: Rule) -> None:
+    """Translate a JoinGroup if its client has a slot of its group's step, or can have one; else relay it."""
+    steps = join_by_steps(
+        context,
+        connection,
+        request,
+        rule,
+        translate=partial(_translate, context, connection, request),
+        stay_classic=partial(_relay_unconverted, context, connection, request),
+        route_again=partial(route_join_group, context, connection, request, authorized=True),
+    )
+    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+
+
+def _translate(context: Context, connection: Connection, request: Request, new_id: str = "") -> None:
+    """Start the procedure of a JoinGroup under its member id, or answer that it needs another id.
+
+    ``new_id`` is the id that a client without one is given, if it was made already.
+    """
     message: JoinGroupRequest = request.message
     group = context.registry.group(message.group_id)
     member_id = message.member_id
@@ -210,14 +235,16 @@ def _translate(context: Context, connection: Connection, request: Request) -> No
         reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
         rule = context.rules.rule_for(group.group_id)
         request_rejoin(context, group, connection, request, rule, reason)
-        member_id_required.answer_with_new_id(context, request)
+        fresh_id = context.ids.issue()
+        context.moves.rename(group.group_id, member_id, fresh_id)
+        member_id_required.answer_with_new_id(context, request, fresh_id)
         return
     if member_id_required.comes_without_member_id(request):
-        member_id_required.answer_with_new_id(context, request)
+        member_id_required.answer_with_new_id(context, request, new_id)
         context.registry.drop_group_if_empty(group)
         return
     if not member_id:
-        member_id = context.ids.issue()
+        member_id = new_id or context.ids.issue()
     elif static_members.is_fenced(context, message.group_id, member_id, message.group_instance_id):
         context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
         return

@@ -23,7 +23,8 @@ from protocol_codecs.messages import (
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE = 0, 1
 SOURCE_TOPIC, SOURCE_BROKER, SOURCE_DEFAULT, SOURCE_GROUP = 1, 4, 5, 8
-TYPE_STRING, TYPE_INT = 2, 3
+TYPE_BOOLEAN, TYPE_STRING, TYPE_INT = 1, 2, 3
+_TYPES = {bool: TYPE_BOOLEAN, str: TYPE_STRING, int: TYPE_INT}
 _DEFAULTS = CoordinatorConfig()
 
 
@@ -106,11 +107,20 @@ def _group_setting(setting: str, own: str | None, config: CoordinatorConfig) -> 
     source = SOURCE_DEFAULT if value == broker_value(_DEFAULTS, setting) else SOURCE_BROKER
     return DescribeConfigsResponseConfig(
         name=setting,
-        value=str(value) if own is None else own.strip(),
+        value=_shown(value) if own is None else _as_parsed(own, value),
         config_source=source if own is None else SOURCE_GROUP,
-        config_type=TYPE_INT,
+        config_type=_TYPES[type(value)],
         documentation=None,
     )
+
+
+def _as_parsed(own: str, kind: int | str | bool) -> str:
+    """Return a group's own setting as Kafka shows it, which has parsed it."""
+    return own.strip().lower() if isinstance(kind, bool) else own.strip()
+
+
+def _shown(value: int | str | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _alter(
@@ -135,7 +145,7 @@ def _alter(
         raise RequestRefused(code, f"resource {name!r} of type {resource.resource_type}")
     changed = _changed(topic.settings, resource.configs)
     if not validate_only:
-        topic.settings = changed
+        cluster.set_topic_settings(name, changed)
 
 
 def _changed(

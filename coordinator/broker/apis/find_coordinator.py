@@ -1,4 +1,5 @@
-"""FindCoordinator (10), v0 to v6, for groups only; transactions and share groups are not supported."""
+"""FindCoordinator (10), v0 to v6, for groups only: transactions are not supported, and the share
+coordinator (key type 2) is none of a client's business."""
 
 from coordinator.broker.context import RequestContext
 from protocol_codecs.error_code import ErrorCode

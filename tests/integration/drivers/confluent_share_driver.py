@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Mapping
 
 import confluent_kafka
-from confluent_kafka import KafkaException, Message, ShareConsumer, TopicPartition
+from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer, TopicPartition
 from line_protocol import Events, command_queue, next_command
 
 POLL_S = 0.1
@@ -69,11 +69,15 @@ class Application:
                 values=[one.value().decode() for one in read],
                 deliveries=[one.delivery_count() for one in read],
             )
-        if self._mode == "explicit" and polled:
+        if self._mode not in {"implicit", "hold"} and polled:
             for message in polled:
-                self._consumer.acknowledge(message)
+                self._consumer.acknowledge(message, self._becomes(message))
             self._consumer.commit_sync(30.0)
         return self._mode == "hold" and bool(polled)
+
+    def _becomes(self, message: Message) -> AcknowledgeType:
+        is_released = self._mode == "give-up" or (self._mode == "release" and message.delivery_count() == 1)
+        return AcknowledgeType.RELEASE if is_released else AcknowledgeType.ACCEPT
 
     def _acknowledged(
         self, offsets: Mapping[TopicPartition, Collection[int]], refusal: KafkaException | None

@@ -1,7 +1,8 @@
 """The embedded cluster in a thread of the test's process: real clients connect to it, and the test can move things."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -19,15 +20,26 @@ CONFIG = CoordinatorConfig(
     consumer_min_heartbeat_interval_ms=100,
     classic_initial_rebalance_delay_ms=0,
     classic_min_session_timeout_ms=1_000,
+    share_session_timeout_ms=6_000,
+    share_min_session_timeout_ms=1_000,
+    share_heartbeat_interval_ms=500,
+    share_min_heartbeat_interval_ms=100,
+    share_min_record_lock_duration_ms=1_000,
 )
-"""As tools/kafka starts its brokers for tests."""
+"""As tools/kafka starts its brokers for tests, and quicker for share groups."""
 
 
 class Embedded(Kafka):
     """An embedded cluster; clients and admin tools take it for a Kafka."""
 
-    def __init__(self, *, nodes: int) -> None:
-        self._cluster = EmbeddedCluster(nodes=nodes, auto_create_partitions=0, coordinator=CONFIG)
+    def __init__(self, *, nodes: int, log_directory: Path | None = None, ports: Sequence[int] = ()) -> None:
+        self._cluster = EmbeddedCluster(
+            nodes=nodes,
+            auto_create_partitions=0,
+            coordinator=CONFIG,
+            log_directory=log_directory,
+            ports=ports,
+        )
         self._stop = trio.Event()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=trio.run, args=(self._run,), name="embedded cluster")
@@ -54,6 +66,15 @@ class Embedded(Kafka):
         node = (self.coordinator_of(group) + 1) % len(self._cluster.node_ids)
         self._there(lambda: self._cluster.move_coordinator(group, node))
         return node
+
+    @property
+    def ports(self) -> list[int]:
+        """Of its nodes, for one that takes its place."""
+        return [address.port for address in self._cluster.addresses.values()]
+
+    def drop_connections(self) -> None:
+        """End every connection of a client."""
+        self._there(self._cluster.connections.drop)
 
     def _there(self, work: Callable[[], T]) -> T:
         return trio.from_thread.run_sync(work, trio_token=self._token)

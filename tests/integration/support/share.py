@@ -2,7 +2,8 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +15,11 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 
 from support import find_broker
-from support.broker import Kafka
+from support.broker import Kafka, Record
 from support.clients import CONFLUENT, DRIVERS, ClientKind
-from support.consumers import ConsumerProcess
+from support.consumers import ConsumerProcess, Consumers
 from support.raw import RawConnection
+from support.tracing import ports_of, trace_file
 from tools.java_client import compiled
 
 _GROUP_RESOURCE = 32
@@ -85,11 +87,14 @@ def refused(consumers: Iterable[ConsumerProcess]) -> list[str]:
     return [error for error in said if error is not None]
 
 
-def configure_group(kafka: Kafka, group: str, lock_duration_ms: int) -> None:
-    """Have a share group read topics from their beginning, and lock records for so long."""
+def configure_group(
+    kafka: Kafka, group: str, lock_duration_ms: int, others: Mapping[str, str] | None = None
+) -> None:
+    """Have a share group read topics from their beginning, and lock records for so long; and other settings."""
     settings = {
         "share.auto.offset.reset": "earliest",
         "share.record.lock.duration.ms": str(lock_duration_ms),
+        **(others or {}),
     }
     with RawConnection(kafka.bootstrap.split(",", maxsplit=1)[0]) as connection:
         answer = connection.call(
@@ -108,3 +113,63 @@ def configure_group(kafka: Kafka, group: str, lock_duration_ms: int) -> None:
             )
         )
     assert [one.error_code for one in answer.responses] == [0], answer
+
+
+LOCK_S = 60
+"""For how long records are locked, in seconds: the most that a broker allows by default."""
+
+WITHIN_S = 40.0
+"""Nothing may take so long that a lock has ended by itself."""
+
+
+@dataclass
+class ShareGroup:
+    """A share group of its own, whose consumers enter at ``bootstrap``."""
+
+    kafka: Kafka
+    bootstrap: str
+    consumers: Consumers
+    group: str
+    topic: str
+
+    def start(self, mode: str, kind: ClientKind = SHARE_CONSUMER) -> ConsumerProcess:
+        number = len(self.consumers.all) + 1
+        return self.consumers.start(
+            kind,
+            self.bootstrap,
+            self.group,
+            self.topic,
+            name=f"s{number}",
+            only={
+                "bootstrap": self.bootstrap,
+                "group": self.group,
+                "topic": self.topic,
+                "client_id": f"s{number}",
+                "mode": mode,
+            },
+        )
+
+    def wait_until_acknowledged(self, records: Sequence[Record], times: int = 1) -> None:
+        wanted = Counter({(record.partition, record.offset): times for record in records})
+        self.consumers.wait_until(
+            lambda: wanted <= acknowledged(self.consumers.all),
+            "every record is acknowledged",
+            timeout_s=WITHIN_S,
+        )
+
+    def wait_until_all_are_read(self, records: Sequence[Record]) -> None:
+        wanted = {record.value for record in records}
+        self.consumers.wait_until(
+            lambda: wanted <= {delivery.value for delivery in deliveries(self.consumers.all)},
+            "every record is read",
+            timeout_s=WITHIN_S,
+        )
+
+    def ports(self) -> set[int]:
+        """To which the consumers, all of them traced, have opened connections, as the kernel saw it."""
+        folder = self.consumers.folder
+        return set(ports_of([trace_file(folder / f"{one.name}.client.log") for one in self.consumers.all]))
+
+    def configured(self, others: Mapping[str, str] | None = None) -> "ShareGroup":
+        configure_group(self.kafka, self.group, LOCK_S * 1000, others)
+        return self

@@ -281,6 +281,23 @@ def test_without_a_policy_every_group_is_observed(tmp_path):
             "2:33: rules[0].switch_pause_ms",
             ">= 0",
         ),
+        (
+            "rules:\n  - {group: g, mode: translate, steps: [1, 50%, 10%]}\n",
+            "2:5: rules[0]",
+            "`steps` have to rise, numbers before shares: 10% comes after 50%",
+        ),
+        ("rules:\n  - {group: g, mode: translate, steps: []}\n", "2:5: rules[0]", "`steps` is empty"),
+        (
+            "rules:\n  - {group: g, mode: translate, steps: [half]}\n",
+            "2:5: rules[0]",
+            "nor a share such as 10%",
+        ),
+        (
+            "rules:\n  - {group: g, mode: observe, steps: [1]}\n",
+            "2:5: rules[0]",
+            "`mode` has to be `translate`",
+        ),
+        ("rules:\n  - {group: g, mode: translate, hold_s: -1}\n", "2:33: rules[0].hold_s", ">= 0"),
         ("default: translat\n", "1:1: default", "expected one of `observe`, `translate`, `reject`"),
         ("rule: []\n", "1:1: rule", "did you mean `rules`?"),
     ],

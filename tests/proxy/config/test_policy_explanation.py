@@ -37,6 +37,22 @@ def test_every_rule_is_explained_in_order_and_one_that_never_applies_is_named():
     ]
 
 
+def test_steps_are_explained_with_what_the_file_does_not_tell():
+    rule = Rule(group="payments", mode=Mode.TRANSLATE, steps=(1, "10%"), hold_s=60)
+    assert list(explain(Policy(rules=(rule,))))[:-1] == [
+        (
+            "rule 1 (group payments): translate: clients are made members of the new protocol; a live group is moved "
+            "one member every 1000 ms in steps of 1, 10%, each held for 60 s"
+        ),
+        (
+            "  not known from the file: steps need brokers with group.consumer.migration.policy=bidirectional (Kafka's "
+            "default), and `fleet` where several processes serve a group"
+        ),
+        "  groups that are moved all at once stay classic until a step of 100% is the only one",
+        "  ends at 10%: the other members of each group stay classic",
+    ]
+
+
 @pytest.mark.parametrize(
     ("group_type", "who"),
     [

@@ -53,6 +53,16 @@ def test_groups_whose_mode_and_assignor_stay_are_not_in_the_plan():
     assert plan(POLICY, stay) == []
 
 
+def test_a_plan_says_the_steps_of_a_move_and_how_long_they_hold():
+    rule = Rule(group="payments", mode=Mode.TRANSLATE, steps=(1, "50%", "100%"), hold_s=600)
+    assert list(plan_lines(plan(Policy(rules=(rule,)), [live("payments", "observe", members=10)]))) == [
+        (
+            "payments: observe -> translate, 10 members, by rule 1 (group payments); one member every 1000 ms in steps "
+            "of 1, 50%, 100%, about 20 min"
+        )
+    ]
+
+
 @pytest.mark.parametrize(
     ("now", "group", "change"),
     [
@@ -355,6 +365,8 @@ def test_the_plan_as_json(tmp_path, admin):
             "pause_ms": 1000,
             "not_translatable": None,
             "options": None,
+            "steps": None,
+            "hold_s": 0,
             "notes": [],
         }
     ]

@@ -21,6 +21,7 @@ REPORTS = {
     "policy check",
     "policy plan",
     "capture",
+    "verify",
     "pipeline readiness",
     "pipeline progress",
     "pipeline audit",

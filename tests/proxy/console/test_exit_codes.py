@@ -1,5 +1,6 @@
 """Each exit code, at a command that ends with it; signals are in tests/proxy/test_cli.py, a stuck group in
-tests/proxy/observability/test_status_command.py, a partition owned twice in tests/pipeline/test_audit_job.py.
+tests/proxy/observability/test_status_command.py, a partition owned twice in tests/pipeline/test_audit_job.py,
+each verdict of `verify` in tests/pipeline/test_verify.py.
 """
 
 import ast
@@ -61,6 +62,8 @@ def files(tmp_path, monkeypatch):
         ("pipeline readiness --out x", ExitCode.USAGE),
         ("pipeline progress --out x", ExitCode.USAGE),
         ("pipeline audit --out x", ExitCode.USAGE),
+        ("verify", ExitCode.USAGE),
+        ("verify --journal nowhere", ExitCode.FAILED),
         ("pipeline report --out x", ExitCode.USAGE),
     ],
 )
@@ -102,7 +105,7 @@ def test_no_command_ends_with_a_bare_number():
     """They would get a meaning of their own."""
     numbers = [
         f"{file.relative_to(ROOT)}:{call.lineno}"
-        for room in ("proxy", "pipeline")
+        for room in ("proxy", "pipeline", "audit")
         for file in (ROOT / room).rglob("*.py")
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(call, ast.Call) and _name(call) in {"Exit", "exit", "SystemExit", "_exit"}

@@ -30,3 +30,15 @@ def test_an_address_that_is_none(run):
     result = run("--kafka", "nonsense", "--plain")
     assert result.exit_code == 1
     assert "expected host:port, got 'nonsense'" in result.output
+
+
+def test_share_groups_have_no_assignor(run):
+    result = run("--story", "share", "--assignor", "range")
+    assert result.exit_code == 2
+    assert "no --assignor" in result.output
+
+
+def test_a_rebalance_needs_a_partition_for_each_consumer(run):
+    result = run("--partitions", "3")
+    assert result.exit_code == 2
+    assert "--partitions must be 4 at least" in result.output

@@ -15,3 +15,18 @@ def test_the_demo_passes():
     assert re.search(r"PASSED: both groups read all [1-9]\d* records", demo.stdout), demo.stdout
     assert re.search(r"Epochgate\s+│ consumer\s+│\s+2 │", demo.stdout), demo.stdout
     assert demo.stderr == ""
+
+
+def test_the_story_of_a_share_group_passes():
+    short = ("--plain", "--pause", "0", "--work", "0.05", "--rate", "50")
+    command = [sys.executable, "-m", "proxy", "demo", "--story", "share", "--embedded", *short]
+    demo = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    said = " ".join(demo.stdout.split())
+    passed = re.search(
+        r"PASSED: of ([1-9]\d*) records the group has processed (\d+), each exactly once", said
+    )
+    assert passed, demo.stdout
+    assert int(passed[2]) == int(passed[1]) - 1
+    assert re.search(r"given up after 3 deliveries", said), demo.stdout
+    assert demo.stderr == ""

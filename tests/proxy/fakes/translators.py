@@ -1,6 +1,7 @@
 """Translations that do what a test says."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +50,15 @@ class ForwardEverything:
 
     def handle_time(self, now: float) -> list[Action]:
         return []
+
+    def set_migration_policy(self, policy: str | None) -> None:
+        pass
+
+    def move_of(self, group_id: str) -> None:
+        return None
+
+    def moves_by_phase(self) -> Counter[str]:
+        return Counter()
 
     is_settled = True
 

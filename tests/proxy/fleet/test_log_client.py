@@ -7,11 +7,20 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 
 from proxy.config.fleet import Fleet
 from proxy.fleet.log_client import _Producing
-from proxy.fleet.log_events import AccessLost, EndReached, PartitionLost, RecordRead
+from proxy.fleet.log_events import AccessLost, EndReached, GroupRecordRead, PartitionLost, RecordRead
 from proxy.fleet.log_reader import _MOST_CLOSING, LogReader
 from proxy.fleet.topic import access_hint, create_command, required_settings
 from tests.translation.fleet.test_formats import plant_second_format
 from translation.fleet.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
+from translation.fleet.group_records import (
+    GroupRecord,
+    Slot,
+    StoredGroup,
+    encode_group_key,
+    encode_group_value,
+    group_key,
+    slot_name,
+)
 from translation.fleet.outputs import WriteRecord
 from translation.fleet.records import (
     PROBE,
@@ -102,6 +111,15 @@ def test_a_probe_names_the_replica_that_writes_it():
     event = reader()._event(named)
     assert isinstance(event, RecordRead)
     assert event.replica == b"x"
+
+
+def test_a_record_of_a_group_is_read_with_its_place():
+    key, record = group_key("payments", slot_name(3)), GroupRecord(7, first=True, slot=Slot("epochgate-1"))
+    written = Message(key=encode_group_key(key, WRITER), value=encode_group_value(record))
+    assert reader()._event(written) == GroupRecordRead(3, key, StoredGroup(5, 1_000, WRITER, record))
+    for junk in (None, b"junk"):
+        broken = Message(key=encode_group_key(key, WRITER), value=junk)
+        assert reader()._event(broken) == EndReached(3, 6)
 
 
 def test_what_is_none_of_the_log_only_moves_the_position():

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from protocol_codecs import ApiKey
+from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolTopicPartition,
@@ -16,6 +16,14 @@ from protocol_codecs.messages.consumer_protocol import (
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.metadata import MetadataResponse
+from protocol_codecs.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from proxy.metrics.registry import Metrics
 from proxy.observability.broker_queries import BrokerQuery
@@ -23,12 +31,14 @@ from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.request_metrics import RequestMetrics
 from tests.proxy.fakes.translators import Scripted
 from translation.actions import (
+    Answer,
     Authorized,
     Call,
     Connection,
     ConnectionId,
     Event,
     EventKind,
+    Forward,
     Request,
     RequestId,
 )
@@ -36,6 +46,9 @@ from translation.actions import (
 
 class Shell:
     """A connection that notes what it is to do."""
+
+    def answer(self, request_id: RequestId, message: Any) -> None:
+        pass
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -115,6 +128,67 @@ async def test_an_answer_to_a_question_whose_client_is_gone_is_nobodys():
     driver.client_disconnected(ConnectionId(1))
     driver.reply(call.call_id, MetadataResponse())
     assert told == []
+
+
+COMMIT = OffsetCommitRequest(
+    group_id="g",
+    member_id="m",
+    topics=(
+        OffsetCommitRequestTopic(
+            name="t", partitions=(OffsetCommitRequestPartition(partition_index=0, committed_offset=5),)
+        ),
+    ),
+)
+
+
+def commit_answered(code: ErrorCode) -> OffsetCommitResponse:
+    partitions = (OffsetCommitResponsePartition(partition_index=0, error_code=code),)
+    return OffsetCommitResponse(topics=(OffsetCommitResponseTopic(name="t", partitions=partitions),))
+
+
+@pytest.mark.parametrize(("answers", "protocol"), [(True, "translated"), (False, "")])
+async def test_a_commit_is_reported_whoever_answers_it(answers, protocol):
+    translator, events = Scripted(), list[Event]()
+    driver = TranslatorDriver(translator, RequestMetrics(Metrics()), events.append)
+    shell, connection = Shell(), Connection(ConnectionId(1), "host", {})
+    response = commit_answered(ErrorCode.NONE)
+    act = (lambda _, request: [Answer(request.id, response)]) if answers else lambda _, one: [Forward(one.id)]
+    translator.on_request = act
+    request = Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
+    driver.request(shell, connection, request)
+    assert len(events) == answers
+    if not answers:
+        driver.call_relayed(shell, connection, request, response)
+    (event,) = events
+    assert (event.kind, event.protocol, event.reason) == (EventKind.COMMITTED, protocol, "")
+
+
+@pytest.mark.parametrize(
+    ("code", "accepted_before", "reported"),
+    [
+        (ErrorCode.NONE, False, True),
+        (ErrorCode.UNKNOWN_MEMBER_ID, True, True),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, False, False),
+    ],
+)
+async def test_refused_commits_of_strangers_are_not_reported(code, accepted_before, reported):
+    """Anybody who can connect could fill the journal with them."""
+    translator, events = Scripted(), list[Event]()
+    translator.is_authorized = lambda *_: accepted_before
+    driver = TranslatorDriver(translator, RequestMetrics(Metrics()), events.append)
+    request = Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
+    driver.call_relayed(Shell(), Connection(ConnectionId(1), "host", {}), request, commit_answered(code))
+    assert bool(events) is reported
+
+
+async def test_a_commit_whose_client_has_gone_is_forgotten():
+    driver = TranslatorDriver(Scripted(), RequestMetrics(Metrics()), lambda _: None)
+    driver._translator.on_request = lambda *_: []
+    connection = Connection(ConnectionId(1), "host", {})
+    driver.request(Shell(), connection, Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", COMMIT))
+    assert driver._commits
+    driver.client_disconnected(connection.id)
+    assert not driver._commits
 
 
 @pytest.mark.parametrize(("late_s", "reads_first"), [(0.05, False), (0.2, True), (60.0, True)])

@@ -15,6 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.simulation.kernel import Kernel
 from tests.translation.fleet.model import Entry, Log, Seen
 from translation.fleet.formats import FORMATS
+from translation.fleet.group_records import (
+    GroupKey,
+    GroupRecord,
+    decode_group_key,
+    decode_group_value,
+    is_group_key,
+)
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, Output, WriteRecord
 from translation.fleet.records import MemberKey, MemberRecord, Writer, decode_key
@@ -80,9 +87,9 @@ class Written(NamedTuple):
     """A record that was produced and has not landed."""
 
     at_ms: int
-    key: MemberKey
+    key: MemberKey | GroupKey
     writer: Writer
-    record: MemberRecord | None
+    record: MemberRecord | GroupRecord | None
     seen: Seen
 
 
@@ -146,13 +153,31 @@ class LogWay:
             self._tell(said)
 
     def _produce(self, output: WriteRecord) -> None:
+        if is_group_key(output.key):
+            self._produce_group(output)
+            return
         key, writer = decode_key(output.key)
+        record = None if output.value is None else FORMATS[output.format].decode(output.value)
+        present = self.log._members.partitions[0].view.get(key)
+        self._send(key, writer, record, present and present.offset)
+
+    def _produce_group(self, output: WriteRecord) -> None:
+        assert output.value is not None
+        key, writer = decode_group_key(output.key)
+        present = self.log.groups.of_group(key.group_id).get(key.name)
+        self._send(key, writer, decode_group_value(output.value), present and present.offset)
+
+    def _send(
+        self,
+        key: MemberKey | GroupKey,
+        writer: Writer,
+        record: MemberRecord | GroupRecord | None,
+        present: int | None,
+    ) -> None:
         if writer != self.writer:
             return  # for a producer of before
-        record = None if output.value is None else FORMATS[output.format].decode(output.value)
         view = self.log._members.partitions[0].view
-        present = view.get(key)
-        seen = Seen(present and present.offset, view.position, view.newest_ms)
+        seen = Seen(present, view.position, view.newest_ms)
         self.topic.watch.written(self, key, record, any(one.key == key for one in self._queue))
         now_ms = self._kernel.now_ms
         at_ms = max(now_ms, self.cannot_write_until_ms) + self.topic.delay_ms()
@@ -250,6 +275,8 @@ class LogWay:
     def _take(self, entry: Entry) -> None:
         if entry.record is None:
             self.log.read_probe(0, entry.writer, entry.offset, entry.appended_ms, self._now_s())
+        elif isinstance(entry.key, GroupKey):
+            self.log.read_group(0, entry.key, entry.stored_group)
         else:
             self.log.read(0, entry.key, entry.stored, self._now_s())
 

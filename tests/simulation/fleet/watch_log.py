@@ -22,6 +22,7 @@ from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP, Ask
 from tests.translation.fleet.model import Entry
 from translation.engine.member_ids import ISSUED_PREFIX
+from translation.fleet.group_records import GroupKey, GroupRecord
 from translation.fleet.outputs import Health
 from translation.fleet.records import PROBE, Kind, MemberKey, MemberRecord, member_key
 
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from tests.simulation.fleet.log_topic import LogTopic, LogWay
     from tests.simulation.proxy_process import ProxyProcess
     from tests.simulation.watch import Watch
+
+
+def _name_of(key: MemberKey | GroupKey, record: MemberRecord | GroupRecord | None) -> str:
+    if isinstance(key, GroupKey) and isinstance(record, GroupRecord):
+        return f"{key.name} {record.slot or record.move}"
+    return f"{record.kind if isinstance(record, MemberRecord) else 'nothing'} {key[1]}"
 
 
 Boot = tuple[str, int]
@@ -54,17 +61,26 @@ class LogWatch:
         self._left: dict[tuple[Boot, str], bool] = {}
         """Whether the boot that sent epoch -1 for a member had read that its id is dead."""
 
-    def written(self, way: "LogWay", key: MemberKey, record: MemberRecord | None, unresolved: bool) -> None:
+    def written(
+        self,
+        way: "LogWay",
+        key: MemberKey | GroupKey,
+        record: MemberRecord | GroupRecord | None,
+        unresolved: bool,
+    ) -> None:
         """A replica hands a record to its producer."""
         if key == PROBE:
             return
-        kind = "nothing" if record is None else record.kind
-        self._watch.tell(way.name, f"writes to the log: {kind} {key.member_id}")
+        what = _name_of(key, record)
+        self._watch.tell(way.name, f"writes to the log: {what}")
         self._watch.count("records of the member log")
         if not way.is_ready:
-            raise Violation(11, f"{way.name} writes {kind} of {key.member_id} while the log is away")
+            raise Violation(11, f"{way.name} writes {what} while the log is away")
         if unresolved:
-            raise Violation(11, f"{way.name} writes a second unresolved record of {key.member_id}")
+            raise Violation(11, f"{way.name} writes a second unresolved record: {what}")
+        if isinstance(key, GroupKey) or isinstance(record, GroupRecord):
+            return
+        kind = None if record is None else record.kind
         if kind is Kind.EXPIRING:
             self._check_silence(way, key.member_id)
         elif kind is Kind.SERVED:
@@ -98,10 +114,12 @@ class LogWatch:
         if entry.key == PROBE or entry.record is None:
             return
         counts = topic.log.oracle.history[-1].get(entry.key) == entry
-        what = f"{entry.record.kind} {entry.key.member_id}"
+        what = _name_of(entry.key, entry.record)
         self._watch.tell(
             "the log", f"has {what} at {entry.offset}{'' if counts else ', which does not count'}"
         )
+        if isinstance(entry.key, GroupKey) or isinstance(entry.record, GroupRecord):
+            return
         if counts and entry.record.kind is Kind.EXPIRING:
             self._watch.count("members that the log expired")
             standing = self._watch.client_of.get(entry.key.member_id)
@@ -114,7 +132,11 @@ class LogWatch:
             return
         view = way.log._members.partitions[0].view
         for key, entry in way.topic.log.oracle.history[offset].items():
-            present = view.get(key)
+            present: Any = (
+                way.log.groups.of_group(key.group_id).get(key.name)
+                if isinstance(key, GroupKey)
+                else view.get(key)
+            )
             if present is None or present.offset != entry.offset:
                 raise Violation(11, f"for {way.name} at {offset} counts {present} of {key}, not {entry}")
 
@@ -132,7 +154,7 @@ class LogWatch:
         known, last = view.get(key), history[-1].get(key) if history else None
         if known is not None and known.record.generation > generation:
             return False
-        unread = [last.record] if last is not None and last.offset >= view.position else []
+        unread: list[Any] = [last.record] if last is not None and last.offset >= view.position else []
         unread += [written.record for other in way.topic.ways for written in other.under_way(key)]
         if any(record is not None and record.generation > generation for record in unread):
             return True

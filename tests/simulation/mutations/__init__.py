@@ -18,12 +18,33 @@ from tests.simulation.mutations import (
     replicas,
     resumption,
     sessions,
+    steps,
 )
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
 OLD_STATE_MUTATIONS: tuple[Mutation, ...] = (instance_ids.take_a_refusal_for_a_release,)
 """Those that only histories with what is out of date notice (``--old-state``)."""
+
+STEP_FLEET_MUTATIONS: tuple[Mutation, ...] = (
+    steps.take_a_slot_without_reading_it_back,
+    steps.count_for_oneself_while_the_log_is_away,
+    steps.write_slots_while_the_log_is_away,
+)
+"""Those that histories of several replicas with steps notice."""
+
+STEP_MUTATIONS: tuple[Mutation, ...] = (
+    steps.let_newcomers_in_without_a_slot,
+    steps.give_out_more_slots_than_the_step_has,
+    steps.do_not_count_members_without_a_slot,
+    steps.give_a_slot_to_somebody_else_while_its_member_joins,
+    steps.convert_a_group_again_that_its_last_translated_member_has_left,
+    steps.begin_the_next_step_at_once,
+    steps.never_begin_the_next_step,
+    steps.keep_the_slots_of_members_that_are_gone,
+    *STEP_FLEET_MUTATIONS,
+)
+"""Those that only histories with steps notice (``--steps``)."""
 
 FLEET_MUTATIONS: tuple[Mutation, ...] = (
     member_log.let_whatever_is_read_count,
@@ -76,6 +97,7 @@ FLEET_MUTATIONS: tuple[Mutation, ...] = (
     resumption.go_on_without_a_heartbeat_first,
     resumption.write_down_who_has_to_give_something_up,
     *OLD_STATE_MUTATIONS,
+    *STEP_FLEET_MUTATIONS,
 )
 """Those of the member log: histories of several replicas that share one have to notice them."""
 
@@ -131,5 +153,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     access.believe_relayed_calls,
     sessions.wait_for_a_turn_without_end,
     access.adopt_whoever_commits,
+    *(one for one in STEP_MUTATIONS if one not in STEP_FLEET_MUTATIONS),
     *FLEET_MUTATIONS,
 )

@@ -8,6 +8,14 @@ from tests.translation.bench import TRANSLATE_ALL, Bench
 from translation.actions import Action, Call, EventKind
 from translation.fleet.counting import Stored
 from translation.fleet.formats import FORMATS
+from translation.fleet.group_records import (
+    GroupKey,
+    GroupRecord,
+    StoredGroup,
+    decode_group_key,
+    decode_group_value,
+    is_group_key,
+)
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, HealthChanged, WriteRecord
 from translation.fleet.records import (
@@ -29,7 +37,7 @@ class SharedLog:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.records: list[tuple[MemberKey, Writer, MemberRecord | None]] = []
+        self.records: list[tuple[MemberKey | GroupKey, Writer, MemberRecord | GroupRecord | None]] = []
         self.replicas: list[Replica] = []
         self.on_its_way: list[WriteRecord] = []
         self.is_held = False
@@ -54,9 +62,7 @@ class SharedLog:
         """What is on its way lands, and everybody reads it."""
         while self.on_its_way:
             written = self.on_its_way.pop(0)
-            key, writer = decode_key(written.key)
-            record = None if written.value is None else FORMATS[written.format].decode(written.value)
-            self.records.append((key, writer, record))
+            self.records.append(_read(written))
             for replica in self.replicas:
                 replica.read()
 
@@ -99,7 +105,7 @@ class SharedLog:
         """What the log says of a member, in order, without records that only add its client's generation."""
         kinds, generation = [], NO_GENERATION
         for key, _, record in self.records:
-            if record is not None and key[1] == member_id:
+            if isinstance(record, MemberRecord) and key[1] == member_id:
                 if record.kind is not Kind.SERVED or record.generation == generation:
                     kinds.append(record.kind)
                 generation = record.generation
@@ -107,8 +113,20 @@ class SharedLog:
 
     def generations(self, member_id: str) -> list[int]:
         """The generations that the log says of a member's client, in order, each once."""
-        said = [record.generation for key, _, record in self.records if record and key[1] == member_id]
+        said = [
+            record.generation
+            for key, _, record in self.records
+            if isinstance(record, MemberRecord) and key[1] == member_id
+        ]
         return [generation for generation, _ in groupby(said)]
+
+
+def _read(written: WriteRecord) -> tuple[MemberKey | GroupKey, Writer, MemberRecord | GroupRecord | None]:
+    if is_group_key(written.key):
+        assert written.value is not None
+        return *decode_group_key(written.key), decode_group_value(written.value)
+    record = None if written.value is None else FORMATS[written.format].decode(written.value)
+    return *decode_key(written.key), record
 
 
 class Replica(Bench):
@@ -154,10 +172,14 @@ class Replica(Bench):
         while self._position < len(self.shared.records):
             key, writer, record = self.shared.records[self._position]
             at_ms = int(self.now * 1000)
-            if record is None:
+            if isinstance(record, GroupRecord):
+                assert isinstance(key, GroupKey)
+                self.log.read_group(0, key, StoredGroup(self._position, at_ms, writer, record))
+            elif record is None:
                 assert key == PROBE
                 self.log.read_probe(0, writer, self._position, at_ms, self.now)
             else:
+                assert isinstance(key, MemberKey)
                 self.log.read(0, key, Stored(self._position, at_ms, writer, record), self.now)
             self._position += 1
             self.take_outputs()

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from translation.fleet.counting import CLOCK_SKEW_MS, COMPACTION_LAG_MS, LATE_MS, RETENTION_MS, Stored
+from translation.fleet.group_records import GroupKey, GroupRecord, StoredGroup
 from translation.fleet.records import Kind, MemberKey, MemberRecord, Writer
 
 
@@ -19,22 +20,27 @@ class Entry(NamedTuple):
 
     offset: int
     appended_ms: int
-    key: MemberKey
+    key: MemberKey | GroupKey
     writer: Writer
-    record: MemberRecord | None
+    record: MemberRecord | GroupRecord | None
     seen: Seen
 
     @property
     def stored(self) -> Stored:
-        assert self.record is not None
+        assert isinstance(self.record, MemberRecord)
         return Stored(self.offset, self.appended_ms, self.writer, self.record)
+
+    @property
+    def stored_group(self) -> StoredGroup:
+        assert isinstance(self.record, GroupRecord)
+        return StoredGroup(self.offset, self.appended_ms, self.writer, self.record)
 
 
 class Oracle:
     """What counts, from the whole log and from what each writer really saw."""
 
     def __init__(self) -> None:
-        self.history: list[dict[MemberKey, Entry]] = []
+        self.history: list[dict[MemberKey | GroupKey, Entry]] = []
         """What counts after each offset."""
 
     def append(self, entry: Entry) -> None:
@@ -65,7 +71,13 @@ class Log:
         """A reader that has not read to here may miss records that counted once, and were replaced by others since."""
         self.oracle = Oracle()
 
-    def append(self, key: MemberKey, writer: Writer, record: MemberRecord | None, seen: Seen) -> Entry:
+    def append(
+        self,
+        key: MemberKey | GroupKey,
+        writer: Writer,
+        record: MemberRecord | GroupRecord | None,
+        seen: Seen,
+    ) -> Entry:
         entry = Entry(self.end, self.now_ms + self.skew_ms, key, writer, record, seen)
         self.entries[self.end] = entry
         self.newest_ms = max(self.newest_ms, entry.appended_ms)
@@ -87,7 +99,7 @@ class Log:
 
     def compact(self, horizon: int, lag_ms: int = COMPACTION_LAG_MS) -> None:
         """Keep the last of each key, of what lies below this offset and is old enough."""
-        last: dict[tuple[MemberKey, Writer], int] = {}
+        last: dict[tuple[MemberKey | GroupKey, Writer], int] = {}
         for offset, entry in sorted(self.entries.items()):
             if offset >= horizon or self.newest_ms - entry.appended_ms < lag_ms:
                 break

@@ -4,8 +4,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pipeline.audit.output import CLOCK, LOST, REPLACED, SKEW, UNPROVEN, VIOLATION
-from pipeline.journal.losses import Loss
+from pipeline.rules.losses import Loss
+
+VIOLATION = "violation"
+UNPROVEN, LOST, REPLACED, SKEW, CLOCK = "unproven", "events_lost", "static_replaced", "within_skew", "clock"
 
 Replicas = tuple[str, str]
 """Two replicas: the one whose clock is ahead, and the other."""
@@ -45,6 +47,20 @@ def explained_by_clocks(
     return found
 
 
+def class_at_once(overlap: Mapping[str, Any], skew_us: int) -> str | None:
+    """Return the class of an overlap if nothing that the rest of the journal says can change it, else None."""
+    if overlap["same_instance"]:
+        return REPLACED
+    if not overlap["proven"]:
+        return UNPROVEN
+    within_one = overlap["first_replica"] == overlap["second_replica"] and (
+        overlap["first_boot"] == overlap["second_boot"]
+    )
+    if not within_one and overlap["until_us"] - overlap["from_us"] <= skew_us:
+        return SKEW
+    return None
+
+
 class OverlapClassifier:
     """Classifies overlaps, given the losses of the journal and the replicas whose clocks are wrong."""
 
@@ -58,15 +74,11 @@ class OverlapClassifier:
 
     def class_of(self, overlap: Mapping[str, Any]) -> str:
         """Return the class of a row in the table of overlaps."""
-        if overlap["same_instance"]:
-            return REPLACED
-        if not overlap["proven"]:
-            return UNPROVEN
+        if (known := class_at_once(overlap, self._skew_us)) is not None:
+            return known
         length_us = overlap["until_us"] - overlap["from_us"]
         first = overlap["first_replica"], overlap["first_boot"]
         second = overlap["second_replica"], overlap["second_boot"]
-        if first != second and length_us <= self._skew_us:
-            return SKEW
         if length_us <= max(
             self._clocks.get(pair, -1) for pair in ((first[0], second[0]), (second[0], first[0]))
         ):

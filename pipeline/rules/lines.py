@@ -10,6 +10,7 @@ VERSION = 1
 JOINED, ASSIGNED, REVOKED = "joined", "assigned", "revoked"
 ADOPTED, REJOINED = "adopted", "rejoined_after_loss"
 STATE_CHANGED, CALL_REFUSED, LOST = "state_changed", "call_refused", "lost"
+STOPPED, COMMITTED = "stopped", "committed"
 
 ENDS = frozenset({"left", "fenced", "session_expired", "rebalance_expired"})
 """Event kinds that end a membership."""
@@ -18,8 +19,8 @@ CALLS = frozenset({JOINED, ASSIGNED, REVOKED, ADOPTED, REJOINED})
 """Events that only the process serving the member writes, so they show which process that is."""
 
 KINDS = CALLS | ENDS | {
-    "revoke_requested", "epoch_moved", STATE_CHANGED, "policy_changed", "passed_through", CALL_REFUSED,
-    "started", "stopped", LOST,
+    "revoke_requested", "epoch_moved", STATE_CHANGED, "policy_changed", "step_changed", "passed_through", CALL_REFUSED,
+    "started", STOPPED, LOST, COMMITTED,
 }  # fmt: skip
 
 EXCLUSIVE = frozenset({"translated", "classic", "consumer", "", None})
@@ -47,7 +48,7 @@ class Worker(msgspec.Struct, gc=False):
 class Line(msgspec.Struct, gc=False):
     """A line of the journal (docs/reference/journal.md); absent fields are null, unknown ones are ignored.
 
-    ``owned`` stays JSON: most events repeat the one before, and equal text needs no parsing.
+    ``owned`` stays JSON: most events repeat the one before, and equal text needs no parsing. So does ``commits``.
     """
 
     v: _Number = None
@@ -72,6 +73,17 @@ class Line(msgspec.Struct, gc=False):
     partitions: tuple[msgspec.Raw, ...] | None = None
     owned: msgspec.Raw = msgspec.Raw(_NULL)
     worker: Worker | None = None
+    commits: msgspec.Raw = msgspec.Raw(_NULL)
+
+    @property
+    def process(self) -> tuple[str, str]:
+        """Return the process that wrote it, once :func:`parse_line` has looked that both are there."""
+        return self.replica, self.boot  # type: ignore[return-value]
+
+    @property
+    def name(self) -> str:
+        """Return the event's identity as text."""
+        return f"{self.replica}.{self.boot}.{self.seq}"
 
 
 class _Version(msgspec.Struct, gc=False):

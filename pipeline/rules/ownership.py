@@ -25,15 +25,17 @@ The state is that of the live members of one group; events need no window.
 """
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import msgspec
 
-from pipeline.journal.lines import CALLS, ENDS, EXCLUSIVE
-from pipeline.journal.losses import Process
+from pipeline.rules.lines import CALLS, COMMITTED, ENDS, EXCLUSIVE
+from pipeline.rules.losses import Process
 
 NO_GENERATION = -1
 TRANSLATED = "translated"
+_PASSES_THROUGH = frozenset({"classic", "consumer"})
 NO_RETURN_US = 1_000_000
 PROCESS_ENDED = "process_ended"
 JOURNAL_ENDED = "journal_ended"
@@ -42,8 +44,12 @@ Partition = tuple[str, int]
 """Topic name and partition."""
 
 
+Json = str | msgspec.Raw
+"""JSON text, or a part of a line."""
+
+
 class Event(NamedTuple):
-    """The fields of an event that the audit needs; ``owned`` is JSON text."""
+    """The fields of an event that the rules need; a :class:`~pipeline.rules.lines.Line` with all of them will do."""
 
     time_us: int
     replica: str
@@ -54,7 +60,7 @@ class Event(NamedTuple):
     instance: str | None
     protocol: str | None
     generation: int
-    owned: str | None
+    owned: Json | None
 
     @property
     def process(self) -> Process:
@@ -67,7 +73,7 @@ class Event(NamedTuple):
         return f"{self.replica}.{self.boot}.{self.seq}"
 
 
-class Hold(NamedTuple):
+class Hold(msgspec.Struct, frozen=True, gc=False):
     """A member's ownership of a partition since ``since_us``, not yet ended."""
 
     member: str
@@ -112,7 +118,7 @@ class Overlap(NamedTuple):
     served_by: tuple[Process, ...]
 
 
-class Gap(NamedTuple):
+class Gap(msgspec.Struct, frozen=True, gc=False):
     """A previously owned partition had no owner. ``until_us`` is null if it has had none since."""
 
     partition: Partition
@@ -122,6 +128,8 @@ class Gap(NamedTuple):
     before: str
     after: str | None
     unseen_members: int
+    from_process: Process
+    until_process: Process | None
 
 
 class ClockProof(NamedTuple):
@@ -159,25 +167,22 @@ class _Member:
     """A live member: the process that serves it, and the partitions that it owns."""
 
     __slots__ = (
-        "end_is_told", "generation", "generation_event", "generation_us", "heard_us", "holds", "owned", "protocol",
-        "servers",
+        "end_is_told", "generation", "generation_event", "generation_us", "heard_us", "holds", "owned", "process",
+        "protocol", "servers",
     )  # fmt: skip
 
     def __init__(self, event: Event) -> None:
-        self.servers = [(event.time_us, event.process)]
+        self.process = event.process
+        """The process that serves it now."""
+        self.servers = [(event.time_us, self.process)]
         self.heard_us = event.time_us
         self.protocol = event.protocol
         self.end_is_told = True
         self.generation = NO_GENERATION
         self.generation_us = event.time_us
         self.generation_event = event.name
-        self.owned = "[]"
+        self.owned: Json = "[]"
         self.holds: dict[Partition, Hold] = {}
-
-    @property
-    def process(self) -> Process:
-        """Return the process that serves it now."""
-        return self.servers[-1][1]
 
     @property
     def taken_us(self) -> int:
@@ -189,7 +194,8 @@ class _Member:
         oldest = min((hold.since_us for hold in self.holds.values()), default=event.time_us)
         while len(self.servers) > 1 and self.servers[1][0] < oldest:
             del self.servers[0]
-        self.servers.append((event.time_us, event.process))
+        self.process = event.process
+        self.servers.append((event.time_us, self.process))
 
     def called(self, event: Event) -> None:
         """Update the member from a call of its client."""
@@ -207,61 +213,68 @@ class _Member:
 class GroupOwnership:
     """The ownership of one group. Call ``take`` with every event by (time_us, replica, boot, seq), then ``end``."""
 
-    def __init__(self, last_us: Mapping[Process, int], skew_us: int) -> None:
-        """``last_us``: time of each process's last event; ``skew_us``: how far clocks of replicas may differ."""
+    def __init__(self, last_us: Mapping[Process, int], skew_us: int, *, intervals: bool = True) -> None:
+        """``last_us``: time of each process's last event; ``skew_us``: how far clocks of replicas may differ.
+
+        A process that is not in ``last_us`` goes on writing. Without ``intervals`` none are found.
+        """
         self._last_us = last_us
+        self._intervals = intervals
         self._skew_us = skew_us
         self._members: dict[str, _Member] = {}
         self._holders: dict[Partition, dict[str, Hold]] = {}
-        self._free: dict[Partition, tuple[int, str, str, int]] = {}
+        self._free: dict[Partition, tuple[int, str, str, int, Process]] = {}
         self._heard: dict[tuple[str, int, Partition], int] = {}
         self._unseen: set[str] = set()
         self._last_seq: dict[Process, tuple[int, int]] = {}
         self._now_us = 0
         self._number = 0
 
-    def take(self, event: Event) -> Iterator[Finding]:
-        """Process the next event."""
-        process = event.process
+    def take(self, event: Event) -> list[Finding]:
+        """Process the next event; return what it shows."""
+        found: list[Finding] = []
+        process = event.replica, event.boot
         before = self._last_seq.get(process)
         if before is not None and event.seq <= before[0]:
-            if event.seq < before[0]:  # a clock that was set back within one boot
-                proof = ClockProof(process, process, event.time_us - before[1], event.member, "", "")
-                yield proof._replace(
-                    event=event.name, older_event=f"{event.replica}.{event.boot}.{before[0]}"
-                )
-            else:
-                return  # the same event once more
+            if event.seq == before[0]:
+                return found  # the same event once more
+            found.append(_set_back(event, *before))
         self._last_seq[process] = (event.seq, event.time_us)
-        self._now_us = max(self._now_us, event.time_us)
+        if event.time_us > self._now_us:
+            self._now_us = event.time_us
         self._number += 1
-        if not event.member or event.protocol not in EXCLUSIVE:
-            return
-        self._note_unseen(event)
+        if event.member and event.protocol in EXCLUSIVE:
+            if self._unseen or event.protocol in _PASSES_THROUGH:
+                self._note_unseen(event)
+            self._of_member(event, process, found)
+        return found
+
+    def _of_member(self, event: Event, process: Process, found: list[Finding]) -> None:
+        kind, owned = event.kind, event.owned
         member = self._members.get(event.member)
         if member is None:
-            if event.kind in ENDS or (event.owned is None and event.kind not in CALLS):
+            if kind in ENDS or (owned is None and kind not in CALLS):
                 return
             member = self._members[event.member] = _Member(event)
         elif member.process != process:
-            if event.kind not in CALLS:
+            if kind not in CALLS:
                 return  # its former process lags behind
             proof_or_stale = self._stale(member, event)
             if proof_or_stale is not None:
-                yield from proof_or_stale
+                found += proof_or_stale
                 return
             member.go_on_to(event)
-        if event.kind in CALLS:
+        if kind in CALLS:
             member.called(event)
-        if event.kind in ENDS:
-            yield from self._release(member, event, set(member.holds))
+        if kind in ENDS:
+            self._release(member, event, member.holds.keys(), found)
             del self._members[event.member]
-        elif event.owned is not None and event.owned != member.owned:
-            yield from self._snapshot(member, event, event.owned)
+        elif owned is not None and owned != member.owned:
+            self._snapshot(member, event, owned, found)
         member.heard_us = event.time_us
 
     def end(self) -> Iterator[Finding]:
-        """Finish at the end of the journal: report the ownerships and gaps that are still open."""
+        """Report the ownerships and gaps that are still open, as at the end of the journal. Changes nothing."""
         for partition, holders in self._holders.items():
             holds = list(holders.values())
             for number, hold in enumerate(holds):
@@ -269,8 +282,33 @@ class GroupOwnership:
                     if _same_topic(hold, other):
                         yield self._overlap(partition, hold, other, self._now_us, None)
                 yield Interval(partition, hold, self._now_us, None, JOURNAL_ENDED)
-        for partition, (since_us, cause, event, unseen) in self._free.items():
-            yield Gap(partition, since_us, None, cause, event, None, unseen)
+        for partition, (since_us, cause, event, unseen, process) in self._free.items():
+            yield Gap(partition, since_us, None, cause, event, None, unseen, process, None)
+
+    @property
+    def holds(self) -> int:
+        """Return how many partitions have an owner."""
+        return len(self._holders)
+
+    def members(self) -> AbstractSet[str]:
+        """Return the members that are known."""
+        return self._members.keys()
+
+    def servers(self) -> set[Process]:
+        """Return the processes that serve members which hold partitions."""
+        return {member.process for member in self._members.values() if member.holds}
+
+    def forget(self, ended: Mapping[Process, int], before_us: int) -> None:
+        """Forget what nothing can be added to: of processes in ``ended``, members not heard of since ``before_us``.
+
+        A member that holds a partition is kept, however long it has been silent.
+        """
+        for name, member in list(self._members.items()):
+            if not member.holds and member.heard_us < before_us and member.process in ended:
+                del self._members[name]
+                self._unseen.discard(name)
+        for process in [one for one in self._last_seq if ended.get(one, before_us) < before_us]:
+            del self._last_seq[process]
 
     def _stale(self, member: _Member, event: Event) -> list[Finding] | None:
         """Return None if the event's process serves the member now, else the proof that the late event gives."""
@@ -284,85 +322,99 @@ class GroupOwnership:
         older = (lower or event.generation == member.generation) and event.kind != "adopted"
         return [] if older and event.time_us - member.taken_us <= max(self._skew_us, NO_RETURN_US) else None
 
-    def _snapshot(self, member: _Member, event: Event, owned: str) -> Iterator[Finding]:
+    def _snapshot(self, member: _Member, event: Event, owned: Json, found: list[Finding]) -> None:
         """Apply a change of a member's partitions."""
         try:
             listed = _DECODER.decode(owned)
         except msgspec.MsgspecError as error:
-            yield BadSnapshot(event.name, f"owned: {error}", owned)
+            found.append(BadSnapshot(event.name, f"owned: {error}", _text(owned)))
             return
         member.owned = owned
         now = {(topic.topic, number): topic.id for topic in listed for number in topic.partitions}
-        yield from self._release(member, event, member.holds.keys() - now.keys())
-        for partition in sorted(now.keys() - member.holds.keys()):
-            hold = Hold(
-                event.member,
-                event.instance,
-                event.time_us,
-                event.name,
-                event.process,
-                self._number,
-                now[partition],
-            )
-            yield from self._hold(member, partition, hold, event)
+        if gone := member.holds.keys() - now.keys():
+            self._release(member, event, gone, found)
+        if new := now.keys() - member.holds.keys():
+            about = event.member, event.instance, event.time_us, event.name, event.process, self._number
+            for partition in sorted(new):
+                self._hold(member, partition, Hold(*about, now[partition]), event, found)
 
-    def _hold(self, member: _Member, partition: Partition, hold: Hold, event: Event) -> Iterator[Finding]:
-        holders = self._holders.setdefault(partition, {})
-        for other in list(holders.values()):
-            yield from self._forget_if_silent(partition, other, hold, event)
-        for other in holders.values():
-            self._heard[other.member, hold.number, partition] = self._members[other.member].heard_us
+    def _hold(
+        self, member: _Member, partition: Partition, hold: Hold, event: Event, found: list[Finding]
+    ) -> None:
+        holders = self._holders.get(partition)
+        if holders is None:
+            holders = self._holders[partition] = {}
+        else:
+            for other in list(holders.values()):
+                self._forget_if_silent(partition, other, hold, event, found)
+            for other in holders.values():
+                self._heard[_pair(partition, other, hold)] = self._members[other.member].heard_us
         free = self._free.pop(partition, None)
         if free is not None and not holders:
-            since_us, cause, before, unseen = free
+            since_us, cause, before, unseen, process = free
             unseen = max(unseen, len(self._unseen))
-            yield Gap(partition, since_us, max(event.time_us, since_us), cause, before, event.name, unseen)
+            until_us = max(event.time_us, since_us)
+            sides = before, hold.event, unseen, process, hold.process
+            found.append(Gap(partition, since_us, until_us, cause, *sides))
         holders[hold.member] = hold
         member.holds[partition] = hold
 
     def _forget_if_silent(
-        self, partition: Partition, other: Hold, hold: Hold, event: Event
-    ) -> Iterator[Finding]:
+        self, partition: Partition, other: Hold, hold: Hold, event: Event, found: list[Finding]
+    ) -> None:
         """End an ownership whose process had stopped writing before another member got the partition."""
         theirs = self._members[other.member]
         last_us = self._last_us.get(theirs.process, event.time_us)
         if last_us >= event.time_us:
             return
-        yield Interval(partition, other, max(last_us, other.since_us), None, PROCESS_ENDED)
+        if self._intervals:
+            found.append(Interval(partition, other, max(last_us, other.since_us), None, PROCESS_ENDED))
         if _same_topic(other, hold):
             sides = other, theirs.process, hold, event.process
             at_us = event.time_us
-            yield Overlap(
-                partition,
-                *sides,
-                at_us,
-                at_us,
-                None,
-                proven=False,
-                heard_us=theirs.heard_us,
-                served_by=(theirs.process,),
+            found.append(
+                Overlap(
+                    partition,
+                    *sides,
+                    at_us,
+                    at_us,
+                    None,
+                    proven=False,
+                    heard_us=theirs.heard_us,
+                    served_by=(theirs.process,),
+                )
             )
-        del self._holders[partition][other.member], theirs.holds[partition]
+        holders = self._holders[partition]
+        del holders[other.member], theirs.holds[partition]
+        for third in holders.values():
+            if _same_topic(other, third):  # until then both had it
+                found.append(self._overlap(partition, other, third, last_us, None))
+            self._heard.pop(_pair(partition, other, third), None)
         theirs.owned = ""  # its next snapshot is read again
 
-    def _release(self, member: _Member, event: Event, partitions: set[Partition]) -> Iterator[Finding]:
+    def _release(
+        self, member: _Member, event: Event, partitions: AbstractSet[Partition], found: list[Finding]
+    ) -> None:
+        name = event.name
         for partition in sorted(partitions):
             hold = member.holds.pop(partition)
             holders = self._holders[partition]
             del holders[hold.member]
             for other in holders.values():
                 if _same_topic(hold, other):
-                    yield self._overlap(partition, hold, other, event.time_us, event.name)
-            yield Interval(partition, hold, event.time_us, event.name, event.kind)
+                    found.append(self._overlap(partition, hold, other, event.time_us, name))
+                self._heard.pop(_pair(partition, hold, other), None)
+            if self._intervals:
+                found.append(Interval(partition, hold, event.time_us, name, event.kind))
             if not holders:
                 del self._holders[partition]
-                self._free[partition] = (event.time_us, event.kind, event.name, len(self._unseen))
+                self._free[partition] = (event.time_us, event.kind, name, len(self._unseen), member.process)
 
     def _overlap(
         self, partition: Partition, one: Hold, other: Hold, until_us: int, end_event: str | None
     ) -> Overlap:
         first, second = sorted((one, other), key=lambda hold: hold.number)
-        heard_us = self._heard.pop((first.member, second.number, partition))
+        heard_us = self._heard[_pair(partition, first, second)]
         one_server, other_server = (self._members[hold.member] for hold in (first, second))
         served_by = one_server.served_by(heard_us) | other_server.served_by(second.since_us)
         known_us = min(self._last_us.get(server.process, until_us) for server in (one_server, other_server))
@@ -379,10 +431,28 @@ class GroupOwnership:
 
     def _note_unseen(self, event: Event) -> None:
         """Track pass-through members that own partitions which the journal does not show."""
-        if event.protocol in ("classic", "consumer") and event.kind not in ENDS and event.owned is None:
+        if event.kind == COMMITTED:
+            return  # says nothing of partitions
+        if event.protocol in _PASSES_THROUGH and event.kind not in ENDS and event.owned is None:
             self._unseen.add(event.member)
         else:
             self._unseen.discard(event.member)
+
+
+def _set_back(event: Event, seq: int, time_us: int) -> ClockProof:
+    """Return the proof that a clock was set back within one boot: ``seq`` is a later number at an earlier time."""
+    older = f"{event.replica}.{event.boot}.{seq}"
+    return ClockProof(event.process, event.process, event.time_us - time_us, event.member, event.name, older)
+
+
+def _text(json: Json) -> str:
+    return json if isinstance(json, str) else bytes(json).decode()
+
+
+def _pair(partition: Partition, one: Hold, other: Hold) -> tuple[str, int, Partition]:
+    """Return the key of two holds of a partition in ``_heard``."""
+    first, second = (one, other) if one.number < other.number else (other, one)
+    return first.member, second.number, partition
 
 
 def _same_topic(one: Hold, other: Hold) -> bool:

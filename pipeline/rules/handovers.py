@@ -1,0 +1,46 @@
+"""Keeps the shortest handovers between replicas, which the rule on clocks asks for (:mod:`pipeline.rules.classes`)."""
+
+from heapq import heappush, heapreplace
+
+from pipeline.rules.classes import Handovers, Replicas
+
+MOST_KEPT = 5_000
+"""Handovers kept for each two replicas. Of more than 250,000 the shortest fiftieth is more than that: the longest one
+kept stands for it, which is shorter, so that clocks explain less."""
+
+_FIFTIETH = 50
+
+
+class ShortestHandovers:
+    """The handovers of partitions between replicas (from, to), each with the time that it took in microseconds."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Replicas, int] = {}
+        self._shortest: dict[Replicas, list[int]] = {}
+
+    def add(self, origin: str, target: str, took_us: int) -> None:
+        """Note one. Those within a replica are no evidence."""
+        if origin == target:
+            return
+        pair = origin, target
+        self._counts[pair] = self._counts.get(pair, 0) + 1
+        kept = self._shortest.setdefault(pair, [])  # a heap of negative times: the longest is its first
+        if len(kept) < MOST_KEPT:
+            heappush(kept, -took_us)
+        elif -took_us > kept[0]:
+            heapreplace(kept, -took_us)
+
+    def copy(self) -> "ShortestHandovers":
+        """Return a copy, to which more can be added."""
+        made = ShortestHandovers()
+        made._counts = dict(self._counts)
+        made._shortest = {pair: list(kept) for pair, kept in self._shortest.items()}
+        return made
+
+    def found(self) -> dict[Replicas, Handovers]:
+        """Return for each two replicas how many handovers there were, and how long the shortest took."""
+        return {pair: Handovers(count, self._bound(pair, count)) for pair, count in self._counts.items()}
+
+    def _bound(self, pair: Replicas, count: int) -> int:
+        shortest = sorted(-kept for kept in self._shortest[pair])
+        return shortest[min(-(-count // _FIFTIETH), len(shortest)) - 1]

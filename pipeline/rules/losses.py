@@ -1,0 +1,41 @@
+"""What is missing in a journal: the numbers of a process's events that never came, and processes that came twice."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_OF_TOPIC = "-topic"
+
+Process = tuple[str, str]
+"""Replica and boot."""
+
+
+class Loss(NamedTuple):
+    """Sequence numbers ``first_seq`` to ``last_seq`` are missing; they were written between these two times."""
+
+    replica: str
+    boot: str
+    first_seq: int
+    last_seq: int
+    from_us: int
+    to_us: int
+
+    @property
+    def events(self) -> int:
+        """Return how many events are missing."""
+        return self.last_seq - self.first_seq + 1
+
+
+def of_two_sources(processes: Iterable[Process]) -> str | None:
+    """Return what to tell whoever gave a journal with both the files and the topic of one process; None if it has not.
+
+    Both have the same events under their own sequence numbers, so everything would count twice. A topic beside files
+    has the boot of the files with the suffix ``-topic``.
+    """
+    known = set(processes)
+    for replica, boot in sorted(known):
+        if boot.endswith(_OF_TOPIC) and (replica, boot.removesuffix(_OF_TOPIC)) in known:
+            return (
+                f"the journal has the events of {replica} both from its files and from its topic, so each is there "
+                "twice: read one of them"
+            )
+    return None

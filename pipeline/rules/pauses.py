@@ -1,0 +1,76 @@
+"""How long members paused: from where a member stops being Stable until it is Stable again or its membership ends.
+
+Only members that pause now are kept. Lengths are counted in buckets of an eighth of a power of two, so a quantile is up
+to 12 % more than it is; the longest is exact.
+"""
+
+from collections.abc import Container
+
+from pipeline.rules.lines import ENDS, Line
+from pipeline.rules.losses import Process
+
+_STABLE = ("Stable", "")
+_FINE = 3
+"""Bits of a length that a bucket keeps beside the first."""
+
+
+class Lengths:
+    """Counts of lengths in microseconds."""
+
+    __slots__ = ("_buckets", "count", "longest_us")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.longest_us = 0
+        self._buckets: dict[int, int] = {}
+
+    def add(self, length_us: int) -> None:
+        """Count one."""
+        length_us = max(length_us, 0)
+        self.count += 1
+        self.longest_us = max(self.longest_us, length_us)
+        shift = max(length_us.bit_length() - 1 - _FINE, 0)
+        top = ((length_us >> shift) + 1 << shift) - 1
+        self._buckets[top] = self._buckets.get(top, 0) + 1
+
+    def quantile_us(self, share: float) -> int:
+        """Return the length that this share of all is not longer than, rounded up; 0 if there are none."""
+        left = self.count * share
+        for top in sorted(self._buckets):
+            left -= self._buckets[top]
+            if left <= 0:
+                return min(top, self.longest_us)
+        return self.longest_us
+
+
+class Pauses:
+    """The pauses of one group that end at ``from_us`` or later, by the protocol of the member when it began."""
+
+    def __init__(self, from_us: int) -> None:
+        self.by_protocol: dict[str, Lengths] = {}
+        self._from_us = from_us
+        self._since: dict[str, tuple[int, str, Process]] = {}
+
+    @property
+    def now(self) -> int:
+        """Return how many members pause."""
+        return len(self._since)
+
+    def take(self, event: Line) -> None:
+        """Take the next event of the group: ``state_changed``, or the end of a membership."""
+        ended = event.kind in ENDS
+        member = event.member or ""
+        if ended or event.state in _STABLE:
+            began = self._since.pop(member, None)
+            if began is not None and event.time_us >= self._from_us:  # type: ignore[operator]
+                lengths = self.by_protocol.setdefault(began[1], Lengths())
+                lengths.add(event.time_us - began[0])  # type: ignore[operator]
+        elif member not in self._since:
+            process = event.replica, event.boot
+            self._since[member] = event.time_us, event.protocol or "", process  # type: ignore[assignment]
+
+    def forget(self, ended: Container[Process], before_us: int) -> None:
+        """Forget members that have paused since before then, and whose process is in ``ended``."""
+        for member, (since_us, _, writer) in list(self._since.items()):
+            if writer in ended and since_us < before_us:
+                del self._since[member]

@@ -1,0 +1,277 @@
+"""Goes once through a journal, in order, and issues certificates: the rules of the audit as a stream.
+
+The rules ask twice for what comes later. Whether a process ever writes again: whoever feeds the events says so
+(:meth:`Verifier.process_ended`); until then a process counts as alive, as it does for the audit while the journal has
+more of it. And how far the clocks of two replicas differ, and which numbers are missing, which only the whole journal
+shows: overlaps that this could account for wait until certificates are asked for. They are few. Certificates may be
+asked for at any time, and again later.
+
+Memory is for live members, partitions, and a bounded number of findings of each group, not for the history. The one
+difference to the audit: a member that holds nothing, whose process has ended, and that nobody has heard of for an hour
+is forgotten. If it comes back it is a new one.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pipeline.rules.certificate import (
+    Certificate,
+    CommitCounts,
+    Gaps,
+    Owners,
+    PauseTimes,
+    TwoOwners,
+    Verdict,
+)
+from pipeline.rules.classes import (
+    CLOCK,
+    LOST,
+    UNPROVEN,
+    VIOLATION,
+    OverlapClassifier,
+    Replicas,
+    explained_by_clocks,
+)
+from pipeline.rules.lines import STOPPED, Line
+from pipeline.rules.losses import Loss, Process
+from pipeline.rules.ownership import Overlap
+from pipeline.rules.verified_group import Counts, Evidence, VerifiedGroup
+
+DEFAULT_SKEW_US = 100_000
+FORGET_US = 3_600_000_000
+"""After so long a silent member is forgotten, and so often it is looked for some."""
+
+MOST_SHOWN = 20
+"""Violations that a certificate lists."""
+
+
+class Doubt(NamedTuple):
+    """Why a journal is not complete: something is missing until ``until_us`` at the latest (microseconds)."""
+
+    until_us: int
+    text: str
+
+
+class Journal(NamedTuple):
+    """What the reader of the journal knows when certificates are asked for."""
+
+    losses: tuple[Loss, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    last_us: Mapping[Process, int] = {}
+    """The time of each process's last event that was read."""
+
+
+class Judgement(NamedTuple):
+    """Certificates, and what the clocks are shown to account for, by (ahead, behind) in microseconds."""
+
+    certificates: tuple[Certificate, ...]
+    clocks: dict[Replicas, int]
+    not_judged: int
+
+
+class Verifier:
+    """Takes every event once, by (time_us, replica, boot, seq). ``from_us``: judge what ends then or later."""
+
+    def __init__(self, *, skew_us: int = DEFAULT_SKEW_US, from_us: int = 0) -> None:
+        self._skew_us = skew_us
+        self._from_us = from_us
+        self._groups: dict[str, VerifiedGroup] = {}
+        self._ended: dict[Process, int] = {}
+        self._stopped: set[Process] = set()
+        self._evidence = Evidence()
+        self._swept_us = 0
+
+    def take(self, event: Line) -> None:
+        """Take the next event."""
+        if not event.group:
+            if event.kind == STOPPED:
+                self._stopped.add((event.replica, event.boot))  # type: ignore[arg-type]
+            return
+        group = self._groups.get(event.group)
+        if group is None:
+            group = self._groups[event.group] = VerifiedGroup(self._ended, self._skew_us, self._from_us)
+        for found in group.take(event):
+            self._evidence.add(found)
+
+    def process_ended(self, process: Process, last_us: int) -> None:
+        """A process writes nothing after its event at ``last_us``."""
+        self._ended[process] = last_us
+
+    def forget(self, now_us: int) -> None:
+        """Forget who has been silent for long; call it now and then with the time of the events."""
+        if now_us - self._swept_us >= FORGET_US:
+            self._swept_us = now_us
+            for group in self._groups.values():
+                group.forget(self._ended, now_us - FORGET_US)
+
+    def certificates(self, journal: Journal, only: Iterable[str] = ()) -> Judgement:
+        """Judge all groups, or ``only`` some; changes nothing. A group that nothing is known of is ``unproven``."""
+        evidence = self._evidence.copy()
+        counted = {}
+        open_overlaps: Counter[str] = Counter()
+        for name, group in self._groups.items():
+            counts = counted[name] = group.counts.copy()
+            for found in group.ownership.end():
+                counts.add(found, group.last_us)
+                evidence.add(found)
+                open_overlaps[name] += isinstance(found, Overlap) and self._may_still_end(found)
+        clocks = explained_by_clocks(self._skew_us, evidence.proofs, evidence.handovers.found())
+        judge = _Judge(self, journal, OverlapClassifier(self._skew_us, clocks, journal.losses))
+        wanted = set(only) or {name for name, group in self._groups.items() if group.is_exclusive}
+        certificates = tuple(
+            judge.certificate(name, counted.get(name), open_overlaps[name]) for name in sorted(wanted)
+        )
+        shown = {
+            pair: us
+            for pair, us in clocks.items()
+            if pair in judge.told_by_clocks or evidence.proofs.get(pair, 0) > self._skew_us
+        }
+        exclusive = sum(group.is_exclusive for group in self._groups.values())
+        return Judgement(certificates, shown, len(self._groups) - exclusive)
+
+    def _may_still_end(self, overlap: Overlap) -> bool:
+        """Whether the end of an open overlap may just not be there yet: it is between two processes that go on."""
+        processes = overlap.first_process, overlap.second_process
+        return processes[0] != processes[1] and not set(processes) <= self._stopped
+
+
+class _Judge:
+    """Writes certificates from what was counted."""
+
+    def __init__(self, verifier: Verifier, journal: Journal, classifier: OverlapClassifier) -> None:
+        self._groups = verifier._groups  # noqa: SLF001 - a part of it
+        self._stopped = verifier._stopped  # noqa: SLF001
+        self._from_us = verifier._from_us  # noqa: SLF001
+        self._ended = verifier._ended  # noqa: SLF001
+        self._skew_us = verifier._skew_us  # noqa: SLF001
+        self._last_us = journal.last_us
+        self._classifier = classifier
+        self._missing = _missing(journal, self._from_us)
+        self.told_by_clocks: set[Replicas] = set()
+
+    def certificate(self, name: str, counts: Counts | None, open_overlaps: int) -> Certificate:
+        """Return the certificate of a group with so many overlaps that may still end."""
+        group = self._groups.get(name)
+        if group is None or counts is None:
+            group, counts = (
+                VerifiedGroup({}, self._skew_us, self._from_us),
+                Counts(self._skew_us, self._from_us),
+            )
+        overlaps = dict(counts.overlaps)
+        violations = []
+        for row in counts.candidates:
+            found = self._classifier.class_of(row)
+            overlaps[found] = overlaps.get(found, 0) + 1
+            if found == VIOLATION:
+                violations.append(row)
+            elif found == CLOCK:
+                self.told_by_clocks |= {
+                    (row["first_replica"], row["second_replica"]),
+                    (row["second_replica"], row["first_replica"]),
+                }
+        doubts = [*_doubts_of_group(group, overlaps, counts.unkept, self._from_us), *self._missing]
+        if name not in self._groups:
+            doubts = ["the journal has nothing of this group"]
+        pending = self._pending(group, violations, open_overlaps)
+        if not all(map(self._goes_on, violations)):
+            verdict = Verdict.VIOLATED
+        else:
+            verdict = Verdict.UNPROVEN if doubts or open_overlaps else Verdict.PROVEN
+        return Certificate(
+            group=name,
+            verdict=verdict,
+            provisional=bool(pending),
+            why=tuple(doubts),
+            pending=tuple(pending),
+            from_us=self._from_us,
+            until_us=group.last_us,
+            events=group.events,
+            members=dict(group.members),
+            translated_since_us=group.translated_since_us,
+            owners=Owners(overlaps, tuple(map(_shown, violations[:MOST_SHOWN]))),
+            gaps=Gaps(counts.gaps, counts.longest_us, counts.total_us, counts.open_gaps),
+            pauses={
+                protocol: PauseTimes(
+                    lengths.count, lengths.quantile_us(0.5), lengths.quantile_us(0.99), lengths.longest_us
+                )
+                for protocol, lengths in sorted(group.pauses.by_protocol.items())
+            },
+            commits=CommitCounts(
+                recorded=bool(group.commits.recorded),
+                refused=dict(group.commits.refused),
+                set_back=group.commits.set_back,
+                examples=tuple(group.commits.examples),
+            ),
+        )
+
+    def _goes_on(self, row: Mapping[str, Any]) -> bool:
+        """Whether a violation may just not have ended yet (:meth:`Verifier._may_still_end`)."""
+        first, second = _processes(row)
+        return row["until_event"] is None and first != second and not {first, second} <= self._stopped
+
+    def _pending(
+        self, group: VerifiedGroup, violations: Iterable[Mapping[str, Any]], open_overlaps: int
+    ) -> list[str]:
+        """Why events that are still to come may change the verdict."""
+        pairs = [_processes(row) for row in violations]
+        if any(first == second for first, second in pairs):
+            return []  # the order within a process is what it is
+        found = []
+        if open_overlaps:
+            found.append("a partition has owners at two processes to the end of the journal")
+        silent = sorted(
+            ".".join(process)
+            for process in group.ownership.servers()
+            if process not in self._stopped and self._last_us.get(process, 0) < group.last_us
+        )
+        if silent:
+            found.append(f"{_some(silent)} served members and has written nothing since")
+        if any(first[0] != second[0] and not {first, second} <= self._stopped for first, second in pairs):
+            found.append("later events may show that the clocks of two replicas differ")
+        return found
+
+
+def _doubts_of_group(
+    group: VerifiedGroup, overlaps: Mapping[str, int], unkept: int, from_us: int
+) -> Iterable[str]:
+    """Why the journal does not show that no partition of this group had two owners."""
+    texts = {
+        UNPROVEN: "of {} overlaps the journal would not tell that the first owner had ended",
+        LOST: "{} overlaps lie where events are missing",
+        CLOCK: "{} overlaps may be due to clocks that differ by more than the allowed skew",
+    }
+    yield from (text.format(overlaps[name]) for name, text in texts.items() if overlaps.get(name))
+    if unkept:
+        yield f"{unkept} further overlaps are not judged: the audit judges all"
+    if group.unreadable:
+        yield f"partitions or commits of {group.unreadable} events can't be read"
+    if group.unknown:
+        yield f"what {len(group.unknown)} members hold is not known"
+    elif group.unknown_until_us and group.unknown_until_us >= from_us:
+        yield "what some members held is not known for a part of the time"
+    if not group.events and not group.ownership.holds:
+        yield "nobody held a partition"
+
+
+def _missing(journal: Journal, from_us: int) -> list[str]:
+    """Why the journal is not complete from ``from_us`` on."""
+    found = [doubt.text for doubt in journal.doubts if doubt.until_us >= from_us]
+    lost = [loss for loss in journal.losses if loss.to_us >= from_us]
+    if lost:
+        processes = sorted({f"{loss.replica}.{loss.boot}" for loss in lost})
+        found.append(f"{sum(loss.events for loss in lost)} events of {_some(processes)} are missing")
+    return found
+
+
+def _processes(row: Mapping[str, Any]) -> tuple[Process, Process]:
+    """Return the processes whose clocks an overlap is between."""
+    return (row["first_replica"], row["first_boot"]), (row["second_replica"], row["second_boot"])
+
+
+def _some(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _shown(row: Mapping[str, Any]) -> TwoOwners:
+    return TwoOwners(**{name: row[name] for name in TwoOwners.__struct_fields__})

@@ -1,0 +1,153 @@
+"""Mutations of the move of a group by steps."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from translation.engine.moves import Moves
+from translation.fleet.group_log import GroupLog
+from translation.fleet.group_records import Move, Slot
+from translation.fleet.outputs import Health
+from translation.migration import admission, slots
+from translation.migration.slots import Census
+from translation.policy.policy import Rule
+
+
+@contextmanager
+def let_newcomers_in_without_a_slot() -> Iterator[None]:
+    """A client that joins anew is translated whether or not a slot is free."""
+
+    def broken(*_: Any) -> Any:
+        yield from ()
+        return True
+
+    with (
+        patch.object(admission, "_admit", broken),
+        patch.object(Moves, "may_begin", lambda *_: True),
+    ):
+        yield
+
+
+def give_out_more_slots_than_the_step_has() -> AbstractContextManager[Any]:
+    """A free slot is taken whatever its number is."""
+    next_slot = admission.next_slot
+
+    def broken(held: Mapping[int, Slot], census: Census, quota: int) -> int | None:
+        return next_slot(held, census, quota + 9)
+
+    return patch.object(admission, "next_slot", broken)
+
+
+def do_not_count_members_without_a_slot() -> AbstractContextManager[Any]:
+    """Members that were translated before a restart, or before the policy had steps, do not count."""
+
+    def broken(held: Mapping[int, Slot], _census: Census, quota: int) -> int | None:
+        return next((number for number in range(1, quota + 1) if number not in held), None)
+
+    return patch.object(admission, "next_slot", broken)
+
+
+def give_a_slot_to_somebody_else_while_its_member_joins() -> AbstractContextManager[Any]:
+    """A slot whose member the broker does not describe is free at once, and its member joins all the same."""
+
+    @contextmanager
+    def broken() -> Iterator[None]:
+        with (
+            patch.object(slots, "CLAIM_MS", -1),
+            patch.object(Moves, "may_begin", lambda *_: True),
+        ):
+            yield
+
+    return broken()
+
+
+def convert_a_group_again_that_its_last_translated_member_has_left() -> AbstractContextManager[Any]:
+    """Whoever joins next converts the group once more."""
+    return patch.object(Moves, "was_converted", lambda *_: False)
+
+
+def begin_the_next_step_at_once() -> AbstractContextManager[Any]:
+    """The next step begins although the one before has not been held."""
+    decide = admission.decide
+
+    def broken(move: Move, rule: Rule, signals: Any) -> Move:
+        after = decide(move, rule, signals)
+        is_last = after.step + 1 >= len(rule.staged)
+        if after.is_moving and not is_last:
+            return Move(after.steps, number=after.number, step=after.step + 1, converted=after.converted)
+        return after
+
+    return patch.object(admission, "decide", broken)
+
+
+def never_begin_the_next_step() -> AbstractContextManager[Any]:
+    """A step that has settled is held for ever."""
+    decide = admission.decide
+
+    def broken(move: Move, rule: Rule, signals: Any) -> Move:
+        after = decide(move, rule, signals)
+        return after if after.step == move.step else move
+
+    return patch.object(admission, "decide", broken)
+
+
+def keep_the_slots_of_members_that_are_gone() -> AbstractContextManager[Any]:
+    """A slot whose member has left is never free again."""
+
+    def broken(found: Mapping[int, Any], *_: Any) -> dict[int, Slot]:
+        return {number: one.record.slot for number, one in found.items() if one.record.slot.member_id}
+
+    return patch.object(admission, "taken", broken)
+
+
+# -- with a member log -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def take_a_slot_without_reading_it_back() -> Iterator[None]:
+    """A slot counts as taken as soon as it is written."""
+
+    def broken(context: Any, group_id: str, number: int, slot: Slot) -> Any:
+        yield from ()
+        name = admission.slot_name(number)
+        return context.moves.records.write(group_id, name, context.now, slot=slot) is not None
+
+    with patch.object(admission, "_take", broken), patch.object(Moves, "may_begin", lambda *_: True):
+        yield
+
+
+@contextmanager
+def count_for_oneself_while_the_log_is_away() -> Iterator[None]:
+    """Members are let in while nothing can be written."""
+    present_move, take = admission._present_move, admission._take
+
+    def move(context: Any, group_id: str, rule: Rule) -> Any:
+        found = yield from present_move(context, group_id, rule)
+        return found or context.moves.move(group_id, rule)
+
+    def slot(context: Any, group_id: str, number: int, slot: Slot) -> Any:
+        found = yield from take(context, group_id, number, slot)
+        return found or not context.moves.records.is_ready(group_id)
+
+    with (
+        patch.object(admission, "_present_move", move),
+        patch.object(admission, "_take", slot),
+        patch.object(Moves, "may_begin", lambda *_: True),
+    ):
+        yield
+
+
+def write_slots_while_the_log_is_away() -> AbstractContextManager[Any]:
+    """Records of groups are written whatever is known of the log."""
+    write = GroupLog.write
+
+    def broken(self: GroupLog, group_id: str, *arguments: Any, **more: Any) -> Any:
+        state = self._partition(group_id)
+        health, state.health = state.health, Health.READY
+        try:
+            return write(self, group_id, *arguments, **more)
+        finally:
+            state.health = health
+
+    return patch.object(GroupLog, "write", broken)

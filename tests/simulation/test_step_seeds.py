@@ -1,0 +1,35 @@
+"""Histories of a group that moves by steps, in one process and with a member log: the quota holds, and the move ends.
+
+``python -m tests.simulation --steps [--fleet] --seeds 1000`` plays more of them.
+"""
+
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from tests.simulation.plan import STEPS_CHANGE, make_plan
+from tests.simulation.simulation import Result, run
+
+ALONE, TOGETHER, CHUNK = 200, 100, 50
+
+
+@cache
+def results(first: int, *, fleet: bool) -> tuple[Result, ...]:
+    return tuple(run(seed, make_plan(seed, fleet=fleet, steps=True)) for seed in range(first, first + CHUNK))
+
+
+@pytest.mark.parametrize(
+    ("first", "fleet"),
+    [
+        *((first, False) for first in range(1, ALONE + 1, CHUNK)),
+        *((first, True) for first in range(1, TOGETHER + 1, CHUNK)),
+    ],
+)
+def test_the_invariants_hold(first: int, fleet: bool) -> None:
+    found = results(first, fleet=fleet)
+    for result in found:
+        assert result.failure is None, f"seed {result.seed}: {result.failure}\n{result.story}"
+    counts = sum((Counter(result.counts) for result in found), Counter[str]())
+    assert counts["members translated by steps"] > CHUNK
+    assert counts[STEPS_CHANGE] > CHUNK / 3

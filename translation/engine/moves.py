@@ -1,0 +1,163 @@
+"""What this process knows of moves by steps: which members have slots, and whether a membership may begin without one.
+
+The records are those of the member log, or this process's own (:mod:`translation.fleet.group_log`).
+:mod:`translation.migration.admission` decides by them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from translation.engine.environment import Environment
+from translation.fleet.group_log import GroupLog, local_group_log, slots_of
+from translation.fleet.group_records import MOVE, GroupKey, Move, Phase, Slot, StoredGroup, slot_name
+from translation.fleet.member_log import MemberLog
+from translation.fleet.records import member_key
+from translation.policy.policy import Rule
+from translation.policy.rule_cache import RuleCache
+from translation.policy.steps import text_of
+
+_BIDIRECTIONAL = "bidirectional"
+_LIMIT = 10_000
+
+
+class Moves:
+    """The moves by steps of all groups, as far as this process knows them."""
+
+    def __init__(self, environment: Environment, rules: RuleCache, log: MemberLog | None) -> None:
+        self._environment = environment
+        self._rules = rules
+        self._log = log
+        self.records: GroupLog = local_group_log() if log is None else log.groups
+        self.migration_policy: str | None = None
+        """``group.consumer.migration.policy`` of the brokers; None if it is not known."""
+        self._full_until: OrderedDict[str, float] = OrderedDict()
+        self._without_slot: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    # -- what the policy says ----------------------------------------------------------------------------------
+
+    def counts_members(self, group_id: str, rule: Rule) -> bool:
+        """Whether only members with a slot may be translated: not without steps, and not at the step of 100 %."""
+        if not rule.staged or rule.staged[0].is_all:
+            return False
+        move = self.move(group_id, rule)
+        return move is None or not (move.is_moving and rule.staged[move.step].is_all)
+
+    def why_refused(self) -> str | None:
+        """Why no member is moved by these steps, whatever its group; None if they may be."""
+        if self._log is None and not self._environment.settings.sole_process:
+            return "its steps need a member log, because several processes serve it (`fleet`)"
+        if self.migration_policy not in {None, _BIDIRECTIONAL}:
+            return (
+                "its steps need brokers that let classic members back: group.consumer.migration.policy is "
+                f"{self.migration_policy}"
+            )
+        return None
+
+    # -- what the log says -------------------------------------------------------------------------------------
+
+    def move(self, group_id: str, rule: Rule) -> Move | None:
+        """The group's move by the rule's steps, as far as is read; None if there is none, or one by other steps."""
+        stored = self.records.of_group(group_id).get(MOVE)
+        move = None if stored is None else stored.record.move
+        if move is None or move.phase == Phase.OVER or move.steps != text_of(rule.staged):
+            return None
+        return move if move.step < len(rule.staged) else None
+
+    def slots(self, group_id: str) -> Mapping[int, StoredGroup]:
+        """The slots of a group, by number."""
+        return slots_of(self.records.of_group(group_id))
+
+    def slot_of(self, group_id: str, *member_ids: str) -> tuple[int, Slot] | None:
+        """The slot of the first of these members that has one."""
+        slots = self.slots(group_id)
+        for member_id in member_ids:
+            for number, stored in slots.items():
+                slot = stored.record.slot
+                if member_id and slot is not None and slot.member_id == member_id:
+                    return number, slot
+        return None
+
+    def ended(self, group_id: str) -> frozenset[str]:
+        """The members with slots that are no members of the new protocol any more, as far as the member log says."""
+        if self._log is None:
+            return frozenset()
+        found = set[str]()
+        for stored in self.slots(group_id).values():
+            slot = stored.record.slot
+            record = slot and slot.member_id and self._log.record(member_key(group_id, slot.member_id))
+            if slot and record and record.kind in {"ended", "relayed"}:
+                found.add(slot.member_id)
+        return frozenset(found)
+
+    def was_converted(self, group_id: str, move: Move) -> bool:
+        """Whether the group has been a consumer group with translated members in this move."""
+        slots = (stored.record.slot for stored in self.slots(group_id).values())
+        return move.converted or any(slot and slot.number == move.number for slot in slots)
+
+    # -- what is found out -------------------------------------------------------------------------------------
+
+    def is_full(self, group_id: str) -> bool:
+        """Whether the broker was asked a moment ago, and no slot was free."""
+        return self._full_until.get(group_id, self._environment.now) > self._environment.now
+
+    def set_full(self, group_id: str, until: float) -> None:
+        """No slot is free: the broker is not asked again for the group before ``until`` (seconds)."""
+        self._full_until[group_id] = until
+        self._full_until.move_to_end(group_id)
+        if len(self._full_until) > _LIMIT:
+            self._full_until.popitem(last=False)
+
+    def policy_changed(self) -> None:
+        """Another policy is in force: moves of groups that have no steps any more are over."""
+        self._full_until.clear()
+        for group_id, move in self.records.moves():
+            if move.phase != Phase.OVER and not self._rules.rule_for(group_id).staged:
+                over = replace(move, phase=Phase.OVER, why="the policy has no steps for it any more")
+                self.records.write(group_id, MOVE, self._environment.now, move=over)
+
+    def replaces(self, group_id: str, member_id: str) -> None:
+        """A member takes the place of one that is translated already and has no slot: none is needed."""
+        self._without_slot[group_id, member_id] = None
+        if len(self._without_slot) > _LIMIT:
+            self._without_slot.popitem(last=False)
+
+    def may_begin(self, group_id: str, member_id: str) -> bool:
+        """Whether a membership of the new protocol may begin under this id, as far as is read."""
+        rule = self._rules.rule_for(group_id)
+        return (
+            not self.counts_members(group_id, rule)
+            or self.slot_of(group_id, member_id) is not None
+            or (group_id, member_id) in self._without_slot
+        )
+
+    # -- what is written, and nobody waits for -----------------------------------------------------------------
+
+    def has_begun(self, group_id: str, member_id: str) -> None:
+        """The broker has a member of the new protocol in its slot."""
+        rule = self._rules.rule_for(group_id)
+        if not rule.staged:
+            return
+        found, move = self.slot_of(group_id, member_id), self.move(group_id, rule)
+        if found is not None and move is not None:
+            number, slot = found
+            if not slot.begun or slot.number != move.number:
+                self._write(group_id, number, replace(slot, begun=True, number=move.number))
+
+    def rename(self, group_id: str, before: str, after: str) -> None:
+        """A client is to join under another id: its slot goes with it."""
+        found = self.slot_of(group_id, before)
+        if found is not None:
+            number, slot = found
+            self._write(group_id, number, replace(slot, member_id=after, begun=False))
+
+    def free(self, group_id: str, member_id: str) -> None:
+        """A classic member that was to be told to join anew was not: its slot is free."""
+        found = self.slot_of(group_id, member_id)
+        if found is not None:
+            number, slot = found
+            self._write(group_id, number, Slot(number=slot.number))
+
+    def _write(self, group_id: str, number: int, slot: Slot) -> GroupKey | None:
+        return self.records.write(group_id, slot_name(number), self._environment.now, slot=slot)

@@ -1,0 +1,250 @@
+"""The records of whole groups at one replica: what counts, what is written and not read back, what is written anew.
+
+Each record is a compare-and-set (:mod:`translation.fleet.counting`): whoever writes one waits until it is read back,
+and looks then which record counts. The rules of writing are those of :mod:`translation.fleet.member_log`: one
+unresolved record for a key, nothing while the partition is not ready, and nothing counts but what is read back. The
+health of a partition is that of the members' records.
+
+A process without a member log has the same class, and reads back at once what it writes (:func:`local_group_log`). It
+forgets its moves when it ends.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import crc32c
+
+from translation.fleet.counting import FORGET_MS, counts
+from translation.fleet.entries import Partition
+from translation.fleet.group_records import (
+    MOVE,
+    GroupKey,
+    GroupRecord,
+    Move,
+    Phase,
+    Slot,
+    StoredGroup,
+    encode_group_key,
+    encode_group_value,
+    group_key,
+    slot_number,
+)
+from translation.fleet.members import Members
+from translation.fleet.outputs import FleetSettings, Health, Settled, WriteRecord
+from translation.fleet.records import MemberKey, Writer, partition_of, shortened
+
+RENEW_MS = 3_600_000
+"""A record of a move that is not over is written anew when it is so old, or up to ten minutes older."""
+_RENEW_SPREAD_MS = 600_000
+_LOOK_EVERY_S = 60.0
+
+
+class GroupView:
+    """What counts for each record of the groups of one partition, as far as it has been read."""
+
+    def __init__(self) -> None:
+        self._counted: OrderedDict[GroupKey, StoredGroup] = OrderedDict()
+        self._by_group: dict[str, dict[str, StoredGroup]] = {}
+
+    def get(self, key: GroupKey) -> StoredGroup | None:
+        """The record that counts, or None."""
+        return self._counted.get(key)
+
+    def of_group(self, group_id: str) -> Mapping[str, StoredGroup]:
+        """The records that count for a group, by name."""
+        return self._by_group.get(group_id, {})
+
+    def counted(self) -> list[tuple[GroupKey, StoredGroup]]:
+        """All records that count, as they are now, the oldest first."""
+        return list(self._counted.items())
+
+    def read(self, key: GroupKey, stored: StoredGroup) -> bool:
+        """Take the next record. Return whether it counts."""
+        if not counts(stored, self._counted.get(key)):
+            return False
+        self._counted[key] = stored
+        self._counted.move_to_end(key)
+        self._by_group.setdefault(key.group_id, {})[key.name] = stored
+        return True
+
+    def forget(self, newest_ms: int) -> None:
+        """Forget what is too old to matter: everybody does so earlier than the topic."""
+        while self._counted:
+            key, stored = next(iter(self._counted.items()))
+            if newest_ms - stored.appended_ms <= FORGET_MS:
+                return
+            del self._counted[key]
+            names = self._by_group[key.group_id]
+            del names[key.name]
+            if not names:
+                del self._by_group[key.group_id]
+
+
+class _Write:
+    __slots__ = ("record", "written_at")
+
+    def __init__(self, record: GroupRecord, written_at: float) -> None:
+        self.record = record
+        self.written_at = written_at
+
+
+class GroupLog:
+    """The records of groups, as one process knows them and writes them."""
+
+    def __init__(self, members: Members, now: float, *, is_local: bool = False) -> None:
+        self._members = members
+        self._is_local = is_local
+        self._views = [GroupView() for _ in members.partitions]
+        self._unresolved: dict[GroupKey, _Write] = {}
+        """What is written and not read back, in the order in which it was written."""
+        self._look_at = now + _LOOK_EVERY_S
+
+    # -- what the translation asks -----------------------------------------------------------------------------
+
+    def is_ready(self, group_id: str) -> bool:
+        """Whether what is read of this group may be relied on, and something may be written."""
+        return self._partition(shortened(group_id)).health is Health.READY
+
+    def now_ms(self, group_id: str, now: float) -> int:
+        """The log's clock, as far as is read; it moves with each probe."""
+        if self._is_local:
+            return int(now * 1000)
+        return self._partition(shortened(group_id)).view.newest_ms
+
+    def of_group(self, group_id: str) -> Mapping[str, StoredGroup]:
+        """The records that count for a group, by name."""
+        group_id = shortened(group_id)
+        return self._views[self._number(group_id)].of_group(group_id)
+
+    def position(self, group_id: str) -> int:
+        """The next offset of the group's partition to be read: it only rises, unless the log is lost."""
+        return self._partition(shortened(group_id)).view.position
+
+    def moves(self) -> list[tuple[str, Move]]:
+        """The groups that have a record of a move, also of one that is over."""
+        return [
+            (key.group_id, stored.record.move)
+            for view in self._views
+            for key, stored in view.counted()
+            if key.name == MOVE and stored.record.move is not None
+        ]
+
+    def is_unresolved(self, key: GroupKey) -> bool:
+        """Whether a record is written and not read back."""
+        return key in self._unresolved
+
+    def write(
+        self, group_id: str, name: str, now: float, *, move: Move | None = None, slot: Slot | None = None
+    ) -> GroupKey | None:
+        """Write a record in the place of the one that counts; return its key, None if nothing may be written now.
+
+        Whether it counts shows when it is resolved (:meth:`is_unresolved`).
+        """
+        key = group_key(group_id, name)
+        number = self._number(key.group_id)
+        state = self._members.partitions[number]
+        if state.health is not Health.READY or key in self._unresolved:
+            return None
+        present = self._views[number].get(key)
+        record = GroupRecord(
+            version=state.view.position if present is None else present.offset + 1,
+            first=present is None,
+            server=shortened(self._members.settings.server),
+            move=move,
+            slot=slot,
+        )
+        data = encode_group_value(record)
+        if self._is_local:
+            stored = StoredGroup(state.view.position, int(now * 1000), self._members.writer, record)
+            self._take(number, key, stored)
+            return key
+        self._unresolved[key] = _Write(record, now)
+        writer = self._members.writer
+        self._members.outputs.append(
+            WriteRecord(number, encode_group_key(key, writer), data, writer, self._members.format.number)
+        )
+        return key
+
+    # -- what the member log reports ---------------------------------------------------------------------------
+
+    def read(self, number: int, key: GroupKey, stored: StoredGroup) -> None:
+        """Take the next record of a group that lies in a partition."""
+        state = self._members.partitions[number]
+        if self._number(key.group_id) != number:  # in no order with the others of its group
+            state.view.read_to(stored.offset + 1, stored.appended_ms)
+            return
+        counted = self._take(number, key, stored)
+        write = self._unresolved.get(key)
+        if write is not None and stored.writer == self._members.writer and stored.record == write.record:
+            del self._unresolved[key]
+            counted = True
+        if counted:
+            self._members.outputs.append(Settled(key.member))
+
+    def _take(self, number: int, key: GroupKey, stored: StoredGroup) -> bool:
+        view = self._members.partitions[number].view
+        view.read_to(stored.offset + 1, stored.appended_ms)
+        counted = self._views[number].read(key, stored)
+        self._views[number].forget(view.newest_ms)
+        return counted
+
+    def give_up(self) -> set[int]:
+        """The producer was replaced: the outcome of what is not read back is unknown. Return the partitions of that."""
+        numbers = {self._number(key.group_id) for key in self._unresolved}
+        for key in self._unresolved:
+            self._members.outputs.append(Settled(key.member))
+        self._unresolved.clear()
+        return numbers
+
+    def lose(self, number: int) -> None:
+        """What was read of a partition may not be so any more."""
+        self._views[number] = GroupView()
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def oldest_unresolved(self) -> list[tuple[int, float]]:
+        """The partition of each record that is not read back, and when it was written, the oldest first."""
+        return [(self._number(key.group_id), write.written_at) for key, write in self._unresolved.items()]
+
+    def next_deadline(self) -> float:
+        """When :meth:`handle_time` is to be called next."""
+        return self._look_at
+
+    def handle_time(self, now: float) -> None:
+        """Write anew what has grown old, so that retention does not end a move. Any replica does it, whoever is first.
+
+        What a replica writes anew says the same, so it does not matter if several do.
+        """
+        if self._look_at > now:
+            return
+        self._look_at = now + _LOOK_EVERY_S
+        for number, view in enumerate(self._views):
+            newest_ms = self._members.partitions[number].view.newest_ms
+            for key, stored in view.counted():
+                spread = crc32c.crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS
+                if newest_ms - stored.appended_ms < RENEW_MS + spread:
+                    continue
+                move = view.of_group(key.group_id).get(MOVE)
+                if move is not None and move.record.move is not None and move.record.move.phase != Phase.OVER:
+                    self.write(key.group_id, key.name, now, move=stored.record.move, slot=stored.record.slot)
+
+    def _number(self, group_id: str) -> int:
+        return partition_of(MemberKey(group_id, ""), self._members.settings.partitions)
+
+    def _partition(self, group_id: str) -> Partition:
+        return self._members.partitions[self._number(group_id)]
+
+
+def slots_of(records: Mapping[str, StoredGroup]) -> dict[int, StoredGroup]:
+    """The slots among the records of a group, by number."""
+    found = ((slot_number(name), stored) for name, stored in records.items())
+    return {
+        number: stored for number, stored in found if number is not None and stored.record.slot is not None
+    }
+
+
+def local_group_log() -> GroupLog:
+    """The records of a process that has no member log: it reads back at once what it writes."""
+    members = Members(FleetSettings(partitions=1), Writer(bytes(16)), 0.0)
+    members.partitions[0].health = Health.READY
+    return GroupLog(members, 0.0, is_local=True)
