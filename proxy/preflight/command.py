@@ -99,7 +99,7 @@ def preflight(
     Brokers are asked with the account of `fleet` or of --kafka-conf, else as anybody may. What can't be looked at is
     reported as unknown, never as passed.
 
-    The exit code is 0 if everything that was asked for was looked at and nothing was found, 3 if something was found, 1
+    The exit code is 0 if everything that was asked for was looked at and nothing was found, 3 if something was found, 4
     if nothing was found and something is unknown, 2 if an option or the configuration is invalid.
     """
     try:
