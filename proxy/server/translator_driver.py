@@ -207,10 +207,11 @@ class TranslatorDriver:
     def _commit_answered(
         self, connection: Connection, request: Request, response: Any, protocol: str | None = None
     ) -> None:
-        """Report what became of a commit; of a sender whom the broker has not accepted yet, only if it accepts this."""
-        if codes_of(response) == {0} or self._translator.is_authorized(
-            connection.id, request.message.group_id
-        ):
+        """Report what became of a commit; of a sender whom the broker has not accepted yet, only if it accepts this.
+
+        It does if it accepts any partition: one that nobody has beside it hides nothing.
+        """
+        if 0 in codes_of(response) or self._translator.is_authorized(connection.id, request.message.group_id):
             self.reporter.commit_answered(connection, request, response, protocol)
 
     def _authorized(self, authorized: Authorized) -> None:

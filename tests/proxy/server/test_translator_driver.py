@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -179,6 +180,29 @@ async def test_refused_commits_of_strangers_are_not_reported(code, accepted_befo
     request = Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
     driver.call_relayed(Shell(), Connection(ConnectionId(1), "host", {}), request, commit_answered(code))
     assert bool(events) is reported
+
+
+async def test_a_commit_is_reported_if_the_broker_has_accepted_a_part_of_it():
+    """A topic that does not exist in a commit does not hide that another's offset goes back."""
+    translator, events = Scripted(), list[Event]()
+    translator.is_authorized = lambda *_: False
+    driver = TranslatorDriver(translator, RequestMetrics(Metrics()), events.append)
+    connection = Connection(ConnectionId(1), "host", {})
+    unknown = OffsetCommitRequestTopic(
+        name="nobody", partitions=(OffsetCommitRequestPartition(partition_index=0, committed_offset=1),)
+    )
+    commit = msgspec.structs.replace(COMMIT, topics=(*COMMIT.topics, unknown))
+    refused = OffsetCommitResponseTopic(
+        name="nobody",
+        partitions=(OffsetCommitResponsePartition(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),),
+    )
+    response = OffsetCommitResponse(topics=(*commit_answered(ErrorCode.NONE).topics, refused))
+    request = Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", commit)
+    driver.call_relayed(Shell(), connection, request, response)
+    assert {event.reason: event.commits[0].topic for event in events} == {
+        "": "t",
+        "UNKNOWN_TOPIC_OR_PARTITION": "nobody",
+    }
 
 
 async def test_a_commit_whose_client_has_gone_is_forgotten():
