@@ -1,7 +1,8 @@
 """A Connect cluster of three workers loses one, grows, is reconfigured and restarted, through the proxy and without it.
 
 Its connector counts, and writes each number exactly once (KIP-618), so what the topic holds in the end is known. When
-each task ran is what the tasks themselves have said: none on two workers.
+each task ran is what the tasks themselves have said: none on two workers. It takes minutes; test_connect_workers.py has
+two workers, of which one is killed.
 """
 
 from collections import defaultdict
@@ -18,7 +19,7 @@ from support.waiting import eventually
 
 from tools.connect_worker import worker
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(900)]
 
 CONNECTOR = "numbers"
 TASKS, MORE_TASKS = 6, 8
@@ -26,10 +27,7 @@ PARTITIONS = 3
 AHEAD = 300
 """How many numbers further than any task has counted all of them are to end: half a minute, to be told so."""
 
-both = pytest.mark.parametrize(
-    "behind_proxy",
-    [pytest.param(False, marks=pytest.mark.long, id="direct"), pytest.param(True, id="proxy")],
-)
+both = pytest.mark.parametrize("behind_proxy", [False, True], ids=["direct", "proxy"])
 
 
 @pytest.fixture
