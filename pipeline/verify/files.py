@@ -71,15 +71,22 @@ def _pieces(paths: Iterable[Path]) -> Generator[list[bytes]]:
     for path in paths:
         try:
             with _opened(path) as file:
-                rest = b""
+                begun: list[bytes] = []  # of the line whose end is not read yet
+                length = 0
                 while data := file.read(_PIECE):
-                    *lines, rest = (rest + data).split(b"\n")
-                    if len(rest) > _LONGEST:
-                        lines.append(rest)
-                        rest = b""
+                    end, *others = data.split(b"\n")
+                    begun.append(end)
+                    length += len(end)
+                    lines = []
+                    if others:
+                        lines = [b"".join(begun), *others[:-1]]
+                        begun, length = [others[-1]], len(others[-1])
+                    if length > _LONGEST:
+                        lines.append(b"".join(begun))
+                        begun, length = [], 0
                     yield lines
-                if rest and not _is_unfinished(path):
-                    yield [rest]
+                if length and not _is_unfinished(path):
+                    yield [b"".join(begun)]
         except OSError as error:
             raise PipelineError(f"{path}: {error.strerror or error}") from error
 

@@ -31,3 +31,25 @@ def test_a_report_of_an_event_at_any_time_is_printed(
     printed.show(report)
     is_event = 0 <= time_us <= LAST_US
     assert ("quarantined 1: a field has another type" in capsys.readouterr().out) is not is_event
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 7, 64])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\n", b"\nlast"])
+def test_lines_are_whole_however_a_file_is_read(
+    piece: int, end: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_PIECE", piece)
+    path = tmp_path / "a.1.1.jsonl"
+    path.write_bytes(b"one\n\ntwenty\nthree hundred" + end)
+    wanted = path.read_bytes().split(b"\n")
+    if not wanted[-1]:
+        wanted.pop()
+    assert files.FileStream("a.1", [path]).read(1_000) == wanted
+
+
+def test_a_line_without_end_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_PIECE", 4)
+    monkeypatch.setattr(files, "_LONGEST", 10)
+    path = tmp_path / "a.1.1.jsonl"
+    path.write_bytes(b"0" * 30 + b"\nlast\n")
+    assert files.FileStream("a.1", [path]).read(1_000) == [b"0" * 12, b"0" * 12, b"0" * 6, b"last"]
