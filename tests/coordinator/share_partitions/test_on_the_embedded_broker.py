@@ -20,7 +20,7 @@ from tests.coordinator.share_partitions.play.steps import Answer, Script
 from tests.coordinator.share_partitions.test_against_kafka import RECORDING, story
 
 ATTEMPTS = 3
-SEEDS = range(100, 124)
+SEEDS = [*range(100, 108), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(108, 124))]
 FOR_SLOW_BROKERS = {"locks_end_on_the_last_delivery"}
 """Two fetches that follow each other have locks that end in one millisecond here."""
 CONFIG = CoordinatorConfig(share_min_record_lock_duration_ms=1_000, share_assignment_interval_ms=0)
