@@ -105,11 +105,19 @@ def test_share_consumers_are_shown_with_what_the_broker_lets_them_read(kafka, pr
     )
     assert shown(proxy, group)["protocol"] == "share"
     assert 'epochgate_members{mode="observe",protocol="share",state="Stable"} 2.0' in proxy.metrics()
-    assert "epochgate_share_sessions_open 2.0" in proxy.metrics()
+    eventually(
+        proxy.metrics,
+        lambda shown: "epochgate_share_sessions_open 2.0" in shown,
+        what="both consumers have an open share session",
+    )
     for consumer in consumers.all:
         consumer.close()
     eventually(lambda: members(proxy, group), lambda left: not left, what="nobody is shown any more")
-    assert "epochgate_share_sessions_open 0.0" in proxy.metrics()
+    eventually(
+        proxy.metrics,
+        lambda shown: "epochgate_share_sessions_open 0.0" in shown,
+        what="no share session is open any more",
+    )
 
 
 class StreamsMember:
