@@ -78,7 +78,9 @@ class CommitWatch:
             name = topic.name or name_of(topic.topic_id)
             for partition in topic.partitions:
                 index, offset = partition.partition_index, partition.committed_offset
-                code = codes.get((topic.name or topic.topic_id, index), ErrorCode.NONE)
+                code = codes.get((topic.name or topic.topic_id, index))
+                if code is None:
+                    continue  # the broker has not said that it accepted this one
                 known = self._accepted.get((message.group_id, name, index), (_UNKNOWN, 0.0))
                 if code != ErrorCode.NONE:
                     refused.setdefault(code, []).append(((name, index), offset, known[0]))

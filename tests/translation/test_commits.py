@@ -35,6 +35,7 @@ class Watched:
         member: str = "m",
         by_id: bool = False,
         api_key: ApiKey = ApiKey.OFFSET_COMMIT,
+        unanswered: frozenset[int] = frozenset(),
     ) -> list[Event]:
         named = {"topic_id": TOPIC} if by_id else {"name": "t"}
         asked = OffsetCommitRequestTopic(
@@ -51,6 +52,7 @@ class Watched:
                     partition_index=index, error_code=(codes or {}).get(index, ErrorCode.NONE)
                 )
                 for index in reversed(offsets)  # a response has them in any order
+                if index not in unanswered
             ),
         )
         message = OffsetCommitRequest(
@@ -82,6 +84,12 @@ def test_the_first_commit_of_a_partition_is_reported_and_then_one_a_minute() -> 
     watched.now += 1
     (event,) = watched.commit({0: 7})
     assert event.commits == (TopicOffsets("t", (0,), (7,), (6,)),)
+
+
+def test_a_partition_that_the_broker_does_not_answer_for_is_not_taken_as_accepted() -> None:
+    watched = Watched()
+    (event,) = watched.commit({0: 5, 1: 9}, unanswered=frozenset({1}))
+    assert event.commits == (TopicOffsets("t", (0,), (5,), (-1,)),)
 
 
 def test_an_offset_that_goes_back_is_reported_at_once_with_the_one_before() -> None:
