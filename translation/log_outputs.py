@@ -30,7 +30,7 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
             case Ended(key):
                 _heartbeat_the_others(context, key)
             case HealthChanged(_, Health.READY):
-                context.moves.end_without_steps()
+                context.moves.look_through()
     for output in outputs:
         if isinstance(output, Serving) and context.registry.find_key(output.key) is None:
             context.fleet.release_key(output.key)  # the call that claimed it is over

@@ -54,6 +54,7 @@ class Translator:
             new_uuid,
             on_member_time=lambda member, now: deadlines.member_time(self._context, member, now),
             on_group_time=lambda group, now: deadlines.group_time(self._context, group, now),
+            on_other_rule=self._other_rule,
             member_log=member_log,
         )
         self._predicted: PredictedHeartbeat | None = None
@@ -143,7 +144,7 @@ class Translator:
     def move_of(self, group_id: str) -> MoveView | None:
         """How far the move of a group by steps is; None if it does not move by steps, or has not begun to."""
         context = self._context
-        rule = context.rules.rule_for(group_id)
+        rule = context.rules.written_rule_for(group_id)
         move = context.moves.move(group_id, rule) if rule.staged else None
         return None if move is None else view_of(move, rule)
 
@@ -188,6 +189,14 @@ class Translator:
             update_assignors(context, group)
             context.registry.drop_group_if_empty(group)
         return self._actions()
+
+    def _other_rule(self, group_id: str) -> None:
+        """A group is rolled back, or not any more: what holds for it has changed as if by the policy."""
+        group = self._context.registry.groups.get(group_id)
+        if group is not None:
+            group.migration.policy_changed()
+            update_assignors(self._context, group)
+            self._context.registry.drop_group_if_empty(group)
 
     def _actions(self) -> list[Action]:
         context = self._context

@@ -54,6 +54,7 @@ class Context(Environment):
         new_uuid: Callable[[], str],
         on_member_time: Callable[[Member, float], None],
         on_group_time: Callable[[Group, float], None],
+        on_other_rule: Callable[[str], None],
         member_log: MemberLog | None,
     ) -> None:
         super().__init__(settings)
@@ -62,7 +63,7 @@ class Context(Environment):
         """By topic id. An id never changes its name, so nothing here gets stale."""
         self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
         self.fleet = Fleet(self, self.ids, member_log)
-        self.moves = Moves(self, self.rules, member_log)
+        self.moves = Moves(self, self.rules, member_log, on_other_rule)
         self.natives = NativeMembers(settings.native_members_limit)
         self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
         self.connections = ClientConnections(self._release, self._awaits_answer)

@@ -5,7 +5,7 @@ The records are those of the member log, or this process's own (:mod:`translatio
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -32,12 +32,22 @@ _LIMIT = 10_000
 
 
 class Moves:
-    """The moves by steps of all groups, as far as this process knows them."""
+    """The moves by steps of all groups, as far as this process knows them.
 
-    def __init__(self, environment: Environment, rules: RuleCache, log: MemberLog | None) -> None:
+    ``on_other_rule`` is called with the id of a group that has come to be rolled back, or is not any more.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        rules: RuleCache,
+        log: MemberLog | None,
+        on_other_rule: Callable[[str], None],
+    ) -> None:
         self._environment = environment
         self._rules = rules
         self._log = log
+        self._on_other_rule = on_other_rule
         self.records: GroupLog = local_group_log() if log is None else log.groups
         self.migration_policy: str | None = None
         """``group.consumer.migration.policy`` of the brokers; None if it is not known."""
@@ -124,10 +134,10 @@ class Moves:
     def policy_changed(self) -> None:
         """Another policy is in force."""
         self._full_until.clear()
-        self.end_without_steps()
+        self.look_through()
 
-    def end_without_steps(self) -> None:
-        """Moves of groups for which the policy has no steps are over.
+    def look_through(self) -> None:
+        """Moves of groups for which the policy has no steps are over, and groups may be rolled back.
 
         Also to be called when a part of the log has become ready: the policy may have changed while it was away, or
         before this process started.
@@ -135,9 +145,37 @@ class Moves:
         self._unended.clear()
         for group_id, move in self.records.moves():
             self._end_without_steps(group_id, move)
+            self._note_rolled_back(group_id)
+        for group_id in self._rules.rolled_back():
+            self._note_rolled_back(group_id)
+
+    def write_move(self, group_id: str, move: Move) -> GroupKey | None:
+        """Write how a move goes on (:meth:`translation.fleet.group_log.GroupLog.write`)."""
+        key = self.records.write(group_id, MOVE, self._environment.now, move=move)
+        if key is not None and self._log is None:
+            self._note_rolled_back(group_id)
+        return key
+
+    def _note_rolled_back(self, group_id: str) -> None:
+        """A group is observed while its move by the policy's steps is rolled back.
+
+        While the log is away that stays as it was: nobody is moved in either direction by what is not known.
+        """
+        if self.records.is_ready(group_id):
+            move = self.move(group_id, self._rules.written_rule_for(group_id))
+            if self._rules.set_rolled_back(group_id, move is not None and move.is_rolled_back):
+                self._full_until.pop(group_id, None)
+                self._on_other_rule(group_id)
+
+    def use(self, group_id: str) -> None:
+        """A client of a group called that is not translated now: what is known of a rolled-back one is kept."""
+        if self._rules.is_rolled_back(group_id):
+            self.records.use(group_id, self._environment.now)
 
     def settled(self, key: MemberKey) -> None:
-        """A record was read back: one that stood in the way of a move's end may have been that."""
+        """A record was read back: one that stood in the way of a move's end may have been that, or it is a move."""
+        if key.member_id == MOVE:
+            self._note_rolled_back(key.group_id)
         if key in self._unended:
             self._unended.discard(key)
             stored = self.records.of_group(key.group_id).get(MOVE)
@@ -145,9 +183,9 @@ class Moves:
                 self._end_without_steps(key.group_id, stored.record.move)
 
     def _end_without_steps(self, group_id: str, move: Move) -> None:
-        if move.phase != Phase.OVER and not self._rules.rule_for(group_id).staged:
+        if move.phase != Phase.OVER and not self._rules.written_rule_for(group_id).staged:
             over = replace(move, phase=Phase.OVER, why="the policy has no steps for it any more")
-            if self.records.write(group_id, MOVE, self._environment.now, move=over) is None:
+            if self.write_move(group_id, over) is None:
                 self._unended.add(group_key(group_id, MOVE).member)
 
     def replaces(self, group_id: str, member_id: str) -> None:
@@ -159,7 +197,7 @@ class Moves:
     def may_begin(self, group_id: str, member_id: str) -> bool:
         """Whether a membership of the new protocol may begin under this id, as far as is read."""
         rule = self._rules.rule_for(group_id)
-        return (
+        return not self._rules.is_rolled_back(group_id) and (
             not self.counts_members(group_id, rule)
             or self.slot_of(group_id, member_id) is not None
             or (group_id, member_id) in self._without_slot
@@ -169,7 +207,7 @@ class Moves:
 
     def has_begun(self, group_id: str, member_id: str) -> None:
         """The broker has a member of the new protocol in its slot."""
-        rule = self._rules.rule_for(group_id)
+        rule = self._rules.written_rule_for(group_id)
         if not rule.staged:
             return
         found, move = self.slot_of(group_id, member_id), self.move(group_id, rule)

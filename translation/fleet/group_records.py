@@ -48,6 +48,9 @@ class Phase(StrEnum):
     """Nobody is, and newcomers stay classic; who is translated stays so. Somebody has to say how it goes on."""
     ABORTED = "aborted"
     """As ``held``; the step has done harm."""
+    ROLLED_BACK = "rolled_back"
+    """Every translated member goes back to the classic protocol, one after another, and the group stays classic until
+    somebody says how it goes on, or the policy has other steps for it."""
     OVER = "over"
     """The policy has no steps for the group any more: the next move begins anew."""
 
@@ -75,6 +78,11 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_moving(self) -> bool:
         """Whether members may take slots."""
         return self.phase == Phase.MOVING
+
+    @property
+    def is_rolled_back(self) -> bool:
+        """Whether nobody of the group is to be translated any more."""
+        return self.phase == Phase.ROLLED_BACK
 
 
 class Slot(msgspec.Struct, frozen=True, omit_defaults=True):

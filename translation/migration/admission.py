@@ -380,7 +380,7 @@ def _go_on(context: Context, group_id: str, rule: Rule, before: Move | None, aft
     """Write how a move goes on; return whether the write was resolved. Another replica's may count."""
     if after == before:
         return True
-    key = context.moves.records.write(group_id, MOVE, context.now, move=after)
+    key = context.moves.write_move(group_id, after)
     if not (yield from _resolved(context, group_id, MOVE, key)):
         return False
     is_news = before is None or describe(before, rule) != describe(after, rule)

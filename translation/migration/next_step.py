@@ -56,6 +56,15 @@ def decide(move: Move, rule: Rule, signals: Signals) -> Move:
     return replace(move, step=move.step + 1, since_ms=now_ms, settled_ms=0)
 
 
+def roll_back(move: Move, why: str, now_ms: int) -> Move:
+    """Bring all translated members back to the classic protocol, and keep the group there; ``why`` is for people.
+
+    Once this is what the log says of the group, every replica stops telling its classic members to join the new
+    protocol, lets no newcomer in, and tells the translated ones to go back (:mod:`translation.migration.downgrade`).
+    """
+    return replace(move, phase=Phase.ROLLED_BACK, since_ms=now_ms, why=why)
+
+
 class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How far the move of a group by steps is, for people: at ``step`` of ``steps``, counted from 1.
 
@@ -90,4 +99,5 @@ def describe(move: Move, rule: Rule) -> str:
     where = f"step {move.step + 1} of {len(rule.staged)} ({rule.staged[move.step]})"
     if move.phase == Phase.MOVING:
         return f"{where}, settled" if move.settled_ms else where
-    return f"{where}, {move.phase}: {move.why}" if move.why else f"{where}, {move.phase}"
+    phase = move.phase.replace("_", " ")
+    return f"{where}, {phase}: {move.why}" if move.why else f"{where}, {phase}"

@@ -96,6 +96,8 @@ def _tell(
     alive = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS) if rebalances else (ErrorCode.NONE,)
     if response.error_code not in alive:
         return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself
+    if context.rules.rule_for(group.group_id) is not rule:
+        return False  # another policy, or its move was rolled back, while the broker was asked
     # Another was told while the broker was asked: heartbeats come together.
     if not group.migration.may_move(context.now):
         context.registry.relay(group, member.member_id, group.migration.next_move_at)
