@@ -124,6 +124,27 @@ class Release(msgspec.Struct, frozen=True):
     connection_id: ConnectionId
 
 
+class CallHook(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell the operator's hook about a group's move, and if it asks, say what the hook has answered.
+
+    ``number`` names the move, ``step`` is the index of the step that is meant. The answer to one that ``asks`` goes to
+    :meth:`translation.translator.Translator.hook_answered`.
+    """
+
+    asks: bool
+    group: str
+    policy: str
+    number: int
+    step: int
+    steps: int
+    allows: str
+    phase: str
+    why: str = ""
+    members: int | None = None
+    """How many members the broker described last, and how many of them are translated; None: nobody has looked."""
+    translated: int | None = None
+
+
 class EventKind(StrEnum):
     """What happened to a member or a group: the words of log, metrics and journal (docs/reference/journal.md)."""
 
@@ -207,4 +228,4 @@ class Emit(msgspec.Struct, frozen=True):
     event: Event
 
 
-Action = Answer | Forward | Authorized | Call | Close | Release | Emit
+Action = Answer | Forward | Authorized | Call | Close | Release | Emit | CallHook

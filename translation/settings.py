@@ -50,6 +50,9 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     load_retry_s: float = 0.2
     """Time between attempts inside JoinGroup while the coordinator loads its groups."""
 
+    asks_hook: bool = False
+    """Whether a hook is asked before a step of a move begins (:class:`~translation.actions.CallHook`)."""
+
     sole_process: bool = True
     """Whether no other process may serve the same members. Only then is the member of a silent client removed with
     epoch -1 when its session timeout ends; otherwise the broker's own session timeout removes it."""

@@ -17,6 +17,9 @@ from translation.fleet.group_records import Phase
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
 from translation.member_state import MemberState
+from translation.migration import hook_calls
+from translation.migration.command_writes import CommandOutcome, obey_command
+from translation.migration.commands import Command
 from translation.migration.next_step import MoveView, view_of
 from translation.policy.policy import Policy
 from translation.routing.call_routing import predict_heartbeat, route
@@ -146,7 +149,41 @@ class Translator:
         context = self._context
         rule = context.rules.written_rule_for(group_id)
         move = context.moves.move(group_id, rule) if rule.staged else None
-        return None if move is None else view_of(move, rule)
+        if move is None:
+            return None
+        return view_of(move, rule, context.moves.now_ms(group_id), context.rules.digest)
+
+    def set_wall_clock(self, offset_ms: int) -> None:
+        """Say what the clock on the wall (milliseconds since 1970) shows more than ``now``.
+
+        Without a member log the policy's windows of time go by it; with one, by the log's clock.
+        """
+        self._context.moves.records.wall_offset_ms = offset_ms
+
+    def command(self, now: float, command: Command) -> CommandOutcome:
+        """Do what somebody says about the move of a group; the same command is to be given again while it is pending.
+
+        Its actions are those of the next call (:meth:`take_actions`).
+        """
+        self._context.now = now
+        return obey_command(self._context, command)
+
+    def take_actions(self, now: float) -> list[Action]:
+        """The actions that are left from what returned none."""
+        self._context.now = now
+        return self._actions()
+
+    def hook_answered(
+        self, now: float, group_id: str, number: int, step: int, veto: str | None
+    ) -> list[Action]:
+        """Note what the hook has said to a :class:`~translation.actions.CallHook` that asks.
+
+        ``veto`` says why the step must not begin; None: it may.
+        """
+        context = self._context
+        context.now = now
+        hook_calls.note_answer(context, group_id, number, step, veto)
+        return self._actions()
 
     def moves_by_phase(self) -> Counter[str]:
         """How many groups are moved by steps, by phase, as this process knows them; not those that are over."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
+from translation.actions import CallHook
 from translation.engine.environment import Environment
 from translation.fleet.group_log import GroupLog, local_group_log, slots_of
 from translation.fleet.group_records import (
@@ -29,6 +30,11 @@ from translation.policy.steps import text_of
 
 _BIDIRECTIONAL = "bidirectional"
 _LIMIT = 10_000
+_AGREED_S = 60.0
+"""So long the hook's word counts, if the step has not begun at once."""
+
+_ENDS = frozenset({Phase.HELD, Phase.ABORTED, Phase.ROLLED_BACK})
+"""The phases that the hook is told of."""
 
 
 class Moves:
@@ -55,6 +61,12 @@ class Moves:
         self._unended: set[MemberKey] = set()
         """Moves that are over, and whose record could not be written yet."""
         self._without_slot: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._agreed: OrderedDict[str, tuple[int, int, float]] = OrderedDict()
+        """The move and the step to which the hook has agreed, and until when that counts."""
+        self._commanded: OrderedDict[str, Move] = OrderedDict()
+        """The moves as they were before commands that were written here, by the command's id."""
+        self._looked: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        """How many members a group had, and how many of them were translated, when the broker was asked last."""
 
     # -- what the policy says ----------------------------------------------------------------------------------
 
@@ -64,7 +76,11 @@ class Moves:
             return False
         self.records.use(group_id, self._environment.now)
         move = self.move(group_id, rule)
-        return move is None or not (move.is_moving and rule.staged[move.step].is_all)
+        return move is None or rule.pause or not (move.is_moving and rule.staged[move.step].is_all)
+
+    def now_ms(self, group_id: str) -> int:
+        """The log's clock, in milliseconds since 1970."""
+        return self.records.now_ms(group_id, self._environment.now)
 
     def why_refused(self) -> str | None:
         """Why no member is moved by these steps, whatever its group; None if they may be."""
@@ -117,6 +133,74 @@ class Moves:
         """Whether the group has been a consumer group with translated members in this move."""
         slots = (stored.record.slot for stored in self.slots(group_id).values())
         return move.converted or any(slot and slot.number == move.number for slot in slots)
+
+    # -- the hook ----------------------------------------------------------------------------------------------
+
+    @property
+    def asks(self) -> str:
+        """Names this process, if it has a hook to ask before a step begins; else empty."""
+        return self.records.writer if self._environment.settings.asks_hook else ""
+
+    def agreed(self, group_id: str, move: Move) -> int | None:
+        """The index of the step of this move to which the hook has agreed a moment ago."""
+        number, step, until = self._agreed.get(group_id, (0, 0, 0.0))
+        return step if number == move.number and self._environment.now < until else None
+
+    def hook_agrees(self, group_id: str, number: int, step: int) -> None:
+        """The hook that was asked here has nothing against a step of a move."""
+        self._agreed[group_id] = number, step, self._environment.now + _AGREED_S
+        self._agreed.move_to_end(group_id)
+        if len(self._agreed) > _LIMIT:
+            self._agreed.popitem(last=False)
+
+    def looked(self, group_id: str, members: int, translated: int) -> None:
+        """The broker was asked who is in a group."""
+        if self._environment.settings.asks_hook:
+            self._looked[group_id] = members, translated
+            self._looked.move_to_end(group_id)
+            if len(self._looked) > _LIMIT:
+                self._looked.popitem(last=False)
+
+    def commanded(self, command_id: str, before: Move | None) -> None:
+        """A command was written here; ``before`` is the move as it was."""
+        self._commanded[command_id] = before or Move("")
+        if len(self._commanded) > _LIMIT:
+            self._commanded.popitem(last=False)
+
+    def take_commanded(self, command_id: str) -> Move | None:
+        """The move as it was before a command that was written here, once."""
+        return self._commanded.pop(command_id, None)
+
+    def went_on(self, group_id: str, before: Move | None, after: Move) -> None:
+        """What this process wrote of a move counts: tell the hook, if it has something to say or to hear."""
+        if not self._environment.settings.asks_hook:
+            return
+        was = before or Move("")
+        asks = after.hook is not None and not after.hook.why and after.hook != was.hook
+        has_settled = bool(after.settled_ms) and not was.settled_ms
+        has_ended = after.phase in _ENDS and after.phase != was.phase
+        if not (asks or has_settled or has_ended):
+            return
+        rule = self._rules.written_rule_for(group_id)
+        step = after.hook.step if asks and after.hook is not None else after.step
+        if step >= len(rule.staged):
+            return
+        members, translated = self._looked.get(group_id, (None, None))
+        self._environment.actions.append(
+            CallHook(
+                asks=asks,
+                group=group_id,
+                policy=self._rules.digest,
+                number=after.number,
+                step=step,
+                steps=len(rule.staged),
+                allows=str(rule.staged[step]),
+                phase="settled" if has_settled else after.phase,
+                why=after.why,
+                members=members,
+                translated=translated,
+            )
+        )
 
     # -- what is found out -------------------------------------------------------------------------------------
 

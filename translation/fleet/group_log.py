@@ -121,6 +121,8 @@ class GroupLog:
         self._used: dict[str, float] = {}
         """The groups with records that were asked about here, and when last."""
         self._look_at = now + _LOOK_EVERY_S
+        self.wall_offset_ms = 0
+        """Without a member log: what the clock on the wall (milliseconds since 1970) shows more than ``now`` does."""
 
     # -- what the translation asks -----------------------------------------------------------------------------
 
@@ -129,9 +131,9 @@ class GroupLog:
         return self._partition(shortened(group_id)).health is Health.READY
 
     def now_ms(self, group_id: str, now: float) -> int:
-        """The log's clock, as far as is read; it moves with each probe."""
+        """The log's clock, as far as is read, in milliseconds since 1970; it moves with each probe."""
         if self._is_local:
-            return int(now * 1000)
+            return int(now * 1000) + self.wall_offset_ms
         return self._partition(shortened(group_id)).view.newest_ms
 
     def of_group(self, group_id: str) -> Mapping[str, StoredGroup]:
@@ -148,6 +150,11 @@ class GroupLog:
     def position(self, group_id: str) -> int:
         """The next offset of the group's partition to be read: it only rises, unless the log is lost."""
         return self._partition(shortened(group_id)).view.position
+
+    @property
+    def writer(self) -> str:
+        """Names this process among those that write the log, until its producer is replaced."""
+        return self._members.writer.hex()
 
     def moves(self) -> list[tuple[str, Move]]:
         """The groups that have a record of a move, also of one that is over."""
@@ -184,7 +191,9 @@ class GroupLog:
         )
         data = encode_group_value(record)
         if self._is_local:
-            stored = StoredGroup(state.view.position, int(now * 1000), self._members.writer, record)
+            stored = StoredGroup(
+                state.view.position, self.now_ms(group_id, now), self._members.writer, record
+            )
             self._take(number, key, stored)
             return key
         self._unresolved[key] = _Write(record, now)

@@ -19,6 +19,9 @@ from translation.fleet.records import InvalidRecord, MemberKey, Writer, shortene
 LONGEST_VALUE = 4096
 """Bytes of a value: ids are at most 255 characters each."""
 
+LONGEST_WORDS = 200
+"""Characters of a text for people in a record."""
+
 MOVE = "move"
 """The name of the record that says how far a group's move is."""
 
@@ -42,10 +45,14 @@ class GroupKey(NamedTuple):
 class Phase(StrEnum):
     """What a move does. A reader takes any word that it does not know for ``held``."""
 
+    AWAITING = "awaiting"
+    """The first step has not begun: it waits for an approval, a window of time or a hook."""
     MOVING = "moving"
     """Members are told to join the new protocol, as many as the step allows."""
     HELD = "held"
     """Nobody is, and newcomers stay classic; who is translated stays so. Somebody has to say how it goes on."""
+    PAUSED = "paused"
+    """As ``held``, because somebody has said so."""
     ABORTED = "aborted"
     """As ``held``; the step has done harm."""
     ROLLED_BACK = "rolled_back"
@@ -53,6 +60,34 @@ class Phase(StrEnum):
     somebody says how it goes on, or the policy has other steps for it."""
     OVER = "over"
     """The policy has no steps for the group any more: the next move begins anew."""
+
+
+class Said(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What somebody has said about a move, the last of it."""
+
+    act: str
+    """The command."""
+    by: str
+    """Who: the subject of a certificate, or a user id of this machine; at most :data:`LONGEST_WORDS` characters."""
+    at_ms: int
+    """When, by the log's clock."""
+    id: str
+    """Names the command, so that whoever gave it finds out that it counts."""
+    step: int = 0
+    """The step that was approved, counted from 1."""
+
+
+class HookCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The hook is asked whether a step may begin. One process asks: that whose record counts."""
+
+    step: int
+    """The index of the step."""
+    by: str
+    """Which process asks."""
+    asked_ms: int
+    tries: int = 1
+    why: str = ""
+    """Why it may not, for people; empty while there is no answer."""
 
 
 class Move(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,6 +108,10 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the group has been a consumer group with translated members in this move."""
     why: str = ""
     """Why it is held, for people."""
+    approved: int = 0
+    """So many of its steps are approved, from the first on."""
+    said: Said | None = None
+    hook: HookCall | None = None
 
     @property
     def is_moving(self) -> bool:

@@ -28,6 +28,7 @@ from translation.migration.classic_join import relay_classic_join
 from translation.migration.next_step import Signals, begin, decide, describe
 from translation.migration.pending_moves import match_pending_move
 from translation.migration.slots import HIDDEN_MEMBERS, Census, is_filled, next_slot, taken
+from translation.migration.step_start import may_come_in, why_nobody_is_told
 from translation.policy.policy import Rule
 
 _TRIES = 4
@@ -56,8 +57,11 @@ class _Client:
         others: tuple[str, ...] = (),
         leaves: str = "",
         instance_id: str | None = None,
+        is_to_be_told: bool = False,
     ) -> None:
         self.member_id = member_id
+        self.is_to_be_told = is_to_be_told
+        """It is a classic member, and has no slot before it may be told to join anew."""
         self.others = others
         self.leaves = leaves
         self.instance_id = instance_id
@@ -83,7 +87,12 @@ def admit_classic_member(
     group_id, member_id = request.message.group_id, request.message.member_id
     if not context.moves.counts_members(group_id, rule):
         return True
-    client = _Client(member_id, leaves=member_id, instance_id=request.message.group_instance_id)
+    client = _Client(
+        member_id,
+        leaves=member_id,
+        instance_id=request.message.group_instance_id,
+        is_to_be_told=True,
+    )
     client.looked = yield from _look(context, group_id, connection)
     if client.looked is None:
         return False
@@ -253,7 +262,7 @@ def _admit(
         if not context.moves.counts_members(group_id, rule):
             return True
         own = context.moves.slot_of(group_id, *client.names)
-        if own is not None and (move.is_moving or own[1].begun):
+        if own is not None and (own[1].begun or (move.is_moving and not rule.pause)):
             number, slot = own
             is_admitted: bool | None = slot.member_id == client.member_id or (
                 (yield from _take(context, group_id, number, _slot_for(client, slot))) or None
@@ -284,9 +293,31 @@ def _admit_newcomer(
     number = yield from _free_slot(context, group_id, rule, move, looked, client)
     if number is None:
         return False
+    if not _is_time(context, group_id, rule, client):
+        moves.set_full(group_id, context.now + LOOK_AGAIN_S)
+        return False
     if moves.slots(group_id).get(number) != slots.get(number):
         return None  # somebody took it while the move went on: the record would take the place of that one
     return (yield from _take(context, group_id, number, _slot_for(client, None))) or None
+
+
+def may_be_told(context: Context, group_id: str, rule: Rule) -> bool:
+    """Whether a classic member may be told now to join the new protocol, as far as the policy's times say."""
+    return not why_nobody_is_told(rule, context.moves.now_ms(group_id))
+
+
+def is_held_up(context: Context, group_id: str, rule: Rule) -> bool:
+    """Whether it will take a while until another member may be told, as far as is read."""
+    move = context.moves.move(group_id, rule)
+    return move is not None and not (move.is_moving and may_be_told(context, group_id, rule))
+
+
+def _is_time(context: Context, group_id: str, rule: Rule, client: _Client) -> bool:
+    """Whether the policy's pause and windows of time let this client have a slot now."""
+    if client.is_to_be_told:
+        return may_be_told(context, group_id, rule)
+    move = context.moves.move(group_id, rule)
+    return move is not None and may_come_in(move, rule, context.moves.now_ms(group_id))
 
 
 def hold_if_downgraded(context: Context, connection: Connection, member: Member) -> Procedure[bool]:
@@ -342,7 +373,9 @@ def _free_slot(
     downgraded = not census.is_consumer_group and bool(census.classic) and moves.was_converted(group_id, move)
     held = taken(slots, looked.before, census, moves.ended(group_id), now_ms)
     is_new = census.classic.isdisjoint(client.names) and census.translated.isdisjoint(client.names)
-    quota = rule.staged[move.step].quota(census.members(held.values()) + is_new)
+    members = census.members(held.values())
+    moves.looked(group_id, members, len(census.translated))
+    quota = rule.staged[move.step].quota(members + is_new)
     number = None if downgraded else next_slot(held, census, quota)
     if number is None:
         moves.set_full(group_id, context.now + LOOK_AGAIN_S)
@@ -351,6 +384,8 @@ def _free_slot(
         filled=number is None and is_filled(held, census, quota),
         converted=bool(census.translated),
         downgraded=downgraded,
+        asks=moves.asks,
+        agreed=moves.agreed(group_id, move),
     )
     yield from _go_on(context, group_id, rule, move, decide(move, rule, signals))
     return number
@@ -366,9 +401,11 @@ def _present_move(context: Context, group_id: str, rule: Rule) -> Procedure[Move
             return context.moves.move(group_id, rule) if is_whole else None
         move, now_ms = context.moves.move(group_id, rule), records.now_ms(group_id, context.now)
         if move is None:
-            after = begin(rule, records.position(group_id) + 1, now_ms)
+            after = begin(rule, records.position(group_id) + 1, now_ms, asks=context.moves.asks)
         else:
-            after = decide(move, rule, Signals(now_ms=now_ms))
+            agreed = context.moves.agreed(group_id, move)
+            signals = Signals(now_ms=now_ms, asks=context.moves.asks, agreed=agreed)
+            after = decide(move, rule, signals)
         if after == move:
             return move
         if not (yield from _go_on(context, group_id, rule, move, after)):
@@ -384,8 +421,10 @@ def _go_on(context: Context, group_id: str, rule: Rule, before: Move | None, aft
     if not (yield from _resolved(context, group_id, MOVE, key)):
         return False
     is_news = before is None or describe(before, rule) != describe(after, rule)
-    if key is not None and is_news and context.moves.move(group_id, rule) == after:
-        context.events.emit_step(group_id, describe(after, rule))
+    if key is not None and context.moves.move(group_id, rule) == after:
+        context.moves.went_on(group_id, before, after)
+        if is_news:
+            context.events.emit_step(group_id, describe(after, rule))
     return True
 
 

@@ -5,20 +5,30 @@
 * A group that the broker has made a classic one again, because its last translated member left, is **held**: to convert
   it again is not decided by whoever happens to join next.
 * **Harm** aborts the move. Nothing reports any yet.
+* A step begins only if nothing that somebody has set stands against it (:mod:`translation.migration.step_start`), and
+  the hook agrees, if there is one (:mod:`translation.migration.hook_calls`). The first is **awaited** until then.
 
-Whatever is not moving stays as it is until somebody changes the policy's steps.
+Whatever is not moving stays as it is until somebody changes the policy's steps, or says how it goes on
+(:mod:`translation.migration.commands`).
 """
 
 import msgspec
 from msgspec.structs import replace
 
 from translation.fleet.group_records import Move, Phase
-from translation.policy.policy import Rule
+from translation.migration.hook_calls import ask
+from translation.migration.step_start import (
+    lacks_consent,
+    next_step,
+    what_it_waits_for,
+    why_nobody_is_told,
+)
+from translation.policy.policy import Approval, Rule
 from translation.policy.steps import text_of
 
 
 class Signals(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found out about a group. ``now_ms`` is the log's clock, by which a move's times are."""
+    """What was found out about a group. ``now_ms`` is the log's clock, by which a move's times are, since 1970."""
 
     now_ms: int
     filled: bool = False
@@ -29,16 +39,28 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
     """It was a consumer group in this move, and is a classic one with members."""
     harm: str = ""
     """What the step has done, in words; empty: nothing is known."""
+    asks: str = ""
+    """Names this process, if it has a hook to ask before a step begins; empty: it has none."""
+    agreed: int | None = None
+    """The index of the step to which the hook has agreed a moment ago."""
 
 
-def begin(rule: Rule, number: int, now_ms: int) -> Move:
-    """The first step of a move by a rule's steps; ``number`` has to be greater than that of any move before."""
-    return Move(steps=text_of(rule.staged), number=number, since_ms=now_ms)
+def begin(rule: Rule, number: int, now_ms: int, *, asks: str = "") -> Move:
+    """The first step of a move by a rule's steps; ``number`` has to be greater than that of any move before.
+
+    ``asks`` as in :class:`Signals`.
+    """
+    waits = asks or rule.windows or rule.pause or rule.approval is Approval.REQUIRED
+    # Of a group that moves as a whole nothing is counted, so nobody would look whether it may begin.
+    phase = Phase.AWAITING if waits and not rule.staged[0].is_all else Phase.MOVING
+    return Move(steps=text_of(rule.staged), number=number, since_ms=now_ms, phase=phase)
 
 
 def decide(move: Move, rule: Rule, signals: Signals) -> Move:
     """How the move goes on: the same if nothing is to be changed."""
     now_ms = signals.now_ms
+    if move.phase == Phase.AWAITING:
+        return _begin_next(move, rule, signals)
     if not move.is_moving:
         return move
     if signals.harm:
@@ -50,10 +72,19 @@ def decide(move: Move, rule: Rule, signals: Signals) -> Move:
         move = replace(move, converted=True)
     if not move.settled_ms:
         return replace(move, settled_ms=max(1, now_ms)) if signals.filled else move
-    is_last = move.step + 1 >= len(rule.staged)
-    if is_last or now_ms - move.settled_ms < rule.hold_s * 1000:
+    if now_ms - move.settled_ms < rule.hold_s * 1000:
         return move
-    return replace(move, step=move.step + 1, since_ms=now_ms, settled_ms=0)
+    return _begin_next(move, rule, signals)
+
+
+def _begin_next(move: Move, rule: Rule, signals: Signals) -> Move:
+    """The move at its next step, if there is one that may begin now."""
+    step, now_ms = next_step(move, rule), signals.now_ms
+    if step is None or what_it_waits_for(move, rule, step, now_ms):
+        return move
+    if signals.asks and signals.agreed != step:
+        return ask(move, step, signals.asks, now_ms)
+    return replace(move, phase=Phase.MOVING, step=step, since_ms=now_ms, settled_ms=0, hook=None)
 
 
 def roll_back(move: Move, why: str, now_ms: int) -> Move:
@@ -69,7 +100,10 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How far the move of a group by steps is, for people: at ``step`` of ``steps``, counted from 1.
 
     ``allows`` is what the step allows as the policy says it: a number of members, or a share. ``settled`` says that as
-    many are translated. ``text`` says all of it.
+    many are translated. ``waits`` says what the next step waits for, and ``next_step`` which one that is, counted from
+    1; both are empty if there is nothing to wait for. ``policy`` names the policy that is in force
+    (:mod:`translation.policy.digest`). ``said`` is the last command that somebody gave, with who gave it; ``said_ms``
+    when (milliseconds since 1970). ``text`` says all of it but that.
     """
 
     step: int
@@ -79,24 +113,62 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     settled: bool
     why: str
     text: str
+    waits: str = ""
+    next_step: int | None = None
+    policy: str = ""
+    said: str = ""
+    said_ms: int | None = None
 
 
-def view_of(move: Move, rule: Rule) -> MoveView:
-    """What is shown of a move."""
+def view_of(move: Move, rule: Rule, now_ms: int, policy: str) -> MoveView:
+    """What is shown of a move. ``now_ms`` as in :class:`Signals`; ``policy`` names the policy."""
+    waits, step = waits_for(move, rule, now_ms), next_step(move, rule)
+    said = move.said
+    of_step = f" of step {said.step}" if said is not None and said.step else ""
     return MoveView(
+        waits=waits,
+        next_step=None if step is None or not _goes_on(move) else step + 1,
+        policy=policy,
+        said="" if said is None else f"{said.act}{of_step} by {said.by}",
+        said_ms=None if said is None else said.at_ms,
         step=move.step + 1,
         steps=len(rule.staged),
         allows=str(rule.staged[move.step]),
         phase=move.phase,
         settled=bool(move.settled_ms),
         why=move.why,
-        text=describe(move, rule),
+        text=f"{describe(move, rule)}; {waits}" if waits else describe(move, rule),
     )
+
+
+def _goes_on(move: Move) -> bool:
+    return move.phase in (Phase.AWAITING, Phase.MOVING)
+
+
+def waits_for(move: Move, rule: Rule, now_ms: int) -> str:
+    """What the move waits for that is no number of members and no hold; empty: nothing."""
+    step = next_step(move, rule)
+    if not _goes_on(move):
+        return ""
+    if move.phase == Phase.MOVING and not move.settled_ms:
+        return why_nobody_is_told(rule, now_ms)
+    if step is None:
+        return ""
+    if move.phase == Phase.MOVING and now_ms - move.settled_ms < rule.hold_s * 1000:
+        return lacks_consent(move, rule, step)
+    waits = what_it_waits_for(move, rule, step, now_ms)
+    if waits or move.hook is None or move.hook.step != step:
+        return waits
+    if not move.hook.why:
+        return f"the hook is asked about step {step + 1}"
+    return f"the hook does not let step {step + 1} begin: {move.hook.why}"
 
 
 def describe(move: Move, rule: Rule) -> str:
     """What a move does, for people."""
     where = f"step {move.step + 1} of {len(rule.staged)} ({rule.staged[move.step]})"
+    if move.phase == Phase.AWAITING:
+        return f"before {where}"
     if move.phase == Phase.MOVING:
         return f"{where}, settled" if move.settled_ms else where
     phase = move.phase.replace("_", " ")

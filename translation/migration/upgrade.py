@@ -10,10 +10,19 @@ from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
-from translation.migration.admission import LOOK_AGAIN_S, admit_classic_member, why_only_as_a_whole
+from translation.migration.admission import (
+    LOOK_AGAIN_S,
+    admit_classic_member,
+    is_held_up,
+    may_be_told,
+    why_only_as_a_whole,
+)
 from translation.migration.convertibility import Obstacle, find_obstacle, passthrough_backoff_s
 from translation.migration.pending_moves import request_rejoin
 from translation.policy.policy import Rule
+
+_HELD_UP_S = 10.0
+"""After so long it is looked again whether a member of a group may be told whose move somebody, or a time, holds up."""
 
 
 def move_classic_member(
@@ -56,7 +65,9 @@ def move_classic_member(
         context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, f"not converted: {why}")
         return False
     if not (yield from admit_classic_member(context, connection, request, rule)):
-        context.registry.relay(group, member.member_id, context.now + LOOK_AGAIN_S)
+        held_up = is_held_up(context, group.group_id, rule)
+        relayed_s = _HELD_UP_S if held_up else LOOK_AGAIN_S
+        context.registry.relay(group, member.member_id, context.now + relayed_s)
         return False
     is_told = yield from _tell(context, member, connection, request, rule, why, mixed=mixed)
     if not is_told:
@@ -68,7 +79,7 @@ def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
     """For how long (seconds) no member of the group is told by its steps, as far as is known; 0 if one may be."""
     group_id: str = request.message.group_id
     if not context.moves.counts_members(group_id, rule):
-        return 0.0
+        return 0.0 if may_be_told(context, group_id, rule) else _HELD_UP_S
     why = context.moves.why_refused()
     if why is not None:
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)

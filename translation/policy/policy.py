@@ -11,6 +11,7 @@ from msgspec import Meta
 from protocol_codecs import ApiKey, ErrorCode
 from translation.policy.group_type import JOINED_BY, GroupType
 from translation.policy.steps import Step, parse_steps
+from translation.policy.windows import MOST_WINDOWS, Window
 
 _Name = Annotated[str, Meta(min_length=1)]
 
@@ -37,6 +38,13 @@ class Mode(StrEnum):
 
     REJECT = "reject"
     """Let nobody join: answer GROUP_AUTHORIZATION_FAILED."""
+
+
+class Approval(StrEnum):
+    """Whether somebody has to approve each step of a move."""
+
+    NONE = "none"
+    REQUIRED = "required"
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
@@ -99,6 +107,36 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "as it allows, before the next begins.",
         ),
     ] = 600
+    windows: Annotated[
+        tuple[Window, ...],
+        Meta(
+            max_length=MOST_WINDOWS,
+            description="With `steps`: only in these windows of time does a step begin, and are members told to join "
+            "the new protocol. Outside nobody goes back. Empty: always.",
+        ),
+    ] = ()
+    approval: Annotated[
+        Approval,
+        Meta(
+            description="With `steps`: `required` if no step begins, also not the first, before somebody has approved "
+            "it, by `epochgate approve` or by `approve`."
+        ),
+    ] = Approval.NONE
+    approve: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="With `approval: required`: the steps up to this one, counted from 1, are approved here. 0: "
+            "none.",
+        ),
+    ] = 0
+    pause: Annotated[
+        bool,
+        Meta(
+            description="With `steps`: `true` as long as no further member is to be translated and no step to begin. "
+            "Those that are translated stay so."
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         """Refuse a rule that could never work, with what is wrong in the message."""
@@ -114,12 +152,34 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                     "`steps` are those of a move to the new protocol: `mode` has to be `translate`"
                 )
             parse_steps(self.steps)
+        self._check_control()
         if self.pattern is not None:
             try:
                 _compile(self.pattern)
             except re2.error as error:
                 said = error.args[0].decode() if error.args else "unknown error"
                 raise ValueError(f"pattern {self.pattern!r} is not an RE2 expression: {said}") from None
+
+    def _check_control(self) -> None:
+        """Refuse what limits steps where there are none that could be limited."""
+        given = [
+            name
+            for name, is_given in (
+                ("windows", self.windows),
+                ("approval", self.approval is Approval.REQUIRED),
+                ("approve", self.approve),
+                ("pause", self.pause),
+            )
+            if is_given
+        ]
+        if given and self.steps is None:
+            raise ValueError(f"`{given[0]}` is about `steps`, and the rule has none")
+        if given and self.staged[0].is_all:
+            raise ValueError(
+                f"`{given[0]}`: a group whose only step is 100% moves when the policy says so; it needs a step before"
+            )
+        if self.approve and self.approval is Approval.NONE:
+            raise ValueError("`approve` needs `approval: required`")
 
     @cached_property
     def staged(self) -> tuple[Step, ...]:

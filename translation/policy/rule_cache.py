@@ -1,7 +1,6 @@
 """Caches which rule of the policy applies to a group; every group request asks."""
 
-from msgspec.structs import replace
-
+from translation.policy.digest import digest_of
 from translation.policy.policy import Mode, Policy, Rule
 
 _REMEMBERED = 10_000
@@ -19,6 +18,8 @@ class RuleCache:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.digest = digest_of(policy)
+        """Names the policy (:mod:`translation.policy.digest`)."""
         self._found: dict[str, Rule] = {}
         self._rolled_back: dict[str, Rule] = {}
         """What holds for the groups that are rolled back."""
@@ -62,6 +63,7 @@ class RuleCache:
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy and forget all cached rules."""
         self.policy = policy
+        self.digest = digest_of(policy)
         self._found.clear()
         self._rolled_back = {
             group_id: _observed(self.written_rule_for(group_id)) for group_id in self._rolled_back
@@ -69,4 +71,13 @@ class RuleCache:
 
 
 def _observed(rule: Rule) -> Rule:
-    return replace(rule, mode=Mode.OBSERVE, steps=None) if rule.mode is Mode.TRANSLATE else rule
+    if rule.mode is not Mode.TRANSLATE:
+        return rule
+    return Rule(
+        mode=Mode.OBSERVE,
+        group=rule.group,
+        pattern=rule.pattern,
+        type=rule.type,
+        assignor=rule.assignor,
+        switch_pause_ms=rule.switch_pause_ms,
+    )
