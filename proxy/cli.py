@@ -1,4 +1,4 @@
-"""The command line: ``epochgate run|config|policy|status|preflight|version``, and others' commands (`COMMANDS`)."""
+"""The command line: ``epochgate run|config|policy|status|preflight|approve|…``, and others' commands (`COMMANDS`)."""
 
 import json
 import platform
@@ -23,6 +23,8 @@ from proxy.config.policy_plan import LiveGroups, plan, plan_lines, summary, unus
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
+from proxy.control.commands import approve, pause, resume, rollback
+from proxy.control.hook_caller import check_hook
 from proxy.kubernetes.config_map_watch import ConfigMapWatch
 from proxy.metrics.registry import software_version
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
@@ -60,6 +62,8 @@ policy_app = typer.Typer(
 )
 app.command()(status)
 app.command()(preflight)
+for command in (approve, pause, resume, rollback):
+    app.command()(command)
 app.add_typer(config_app, name="config")
 app.add_typer(policy_app, name="policy")
 
@@ -164,7 +168,9 @@ def _checked(config: Path) -> tuple[Config, Policy]:
     """
     loaded = load_config(config)
     check_fleet(loaded)
-    check_files(tuple(listener.tls for listener in loaded.listeners), loaded.upstream.tls)
+    control = None if loaded.control is None else loaded.control.tls
+    check_files((*(listener.tls for listener in loaded.listeners), control), loaded.upstream.tls)
+    check_hook(loaded.hook)
     return loaded, policy_of(loaded, config)
 
 

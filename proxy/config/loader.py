@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from yaml.composer import ComposerError
 
 from protocol_codecs.classic_clients import OPTIONS, STREAMS, Refusal
+from proxy.config.control import with_absolute_control, with_absolute_hook
 from proxy.config.fleet import with_absolute_secrets
 from proxy.config.regular_file import read_regular_file
 from proxy.config.schema import Config
@@ -145,7 +146,10 @@ def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Conf
         document.value = {}
     if isinstance(document.value, dict):
         _override(document, environment)
-    return _with_absolute_paths(_typed(document, Config), file.parent)
+    try:
+        return _with_absolute_paths(_typed(document, Config), file.parent)
+    except ValueError as error:
+        raise ConfigError(f"{file}: {error}") from None
 
 
 def _with_absolute_paths(config: Config, folder: Path) -> Config:
@@ -157,7 +161,9 @@ def _with_absolute_paths(config: Config, folder: Path) -> Config:
     tls = config.upstream.tls
     upstream = replace(config.upstream, tls=tls and with_absolute_paths(tls, folder))
     fleet = config.fleet and with_absolute_secrets(config.fleet, folder)
-    return replace(config, listeners=listeners, upstream=upstream, fleet=fleet)
+    control = config.control and with_absolute_control(config.control, folder)
+    hook = config.hook and with_absolute_hook(config.hook, folder)
+    return replace(config, listeners=listeners, upstream=upstream, fleet=fleet, control=control, hook=hook)
 
 
 def load_policy(file: Path) -> Policy:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from proxy.config.control import Control, Hook
 from proxy.config.fleet import Fleet
 from proxy.config.limits import Limits
 from proxy.config.network import NODE_ID, Address, Admin, Listener, Upstream
@@ -20,8 +21,10 @@ __all__ = [
     "Address",
     "Admin",
     "Config",
+    "Control",
     "Drain",
     "Fleet",
+    "Hook",
     "JournalSection",
     "Limits",
     "Listener",
@@ -108,6 +111,21 @@ class Config(Section, frozen=True, kw_only=True):
             "`null`: replicas share nothing."
         ),
     ] = None
+    control: Annotated[
+        Control | None,
+        Meta(
+            description="Where people give commands about moves by steps (docs/how-to/control.md). `null`: nowhere; "
+            "the policy file says all."
+        ),
+    ] = None
+    hook: Annotated[
+        Hook | None,
+        Meta(
+            description="What is asked before a step of a move begins (docs/how-to/control.md). It is here and not in "
+            "the policy, because whoever may change which groups move should not choose where the proxy connects to. "
+            "`null`: nothing."
+        ),
+    ] = None
     sole_process: Annotated[
         bool,
         Meta(
@@ -128,13 +146,15 @@ class Config(Section, frozen=True, kw_only=True):
     ] = 1
 
     def __post_init__(self) -> None:
-        """Refuse two that listen on one port: listeners, or one of them and the admin port."""
+        """Refuse two that listen on one port: listeners, or one of them and the admin port or that for commands."""
         ports = [(self.admin.bind, self.admin.port)]
+        if self.control is not None and self.control.bind is not None:
+            ports.append((self.control.bind, self.control.port))
         for listener in self.listeners:
             ports += ((listener.bind, port) for port in (listener.port, *listener.node_ports.values()))
         taken: dict[int, set[str]] = {}
         for bind, port in ports:
             others = taken.setdefault(port, set())
             if port and others and (bind in others or not _ALL_INTERFACES.isdisjoint({bind, *others})):
-                raise ValueError(f"`listeners` and `admin`: port {port} on {bind} is used twice")
+                raise ValueError(f"`listeners`, `admin` and `control`: port {port} on {bind} is used twice")
             others.add(bind)

@@ -11,6 +11,8 @@ from proxy.server.server import Server
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
 from translation.fleet.outputs import Output
+from translation.migration.command_writes import CommandOutcome
+from translation.migration.commands import Command
 from translation.migration.next_step import MoveView
 from translation.policy.policy import Mode, Policy, Rule
 from translation.translator import Translator
@@ -77,6 +79,24 @@ class ReportingTranslator:
     def moves_by_phase(self) -> Counter[str]:
         """How many groups are moved by steps."""
         return self._translator.moves_by_phase()
+
+    def set_wall_clock(self, offset_ms: int) -> None:
+        """What the clock on the wall shows more."""
+        self._translator.set_wall_clock(offset_ms)
+
+    def command(self, now: float, command: Command) -> CommandOutcome:
+        """A command about a group's move; nobody gives one here."""
+        return self._translator.command(now, command)
+
+    def take_actions(self, now: float) -> list[Action]:
+        """The actions that are left."""
+        return self._report_events(self._translator.take_actions(now))
+
+    def hook_answered(
+        self, now: float, group_id: str, number: int, step: int, veto: str | None
+    ) -> list[Action]:
+        """What a hook has answered; there is none here."""
+        return self._report_events(self._translator.hook_answered(now, group_id, number, step, veto))
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member on a connection is Stable."""

@@ -322,9 +322,21 @@ class Metrics:
     def _declare_fleet(self) -> None:
         self.group_moves = self._gauge(
             "group_moves",
-            "Groups that are moved by steps, by phase (`moving`, `held`, `aborted`). With a member log every process "
-            "knows those of all.",
+            "Groups that are moved by steps, by phase (`awaiting`, `moving`, `paused`, `held`, `aborted`, "
+            "`rolled_back`). With a member log every process knows those of all.",
             "phase",
+        )
+        self.control_requests = self._counter(
+            "control_requests",
+            "Requests to the `control` listener, by what became of them: a command that is `done`, `refused`, "
+            "`pending` or `unavailable`, or something else (`invalid`).",
+            "result",
+        )
+        self.hook_calls = self._counter(
+            "hook_calls",
+            "Calls of the `hook`: it `agreed` to a step or gave a `veto` (also if it could not be reached), was `told` "
+            "something or could not be (`failed`), or the call was `dropped` because too many waited.",
+            "result",
         )
         self.fleet_away = self._gauge(
             "fleet_log_away",

@@ -51,6 +51,7 @@ def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" 
         sole_process=config.sole_process and config.workers == 1,
         session_timeout_min_ms=config.limits.session_timeout_min_ms,
         session_timeout_max_ms=config.limits.session_timeout_max_ms,
+        asks_hook=config.hook is not None,
     )
     return Translator(policy, settings=settings, member_log=None if fleet is None else fleet.log)
 

@@ -21,6 +21,9 @@ from proxy.cluster.dialer import Dialer, Open
 from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import Address, Config, Listener
 from proxy.console.exit_codes import ExitCode
+from proxy.control.command_runner import run_command
+from proxy.control.hook_caller import HookCaller
+from proxy.control.listener import ControlListener
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
@@ -49,6 +52,8 @@ from proxy.transport.tls_context import UPSTREAM, Certificates, Contents, TlsOpe
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId
 from translation.fleet.group_records import Phase
+from translation.migration.command_writes import CommandOutcome
+from translation.migration.commands import Command
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
@@ -58,6 +63,11 @@ if TYPE_CHECKING:
     from proxy.fleet.driver import FleetDriver
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
+
+
+_SHOWN_PHASES = tuple(phase for phase in Phase if phase is not Phase.OVER)
+_WALL_CLOCK_S = 60.0
+"""Seconds between two looks at what the clock on the wall shows."""
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -120,6 +130,7 @@ class Server:
         self.health = Health(self.metrics)
         self._admin_socket: socket.socket | None = None
         self.ports = Ports(tuple(listeners), 0)
+        self.control: ControlListener | None = None
         with ExitStack() as bound_so_far:
             if not listeners:
                 self._bind(bound_so_far)
@@ -155,8 +166,13 @@ class Server:
             None if fleet is None else fleet.carry_out,
         )
         self.observability.registry.move_of = translator.move_of
-        for phase in (Phase.MOVING, Phase.HELD, Phase.ABORTED):
+        for phase in _SHOWN_PHASES:
             self.metrics.group_moves.labels(phase).set_function(partial(_count_moves, translator, phase))
+        self._hook = None
+        if config.hook is not None:
+            self._hook = HookCaller(config.hook, self.metrics, self.driver.hook_answered)
+            self.driver.call_hook = self._hook.call
+        self._set_wall_clock = translator.set_wall_clock
         if fleet is not None:
             fleet.attach(self.driver.log_said, self.health.fail, self.metrics)
             fleet.on_migration_policy = translator.set_migration_policy
@@ -186,6 +202,11 @@ class Server:
             listeners.append(bind_listener(listener, self.metrics.accept_failures))
             bound_so_far.callback(listeners[-1].close)
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
+        if self._config.control is not None:
+            self.control = ControlListener(self._config.control, self.metrics)
+            bound_so_far.callback(self.control.close)
+            if self.control.certificates is not None:
+                self.certificates.append(self.control.certificates)
 
     def _certificates_of(self, number: int, listener: Listener) -> Certificates | None:
         if listener.tls is None:
@@ -245,6 +266,11 @@ class Server:
             nursery.start_soon(self.driver.reporter.expire_observed_members)
             nursery.start_soon(self._connections.enforce_limits)
             self._broker_health.start(nursery)
+            nursery.start_soon(self._follow_wall_clock)
+            if self._hook is not None:
+                nursery.start_soon(self._hook.run)
+            if self.control is not None:
+                nursery.start_soon(self.control.serve, self.command)
             for bound, certificates in zip(self.ports.listeners, self._tls, strict=True):
                 self._listen(bound, certificates, nursery)
             self.health.ready()
@@ -258,6 +284,15 @@ class Server:
 
     async def _readiness(self) -> "Readiness":
         return Readiness(self.health.reason)
+
+    async def command(self, command: Command) -> CommandOutcome:
+        """Have the translation obey a command, and wait until it counts."""
+        return await run_command(self.driver.command, command)
+
+    async def _follow_wall_clock(self) -> None:
+        while True:
+            self._set_wall_clock(int((time.time() - trio.current_time()) * 1000))
+            await trio.sleep(_WALL_CLOCK_S)
 
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy."""

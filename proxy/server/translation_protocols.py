@@ -8,6 +8,8 @@ from protocol_codecs import Message
 from proxy.session.speculation import Prediction
 from translation.actions import Action, Call, CallId, Connection, ConnectionId, Request, RequestId
 from translation.fleet.outputs import Output
+from translation.migration.command_writes import CommandOutcome
+from translation.migration.commands import Command
 from translation.migration.next_step import MoveView
 from translation.policy.policy import Policy
 
@@ -75,6 +77,24 @@ class Translation(Protocol):
 
     def moves_by_phase(self) -> Counter[str]:
         """Return how many groups are moved by steps, by phase."""
+        ...
+
+    def set_wall_clock(self, offset_ms: int) -> None:
+        """Note what the clock on the wall shows more than ``now``, in milliseconds."""
+        ...
+
+    def command(self, now: float, command: Command) -> CommandOutcome:
+        """Do what somebody says about a group's move; actions are left for take_actions."""
+        ...
+
+    def take_actions(self, now: float) -> list[Action]:
+        """Return the actions that are left."""
+        ...
+
+    def hook_answered(
+        self, now: float, group_id: str, number: int, step: int, veto: str | None
+    ) -> list[Action]:
+        """Note what the hook has answered."""
         ...
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:

@@ -28,6 +28,7 @@ from translation.actions import (
     Answer,
     Authorized,
     Call,
+    CallHook,
     CallId,
     Close,
     Connection,
@@ -42,6 +43,8 @@ from translation.actions import (
 )
 from translation.commits import COMMITS, codes_of
 from translation.fleet.outputs import Output
+from translation.migration.command_writes import CommandOutcome
+from translation.migration.commands import Command
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
@@ -127,6 +130,10 @@ class TranslatorDriver:
         self._handle_time = handler("handle_time", translator.handle_time)
         self._handle_policy = handler("set_policy", translator.set_policy)
         self._handle_log_outputs = handler("log_outputs", translator.handle_log_outputs)
+        self._handle_hook = handler("hook_answered", translator.hook_answered)
+        self._take_actions = handler("command", translator.take_actions)
+        self.call_hook: Callable[[CallHook], None] = lambda _: None
+        """Called for what the operator's hook is to hear."""
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
             Forward: self._forward,
@@ -135,6 +142,7 @@ class TranslatorDriver:
             Emit: self._emitted,
             Close: self._close,
             Release: self._release,
+            CallHook: self._call_hook,
         }
 
     def predict(self, connection: Connection, request: Request) -> Prediction | None:
@@ -277,6 +285,16 @@ class TranslatorDriver:
         """Hand the translator what the member log says."""
         self._dispatch(self._handle_log_outputs, None, outputs)
 
+    def command(self, command: Command) -> CommandOutcome:
+        """Give the translator a command of somebody, which is not in the middle of another event."""
+        outcome = self._translator.command(self._clock(), command)
+        self._dispatch(self._take_actions, None)
+        return outcome
+
+    def hook_answered(self, call: CallHook, veto: str | None) -> None:
+        """Hand the translator what the hook has answered."""
+        self._dispatch(self._handle_hook, None, call.group, call.number, call.step, veto)
+
     async def run_timers(self) -> None:
         """Call the translator at its deadlines until cancelled.
 
@@ -358,6 +376,9 @@ class TranslatorDriver:
     def _close(self, close: Close) -> None:
         if (driven := self._connections.get(close.connection_id)) is not None:
             driven.shell.close(close.reason)
+
+    def _call_hook(self, call: CallHook) -> None:
+        self.call_hook(call)
 
     def _release(self, release: Release) -> None:
         if (driven := self._connections.get(release.connection_id)) is not None:

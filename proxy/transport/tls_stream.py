@@ -68,6 +68,11 @@ class TlsStream(trio.abc.HalfCloseableStream):
         """The negotiated version of TLS, such as ``TLSv1.3``."""
         return self._ssl.version() or "none"
 
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate (DER), if it has shown one."""
+        return self._ssl.getpeercert(binary_form=True)
+
     # -- the handshake -------------------------------------------------------------------------------------
 
     async def handshake(self) -> None:

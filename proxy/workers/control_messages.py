@@ -14,6 +14,9 @@ T = TypeVar("T")
 _SIZE = struct.Struct(">I")
 _MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 
+COMMAND = "command"
+"""The query by which a worker obeys a command (:class:`translation.migration.commands.Command`)."""
+
 PortKey = tuple[int, int | None]
 """A port: the listener's index in the configuration, and the node id (None for the bootstrap port)."""
 
@@ -41,10 +44,11 @@ class SetPolicy(msgspec.Struct, frozen=True, tag=True):
 
 
 class Query(msgspec.Struct, frozen=True, tag=True):
-    """Asks a worker for the named value; the result carries the same number."""
+    """Asks a worker for the named value; the result carries the same number. ``argument`` is msgpack, if any."""
 
     number: int
     name: str
+    argument: bytes = b""
 
 
 ToWorker = Start | SetPolicy | Query

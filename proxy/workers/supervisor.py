@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
+import msgspec
 import structlog
 import trio
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from proxy.config.file_watcher import Reloadable
 from proxy.config.schema import Address, Config, Limits
 from proxy.console.exit_codes import ExitCode
+from proxy.control.listener import ControlListener
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import admin_app, serve_admin
@@ -26,16 +28,21 @@ from proxy.runtime.log_throttle import LogThrottle
 from proxy.server.server import Ports, Readiness
 from proxy.transport.listeners import AcceptPort, BindError, bind, bind_listener, port_of
 from proxy.workers.affinity import worker_of
-from proxy.workers.control_messages import HandoffHeader, PortKey, SetPolicy, Start
+from proxy.workers.control_messages import COMMAND, HandoffHeader, PortKey, SetPolicy, Start
 from proxy.workers.last_good_tls import LastGoodTls
 from proxy.workers.worker_process import WorkerHandle
 from proxy.workers.worker_restart import keep_running
+from translation.migration.command_writes import CommandOutcome, CommandState
+from translation.migration.commands import Command
 from translation.policy.policy import Policy
 
 T = TypeVar("T")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
 _QUERY_TIMEOUT_S = 5.0
+_COMMAND_TIMEOUT_S = 12.0
+"""Longer than two workers wait for the member log."""
+
 _METRICS_INTERVAL_S = 2.0
 """Seconds between two collections of the workers' metrics. A crash loses what was counted after the last one."""
 
@@ -66,6 +73,10 @@ class Supervisor:
             for listener in config.listeners:
                 listeners.append(bind_listener(listener, self.metrics.accept_failures))
                 bound_so_far.callback(listeners[-1].close)
+            self.control: ControlListener | None = None
+            if config.control is not None:
+                self.control = ControlListener(config.control, self.metrics)
+                bound_so_far.callback(self.control.close)
             self._close_ports = bound_so_far.pop_all().close
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
         self._by_key: dict[PortKey, AcceptPort] = {
@@ -135,7 +146,25 @@ class Supervisor:
     @property
     def certificates(self) -> tuple[Reloadable, ...]:
         """What to reload when TLS files change or at SIGHUP: contents for restarted workers, and running workers."""
-        return (self._tls, _WorkerReloader(self._workers))
+        own = (
+            () if self.control is None or self.control.certificates is None else (self.control.certificates,)
+        )
+        return (self._tls, _WorkerReloader(self._workers), *own)
+
+    async def command(self, command: Command) -> CommandOutcome:
+        """Have a worker obey a command; another one, if it can't say anything. They share the member log."""
+        text = "no worker answers"
+        outcome = CommandOutcome(state=CommandState.UNAVAILABLE, text=text)
+        argument = msgspec.msgpack.encode(command)
+        with trio.move_on_after(_COMMAND_TIMEOUT_S):
+            for worker in self._workers:
+                if not worker.serving:
+                    continue
+                answer = await worker.query(COMMAND, CommandOutcome, argument)
+                outcome = answer or outcome
+                if outcome.state in (CommandState.DONE, CommandState.REFUSED):
+                    break
+        return outcome
 
     # -- for the admin port -------------------------------------------------------------------------------
 
@@ -235,6 +264,8 @@ class Supervisor:
                 _log.info("listening", address=str(address), workers=len(self._workers))
             nursery.start_soon(self._sync_ports)
             nursery.start_soon(self._poll_metrics)
+            if self.control is not None:
+                nursery.start_soon(self.control.serve, self.command)
             self._notify_ports_changed()
             self._not_ready_reason = None
             task_status.started()

@@ -19,6 +19,7 @@ from proxy.server.process import make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server
 from proxy.transport.write_buffer import WriteBuffer
 from proxy.workers.control_messages import (
+    COMMAND,
     MessageDecoder,
     Query,
     QueryResult,
@@ -30,6 +31,7 @@ from proxy.workers.control_messages import (
     encode_message,
 )
 from proxy.workers.worker_ports import WorkerPorts
+from translation.migration.commands import Command
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
@@ -113,8 +115,12 @@ class Worker:
             nursery.start_soon(self._run_query, message)
 
     async def _run_query(self, query: Query) -> None:
-        answer = self._server.query_handlers.get(query.name)
-        value = None if answer is None else await _encode_result(await answer())
+        if query.name == COMMAND:
+            command = msgspec.msgpack.decode(query.argument, type=Command)
+            value: bytes | None = msgspec.msgpack.encode(await self._server.command(command))
+        else:
+            answer = self._server.query_handlers.get(query.name)
+            value = None if answer is None else await _encode_result(await answer())
         self._send(QueryResult(query.number, value))
 
     def _send(self, message: ToSupervisor) -> None:

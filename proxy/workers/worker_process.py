@@ -107,13 +107,13 @@ class WorkerHandle:
         if self._process is not None:
             self._process.kill()
 
-    async def query(self, name: str, kind: type[T]) -> T | None:
+    async def query(self, name: str, kind: type[T], argument: bytes = b"") -> T | None:
         """Return the process's result; None if it ends first or has no such query. Waits without a timeout."""
         number = next(self._query_ids)
         arrived, answers = trio.Event(), list[bytes | None]()
         self._pending_queries[number] = arrived, answers
         try:
-            self.send(Query(number, name))
+            self.send(Query(number, name, argument))
             await arrived.wait()
         finally:
             self._pending_queries.pop(number, None)

@@ -8,6 +8,8 @@ from typing import Any
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Forward, Release, Request
 from translation.fleet.outputs import Output
+from translation.migration.command_writes import CommandOutcome, CommandState
+from translation.migration.commands import Command
 from translation.policy.policy import Policy
 
 
@@ -59,6 +61,20 @@ class ForwardEverything:
 
     def moves_by_phase(self) -> Counter[str]:
         return Counter()
+
+    def set_wall_clock(self, offset_ms: int) -> None:
+        pass
+
+    def command(self, now: float, command: Command) -> CommandOutcome:
+        return CommandOutcome(state=CommandState.DONE, text="done")
+
+    def take_actions(self, now: float) -> list[Action]:
+        return []
+
+    def hook_answered(
+        self, now: float, group_id: str, number: int, step: int, veto: str | None
+    ) -> list[Action]:
+        return []
 
     is_settled = True
 
