@@ -63,6 +63,7 @@ class Context(Environment):
         self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
         self.fleet = Fleet(self, self.ids, member_log)
         self.moves = Moves(self, self.rules, member_log)
+        self.moves.on_rolled_back = self._rolled_back
         self.natives = NativeMembers(settings.native_members_limit)
         self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
         self.connections = ClientConnections(self._release, self._awaits_answer)
@@ -84,6 +85,12 @@ class Context(Environment):
             on_member_time=on_member_time,
             on_group_time=on_group_time,
         )
+
+    def _rolled_back(self, group_id: str) -> None:
+        """The members of a group are to go back, or are not any more: as if its policy had changed."""
+        group = self.registry.groups.get(group_id)
+        if group is not None:
+            group.migration.policy_changed()
 
     # -- answers -----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ The records are those of the member log, or this process's own (:mod:`translatio
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -23,12 +23,18 @@ from translation.fleet.group_records import (
 )
 from translation.fleet.member_log import MemberLog
 from translation.fleet.records import MemberKey, member_key
+from translation.fleet.signals import Say, Verdict
 from translation.policy.policy import Rule
 from translation.policy.rule_cache import RuleCache
 from translation.policy.steps import text_of
 
 _BIDIRECTIONAL = "bidirectional"
 _LIMIT = 10_000
+
+_VERDICT_LASTS_S = 25.0
+"""The gates are judged every ten seconds (:mod:`translation.migration.judging`)."""
+_NO_GATES = Verdict(Say.CLEAR)
+_NOT_JUDGED = Verdict(Say.MISSING, "this process has not judged the gates yet")
 
 
 class Moves:
@@ -41,6 +47,16 @@ class Moves:
         self.records: GroupLog = local_group_log() if log is None else log.groups
         self.migration_policy: str | None = None
         """``group.consumer.migration.policy`` of the brokers; None if it is not known."""
+        self.on_rolled_back: Callable[[str], None] = lambda _: None
+        """Is told a group whose members are to go back to the classic protocol, or are not any more."""
+        self._rolled_back: dict[str, str] = {}
+        """The steps of the groups whose move was aborted. What is read again from its beginning changes nothing."""
+        self._verdicts: dict[str, tuple[Verdict, int, float]] = {}
+        """What the gates said of a move last, of which number, and when."""
+        self.aborting: dict[str, Move] = {}
+        """The moves that were aborted here, and of which that is not read back yet."""
+        self.records.on_move = self._move_read
+        rules.is_rolled_back = self.is_rolled_back
         self._full_until: OrderedDict[str, float] = OrderedDict()
         self._unended: set[MemberKey] = set()
         """Moves that are over, and whose record could not be written yet."""
@@ -56,8 +72,10 @@ class Moves:
         move = self.move(group_id, rule)
         return move is None or not (move.is_moving and rule.staged[move.step].is_all)
 
-    def why_refused(self) -> str | None:
+    def why_refused(self, rule: Rule) -> str | None:
         """Why no member is moved by these steps, whatever its group; None if they may be."""
+        if self._log is None and rule.abort_if is not None and rule.abort_if.lag is not None:
+            return "its steps need the account of `fleet.kafka`, which asks for the lag (`abort_if`)"
         if self._log is None and not self._environment.settings.sole_process:
             return "its steps need a member log, because several processes serve it (`fleet`)"
         if self.migration_policy not in {None, _BIDIRECTIONAL}:
@@ -108,6 +126,62 @@ class Moves:
         slots = (stored.record.slot for stored in self.slots(group_id).values())
         return move.converted or any(slot and slot.number == move.number for slot in slots)
 
+    # -- gates -------------------------------------------------------------------------------------------------
+
+    def gated(self) -> list[tuple[str, Rule, Move]]:
+        """The moves that go on and have gates."""
+        found: list[tuple[str, Rule, Move]] = []
+        for group_id, _ in self.records.moves():
+            rule = self._rules.written_for(group_id)
+            move = self.move(group_id, rule) if rule.abort_if is not None else None
+            if move is not None and move.is_moving:
+                found.append((group_id, rule, move))
+        return found
+
+    def verdict(self, group_id: str, rule: Rule) -> Verdict:
+        """What the gates of a group's move say; without gates they let everything go on."""
+        if rule.abort_if is None:
+            return _NO_GATES
+        move = self.move(group_id, rule)
+        verdict, number, at = self._verdicts.get(group_id, (_NOT_JUDGED, -1, self._environment.now))
+        if move is None or move.number != number or self._environment.now - at > _VERDICT_LASTS_S:
+            return _NOT_JUDGED
+        return verdict
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """What the gates of all moves said last."""
+        return {group_id: verdict for group_id, (verdict, _, _) in self._verdicts.items()}
+
+    def why_waits(self, group_id: str, rule: Rule) -> str:
+        """Why the gates let no next step begin, in words; empty if they do."""
+        verdict = self.verdict(group_id, rule)
+        return "" if verdict.may_step else verdict.why or str(verdict.say)
+
+    def judged(self, verdicts: Mapping[str, tuple[Verdict, int]]) -> None:
+        """What the gates say now of each move that goes on, and of which number it is."""
+        now = self._environment.now
+        self._verdicts = {
+            group_id: (verdict, number, now) for group_id, (verdict, number) in verdicts.items()
+        }
+
+    def is_rolled_back(self, group_id: str, rule: Rule) -> bool:
+        """Whether the move of a group by the rule's steps was aborted."""
+        return self._rolled_back.get(group_id) == text_of(rule.staged)
+
+    def _move_read(self, group_id: str) -> None:
+        """Another record of a group's move counts."""
+        stored = self.records.of_group(group_id).get(MOVE)
+        move = None if stored is None else stored.record.move
+        steps = move.steps if move is not None and move.phase == Phase.ABORTED else None
+        if self._rolled_back.get(group_id) == steps:
+            return
+        if steps is None:
+            del self._rolled_back[group_id]
+        else:
+            self._rolled_back[group_id] = steps
+        self._rules.forget(group_id)
+        self.on_rolled_back(group_id)
+
     # -- what is found out -------------------------------------------------------------------------------------
 
     def is_full(self, group_id: str) -> bool:
@@ -145,7 +219,7 @@ class Moves:
                 self._end_without_steps(key.group_id, stored.record.move)
 
     def _end_without_steps(self, group_id: str, move: Move) -> None:
-        if move.phase != Phase.OVER and not self._rules.rule_for(group_id).staged:
+        if move.phase != Phase.OVER and not self._rules.written_for(group_id).staged:
             over = replace(move, phase=Phase.OVER, why="the policy has no steps for it any more")
             if self.records.write(group_id, MOVE, self._environment.now, move=over) is None:
                 self._unended.add(group_key(group_id, MOVE).member)
@@ -158,7 +232,7 @@ class Moves:
 
     def may_begin(self, group_id: str, member_id: str) -> bool:
         """Whether a membership of the new protocol may begin under this id, as far as is read."""
-        rule = self._rules.rule_for(group_id)
+        rule = self._rules.written_for(group_id)
         return (
             not self.counts_members(group_id, rule)
             or self.slot_of(group_id, member_id) is not None
@@ -169,7 +243,7 @@ class Moves:
 
     def has_begun(self, group_id: str, member_id: str) -> None:
         """The broker has a member of the new protocol in its slot."""
-        rule = self._rules.rule_for(group_id)
+        rule = self._rules.written_for(group_id)
         if not rule.staged:
             return
         found, move = self.slot_of(group_id, member_id), self.move(group_id, rule)

@@ -2,7 +2,8 @@
 
 They lie in the partition of their group, in one order with the records of its members, and which of two counts is
 decided as for these (:mod:`translation.fleet.counting`). A key has a name beside the group, ``move`` or ``slot 3``, and
-the writer, so that compaction keeps the record that counts.
+the writer, so that compaction keeps the record that counts. While a move with gates goes on, each writer has one more
+for what it reports of the group (:mod:`translation.fleet.signals`): ``report`` and the first writer of its replica.
 
 A key of four elements can be none of a member's, which has three. So this needs no other format: a release before these
 records ignores them, says so in its log, and loses nothing, because nothing that it does looks at them. It does not
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from translation.fleet.records import InvalidRecord, MemberKey, Writer, shortened
+from translation.fleet.signals import Baseline, Report
 
 LONGEST_VALUE = 4096
 """Bytes of a value: ids are at most 255 characters each."""
@@ -23,6 +25,7 @@ MOVE = "move"
 """The name of the record that says how far a group's move is."""
 
 _KIND = "group"
+_REPORT = "report "
 _ARRAY_OF_FOUR = b"\x94"
 """The first byte of a key: how msgpack begins an array of four."""
 
@@ -47,7 +50,7 @@ class Phase(StrEnum):
     HELD = "held"
     """Nobody is, and newcomers stay classic; who is translated stays so. Somebody has to say how it goes on."""
     ABORTED = "aborted"
-    """As ``held``; the step has done harm."""
+    """The move has done harm: who is translated is moved back, once, and nobody is translated any more."""
     OVER = "over"
     """The policy has no steps for the group any more: the next move begins anew."""
 
@@ -70,6 +73,8 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the group has been a consumer group with translated members in this move."""
     why: str = ""
     """Why it is held, for people."""
+    baseline: Baseline | None = None
+    """What the group was like before the first step, if the move has gates."""
 
     @property
     def is_moving(self) -> bool:
@@ -92,13 +97,15 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The value of a record: ``move`` or ``slot``, by its name. ``version`` and ``first`` as in a member's record."""
+    """The value of a record: ``move``, ``slot`` or ``report``, by its name. ``version`` and ``first`` as in a member's
+    record."""
 
     version: int
     first: bool = False
     server: str = ""
     move: Move | None = None
     slot: Slot | None = None
+    report: Report | None = None
 
 
 class StoredGroup(NamedTuple):
@@ -129,6 +136,16 @@ def slot_number(name: str) -> int | None:
     """The number of the slot that a record of this name is about; None if it is about no slot."""
     kind, _, number = name.partition(" ")
     return int(number) if kind == "slot" and number.isdecimal() else None
+
+
+def report_name(first: Writer) -> str:
+    """The name of the record that has the report of the replica whose first writer this is."""
+    return f"{_REPORT}{first.hex()}"
+
+
+def is_report_name(name: str) -> bool:
+    """Whether a record of this name has the report of a replica."""
+    return name.startswith(_REPORT)
 
 
 def is_group_key(data: bytes) -> bool:

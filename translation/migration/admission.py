@@ -152,7 +152,7 @@ def _id_to_join_under(
     replaced = yield from _translated_instance(context, connection, request)
     if isinstance(replaced, ErrorCode):
         return replaced
-    why = _why_not(context, message)
+    why = _why_not(context, message, rule)
     if why is not None and not replaced:
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
         return None
@@ -170,9 +170,9 @@ def _id_to_join_under(
     return client.member_id if is_admitted else None
 
 
-def _why_not(context: Context, message: JoinGroupRequest) -> str | None:
+def _why_not(context: Context, message: JoinGroupRequest, rule: Rule) -> str | None:
     """Why steps let this client in at no step; None if they may."""
-    why = context.moves.why_refused()
+    why = context.moves.why_refused(rule)
     if why is None and _is_unreadable_to_brokers(message):
         return why_only_as_a_whole(
             context, message.group_id, "the broker can't read the subscriptions of its clients"
@@ -270,7 +270,7 @@ def _admit_newcomer(
 ) -> Procedure[bool | None]:
     """Take a slot for a client that has none; None if another was faster, or if it has to be looked at again."""
     moves, group_id = context.moves, request.message.group_id
-    if not move.is_moving or moves.is_full(group_id):
+    if not move.is_moving or moves.is_full(group_id) or not moves.verdict(group_id, rule).may_tell:
         return False
     looked, client.looked = client.looked, None
     looked = looked or (yield from _look(context, group_id, connection))
@@ -294,7 +294,7 @@ def hold_if_downgraded(context: Context, connection: Connection, member: Member)
 
     Its slot was taken before that, so nobody has looked since.
     """
-    group_id, rule = member.group.group_id, context.rules.rule_for(member.group.group_id)
+    group_id, rule = member.group.group_id, context.rules.written_for(member.group.group_id)
     move = context.moves.move(group_id, rule)
     if move is None or not context.moves.counts_members(group_id, rule):
         return False
@@ -351,6 +351,7 @@ def _free_slot(
         filled=number is None and is_filled(held, census, quota),
         converted=bool(census.translated),
         downgraded=downgraded,
+        waits=moves.why_waits(group_id, rule),
     )
     yield from _go_on(context, group_id, rule, move, decide(move, rule, signals))
     return number
@@ -368,7 +369,8 @@ def _present_move(context: Context, group_id: str, rule: Rule) -> Procedure[Move
         if move is None:
             after = begin(rule, records.position(group_id) + 1, now_ms)
         else:
-            after = decide(move, rule, Signals(now_ms=now_ms))
+            signals = Signals(now_ms=now_ms, waits=context.moves.why_waits(group_id, rule))
+            after = decide(move, rule, signals)
         if after == move:
             return move
         if not (yield from _go_on(context, group_id, rule, move, after)):

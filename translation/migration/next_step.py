@@ -4,7 +4,7 @@
   then the next begins; the last is held for good.
 * A group that the broker has made a classic one again, because its last translated member left, is **held**: to convert
   it again is not decided by whoever happens to join next.
-* **Harm** aborts the move. Nothing reports any yet.
+* **Gates** (:mod:`translation.migration.gates`) keep the next step waiting; harm aborts the move.
 
 Whatever is not moving stays as it is until somebody changes the policy's steps.
 """
@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from translation.fleet.group_records import Move, Phase
+from translation.fleet.signals import Verdict
 from translation.policy.policy import Rule
 from translation.policy.steps import text_of
 
@@ -27,6 +28,8 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
     """It is a consumer group with translated members."""
     downgraded: bool = False
     """It was a consumer group in this move, and is a classic one with members."""
+    waits: str = ""
+    """Why the next step must not begin, in words; empty: it may."""
     harm: str = ""
     """What the step has done, in words; empty: nothing is known."""
 
@@ -51,7 +54,7 @@ def decide(move: Move, rule: Rule, signals: Signals) -> Move:
     if not move.settled_ms:
         return replace(move, settled_ms=max(1, now_ms)) if signals.filled else move
     is_last = move.step + 1 >= len(rule.staged)
-    if is_last or now_ms - move.settled_ms < rule.hold_s * 1000:
+    if is_last or now_ms - move.settled_ms < rule.hold_s * 1000 or signals.waits:
         return move
     return replace(move, step=move.step + 1, since_ms=now_ms, settled_ms=0)
 
@@ -69,19 +72,26 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: str
     settled: bool
     why: str
+    gates: str
+    """What its gates say: ``baseline``, ``clear``, ``watching``, ``suspect``, ``paused``, ``missing``; empty without
+    gates, and when it does not move."""
     text: str
 
 
-def view_of(move: Move, rule: Rule) -> MoveView:
+def view_of(move: Move, rule: Rule, verdict: Verdict) -> MoveView:
     """What is shown of a move."""
+    has_gates = rule.abort_if is not None and move.is_moving
+    text = describe(move, rule)
+    said = verdict.text if has_gates else ""
     return MoveView(
         step=move.step + 1,
         steps=len(rule.staged),
         allows=str(rule.staged[move.step]),
         phase=move.phase,
         settled=bool(move.settled_ms),
-        why=move.why,
-        text=describe(move, rule),
+        why=move.why or (verdict.why if said else ""),
+        gates=str(verdict.say) if has_gates else "",
+        text=f"{text}, {said}" if said else text,
     )
 
 
