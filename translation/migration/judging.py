@@ -56,7 +56,7 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move) -> Verdict:
         for stored in records.reports(group_id)
         if stored.record.report is not None and now_ms - stored.appended_ms <= FRESH_MS
     ]
-    has_moved = move.converted or any(stored.record.slot for stored in context.moves.slots(group_id).values())
+    has_moved = move.converted or bool(context.moves.slots(group_id)) or _has_translated(context, group_id)
     verdict = judge(move, rule.abort_if, heard, alive, now_ms, has_moved=has_moved)
     if verdict.say is Say.BASELINE:
         baseline = baseline_of(looks_of([one.report for one in heard]), now_ms)
@@ -66,6 +66,12 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move) -> Verdict:
         aborted = replace(move, phase=Phase.ABORTED, since_ms=now_ms, why=verdict.why)
         _write(context, group_id, aborted)
     return verdict
+
+
+def _has_translated(context: Context, group_id: str) -> bool:
+    """Whether a member of the group is translated here, perhaps since before the move."""
+    group = context.registry.groups.get(group_id)
+    return group is not None and any(member.joined for member in group.members.values())
 
 
 def _write(context: Context, group_id: str, after: Move) -> None:

@@ -105,7 +105,8 @@ class SignalCounts:
         self._cut_at = now
         self._members = 0
         self._lanes = 0
-        self._fault = ""
+        self._fault = self._fault_before = ""
+        """What is wrong in the window that is not over, and in the one before."""
 
     # -- what happens ------------------------------------------------------------------------------------------
 
@@ -241,7 +242,7 @@ class SignalCounts:
             self._cut(group, now, took_s)
             if not group.members and not any(_is_busy(window) for window in group.windows):
                 del self._groups[group_id]
-        self._fault = ""
+        self._fault_before, self._fault = self._fault, ""
 
     def _cut(self, group: _Group, now: float, took_s: float) -> None:
         self._owned_so_far(group, now)
@@ -281,7 +282,7 @@ class SignalCounts:
             watched, harmed = self._control(abort_if, moving, now)
             newest = group.windows[0]
             group.windows[0] = msgspec.structs.replace(
-                newest, watched=watched, harmed=harmed, fault=self._fault or newest.fault
+                newest, watched=watched, harmed=harmed, fault=self._fault_before
             )
         return Report(windows=tuple(group.windows))
 
