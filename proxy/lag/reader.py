@@ -48,7 +48,8 @@ class LagReader:
         self._rounds = Rounds()
         self._wanted = trio.Event()
         self._changed = trio.Event()
-        self._process: trio.Process | None = None
+        self.process_id = 0
+        """The process that asks; 0: none."""
         self._unsent: list[bytes] = []
         self._send = trio.Event()
         self._encoder = msgspec.json.Encoder()
@@ -108,7 +109,7 @@ class LagReader:
         return None
 
     async def _wait_for(self, group_ids: Collection[str], *, also_slow: bool) -> None:
-        while self._rounds.awaited(group_ids, also_slow=also_slow):
+        while self._rounds.is_awaited(group_ids, also_slow=also_slow):
             await self._changed.wait()
 
     def _has_changed(self) -> None:
@@ -129,6 +130,7 @@ class LagReader:
             stdout=subprocess.PIPE,
             start_new_session=True,  # the terminal's signals are for the proxy alone
         )
+        self.process_id = process.pid
         try:
             async with process.stdin, process.stdout, trio.open_nursery() as nursery:  # type: ignore[union-attr]
                 self._unsent.insert(0, self._encoder.encode(Begin(dict(self._account), TIMEOUT_S)) + b"\n")
@@ -137,6 +139,7 @@ class LagReader:
                 await self._listen(process.stdout)
                 nursery.cancel_scope.cancel()
         finally:
+            self.process_id = 0
             process.kill()
             with trio.CancelScope(shield=True):
                 await process.wait()

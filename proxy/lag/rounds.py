@@ -61,6 +61,13 @@ class _KnownLeaders(msgspec.Struct, frozen=True):
     at: float
     leaders: dict[int, int | None] | Unknown
 
+    def is_fresh(self, asked_at: float, now: float) -> bool:
+        """Whether they need not be asked for again; those of a topic without all its leaders count for one round."""
+        if self.at >= asked_at:
+            return True
+        is_complete = not isinstance(self.leaders, Unknown) and None not in self.leaders.values()
+        return is_complete and now - self.at <= _LEADERS_FOR_S
+
 
 class Rounds:
     """The readings of all groups, and what is asked for the next ones. Times are seconds of one clock."""
@@ -101,7 +108,7 @@ class Rounds:
         self._gathers_until = now + _GATHER_S
         return [AskCommits(tuple(wanted))]
 
-    def awaited(self, groups: Iterable[str], *, also_slow: bool) -> bool:
+    def is_awaited(self, groups: Iterable[str], *, also_slow: bool) -> bool:
         """Whether one of these groups is being read; without ``also_slow``, one whose last reading did not fail."""
         return any(group in self._asked and (also_slow or group not in self._failures) for group in groups)
 
@@ -250,7 +257,7 @@ class Rounds:
         assert asked.commits is not None  # noqa: S101  it is settled
         for topic in {partition.topic for partition in asked.commits}:
             known = self._leaders.get(topic)
-            if known is None or now - known.at > _LEADERS_FOR_S:
+            if known is None or not known.is_fresh(asked.at, now):
                 since = self._topics_in_flight.get(topic)
                 if since is None:
                     topics.add(topic)

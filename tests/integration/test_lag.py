@@ -8,11 +8,21 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
+from support.secured import sasl_settings, secret
 
 from proxy.lag.reader import LagReader
 from proxy.lag.readings import GroupLag, Partition, Reading, Unknown, Why
-from tools.kafka.cluster import Cluster
+from tools.kafka.cluster import Cluster, ExtraListener
 
 pytestmark = pytest.mark.kafka
 
@@ -71,7 +81,19 @@ def of(readings: dict[str, Reading], group: str) -> GroupLag:
 
 @pytest.fixture(scope="module")
 def three(own_kafka_of_module) -> Cluster:
-    return own_kafka_of_module(brokers=3, overrides={"offsets.topic.num.partitions": "9"})
+    """Three brokers; who comes without an account may do everything, accounts only what they are allowed."""
+    plain = {"sasl.enabled.mechanisms": "PLAIN"} | {
+        name: value for name, value in sasl_settings().items() if name.startswith("plain.")
+    }
+    return own_kafka_of_module(
+        brokers=3,
+        overrides={
+            "offsets.topic.num.partitions": "9",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        },
+        listeners=(ExtraListener("SASL", "SASL_PLAINTEXT", plain),),
+    )
 
 
 async def test_lag_is_read_as_kafka_says_it(three):
@@ -135,6 +157,72 @@ async def test_a_dead_and_a_stuck_broker_cost_only_their_own(three):
         )
 
 
+def allow_describe(bootstrap: str, user: str, resource: ResourceType, name: str) -> None:
+    rule = AclBinding(
+        resource,
+        name,
+        ResourcePatternType.LITERAL,
+        f"User:{user}",
+        "*",
+        AclOperation.DESCRIBE,
+        AclPermissionType.ALLOW,
+    )
+    AdminClient({"bootstrap.servers": bootstrap}).create_acls([rule])[rule].result(30)
+
+
+async def test_what_the_account_may_not_describe_is_unknown_or_left_out(three):
+    for topic in ("open", "closed"):
+        make_topic(three.bootstrap, topic)
+    for group in ("allowed", "denied"):
+        commit(three.bootstrap, group, {Partition("open", 0): 4, Partition("closed", 0): 4})
+    allow_describe(three.bootstrap, "alice", ResourceType.GROUP, "allowed")
+    allow_describe(three.bootstrap, "alice", ResourceType.TOPIC, "open")
+    account = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "alice",
+        "sasl_password": secret("alice"),
+    }
+    async with reader_at(three.bootstrap_of("SASL"), **account) as reader:
+        found = await read_until(
+            reader, ["allowed", "denied"], lambda found: isinstance(found["allowed"], GroupLag)
+        )
+    assert {at.topic for at in of(found, "allowed").partitions} == {"open"}
+    assert of(found, "allowed").lag == 6
+    assert isinstance(found["denied"], Unknown)
+    assert found["denied"].why is Why.NOT_AUTHORIZED
+
+
+async def test_an_account_that_brokers_refuse_is_named_as_the_reason(three):
+    account = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "alice",
+        "sasl_password": "wrong",
+    }
+    async with reader_at(three.bootstrap_of("SASL"), **account) as reader:
+        found = await read_until(
+            reader, ["g"], lambda found: isinstance(one := found["g"], Unknown) and one.why is Why.BAD_ACCOUNT
+        )
+    assert "uthentication" in found["g"].detail
+    async with reader_at(three.bootstrap, no_such_property="1") as reader:
+        found = await read_until(reader, ["g"], lambda found: found["g"].why is Why.BAD_ACCOUNT)
+    assert "no.such.property" in found["g"].detail
+
+
+async def test_when_the_asking_process_dies_another_goes_on(three):
+    make_topic(three.bootstrap, "again")
+    commit(three.bootstrap, "again", {Partition("again", 0): 4})
+    async with reader_at(three.bootstrap) as reader:
+        before = of(await reader.read(["again"], patience_s=20), "again")
+        os.kill(reader.process_id, signal.SIGKILL)
+        lost = of(await read_until(reader, ["again"], lambda found: of(found, "again").stale), "again")
+        assert lost.lag == before.lag == 6
+        after = await read_until(reader, ["again"], lambda found: of(found, "again").stale is None)
+    assert of(after, "again").read_at > before.read_at
+
+
+@pytest.mark.long  # a broker is fenced after 9 s, and started again
 async def test_a_partition_without_a_leader_is_unknown_and_the_others_are_not(three):
     make_topic(three.bootstrap, "led", brokers=(1, 3))
     commit(three.bootstrap, "led", {Partition("led", number): 5 for number in range(2)})
