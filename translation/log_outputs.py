@@ -11,6 +11,7 @@ from translation.engine.member import Member
 from translation.expiry import drop_taken, forget_expired, remove_dead
 from translation.fleet.outputs import Ended, Expired, Health, HealthChanged, Output, Serving, Settled, Taken
 from translation.fleet.records import MemberKey
+from translation.migration import judging
 
 
 def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
@@ -21,6 +22,7 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
                 context.fleet.settled(key)
                 context.scheduler.settled(key)
                 context.moves.settled(key)
+                judging.settled(context, key)
             case Taken(key):
                 member = context.registry.find_key(key)
                 if member is not None:

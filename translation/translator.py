@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,11 +16,13 @@ from translation.engine.context import Context
 from translation.fleet.group_records import Phase
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
+from translation.fleet.signals import Report
 from translation.member_state import MemberState
-from translation.migration import hook_calls
+from translation.migration import hook_calls, judging
 from translation.migration.command_writes import CommandOutcome, obey_command
 from translation.migration.commands import Command
 from translation.migration.next_step import MoveView, view_of
+from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
 from translation.routing.call_routing import predict_heartbeat, route
 from translation.routing.relayed_calls import is_relayed
@@ -151,7 +153,8 @@ class Translator:
         move = context.moves.move(group_id, rule) if rule.staged else None
         if move is None:
             return None
-        return view_of(move, rule, context.moves.now_ms(group_id), context.rules.digest)
+        verdict = context.moves.verdict(group_id, rule)
+        return view_of(move, rule, context.moves.now_ms(group_id), context.rules.digest, verdict)
 
     def set_wall_clock(self, offset_ms: int) -> None:
         """Say what the clock on the wall (milliseconds since 1970) shows more than ``now``.
@@ -189,6 +192,26 @@ class Translator:
         """How many groups are moved by steps, by phase, as this process knows them; not those that are over."""
         phases = (move.phase for _, move in self._context.moves.records.moves())
         return Counter(phase for phase in phases if phase != Phase.OVER)
+
+    def gated_groups(self) -> dict[str, AbortIf]:
+        """The groups whose move has gates and goes on, each with the thresholds of its rule."""
+        return {
+            group_id: rule.abort_if
+            for group_id, rule, _ in self._context.moves.gated()
+            if rule.abort_if is not None
+        }
+
+    def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
+        """Report what was seen of these groups, and judge all moves with gates; to be called every ten seconds
+        (:data:`~translation.fleet.signals.WINDOW_S`)."""
+        self._context.now = now
+        judging.judge_moves(self._context, reports)
+        return self._actions()
+
+    def gates_by_say(self) -> Counter[str]:
+        """How many moves with gates there are, by what the gates say, as this process knows them."""
+        moves = self._context.moves
+        return Counter(str(moves.verdict(group_id, rule).say) for group_id, rule, _ in moves.gated())
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member that is reached through a connection is Stable and has no procedure under way."""

@@ -1,7 +1,7 @@
 """Runs the proxy in this process with the demo's own configuration, and reports the translator's events."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -11,9 +11,11 @@ from proxy.server.server import Server
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
 from translation.fleet.outputs import Output
+from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome
 from translation.migration.commands import Command
 from translation.migration.next_step import MoveView
+from translation.policy.gates import AbortIf
 from translation.policy.policy import Mode, Policy, Rule
 from translation.translator import Translator
 
@@ -97,6 +99,18 @@ class ReportingTranslator:
     ) -> list[Action]:
         """What a hook has answered; there is none here."""
         return self._report_events(self._translator.hook_answered(now, group_id, number, step, veto))
+
+    def gated_groups(self) -> dict[str, AbortIf]:
+        """The groups whose move has gates."""
+        return self._translator.gated_groups()
+
+    def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
+        """What was seen of these groups."""
+        return self._report_events(self._translator.handle_reports(now, reports))
+
+    def gates_by_say(self) -> Counter[str]:
+        """How many moves with gates there are."""
+        return self._translator.gates_by_say()
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member on a connection is Stable."""

@@ -338,6 +338,12 @@ class Metrics:
             "something or could not be (`failed`), or the call was `dropped` because too many waited.",
             "result",
         )
+        self.group_gates = self._gauge(
+            "group_gates",
+            "Moves by steps that have gates (`abort_if`) and go on, by what the gates say: `baseline`, `clear`, "
+            "`watching`, `suspect`, `paused`, `missing` or `harm`.",
+            "say",
+        )
         self.fleet_away = self._gauge(
             "fleet_log_away",
             "Partitions of the member log (`fleet`) that can't be read or written now, or are not read yet.",

@@ -61,6 +61,10 @@ class GroupRoutes:
             self._routes[group_id] = _Route(shell, connection, request.client_id)
             groups.add(group_id)
 
+    def groups_on(self, connection_id: ConnectionId) -> frozenset[str]:
+        """The groups whose members have heartbeated on a connection."""
+        return frozenset(self._groups_on.get(connection_id, ()))
+
     def forget(self, connection_id: ConnectionId) -> None:
         """Forget a connection that is closed; queries in flight on it stay unanswered."""
         for group_id in self._groups_on.pop(connection_id, ()):

@@ -38,6 +38,7 @@ from proxy.server.connection_deps import ConnectionDeps
 from proxy.server.connection_manager import ConnectionManager
 from proxy.server.disconnect_cause import DisconnectCause
 from proxy.server.drain import drain
+from proxy.server.gate_keeper import GateKeeper
 from proxy.server.share_session_cuts import ShareSessionCuts
 from proxy.server.translation_protocols import Translation
 from proxy.server.translator_driver import TranslatorDriver
@@ -50,8 +51,9 @@ from proxy.transport.splice import PipePool
 from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
 from proxy.transport.tls_context import UPSTREAM, Certificates, Contents, TlsOpener
 from proxy.wire.api_versions import ApiVersionsNegotiator
-from translation.actions import ConnectionId
+from translation.actions import ConnectionId, Event
 from translation.fleet.group_records import Phase
+from translation.fleet.signals import Say
 from translation.migration.command_writes import CommandOutcome
 from translation.migration.commands import Command
 from translation.passthrough.observer import Observer
@@ -161,10 +163,14 @@ class Server:
         self.driver = TranslatorDriver(
             translator,
             self._request_metrics,
-            self.observability.record,
+            self._record,
             Observer(self._topics),
             None if fleet is None else fleet.carry_out,
         )
+        self._gates = GateKeeper(translator.gated_groups, self.driver.report, self.metrics)
+        self.driver.on_disconnected = self._gates.disconnected
+        for say in Say:
+            self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
         self.observability.registry.move_of = translator.move_of
         for phase in _SHOWN_PHASES:
             self.metrics.group_moves.labels(phase).set_function(partial(_count_moves, translator, phase))
@@ -262,6 +268,7 @@ class Server:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(EpollLoop().serve)
             nursery.start_soon(self.driver.run_timers)
+            nursery.start_soon(self._gates.run)
             self.observability.start(nursery, self.driver)
             nursery.start_soon(self.driver.reporter.expire_observed_members)
             nursery.start_soon(self._connections.enforce_limits)
@@ -388,8 +395,13 @@ class Server:
             ):
                 connection.close_when_idle(DisconnectCause.MISROUTED)
 
+    def _record(self, event: Event) -> None:
+        self.observability.record(event)
+        self._gates.record(event)
+
     def _unreachable(self, node_id: int | None) -> None:
         """Refuse clients of an unreachable node, as the node itself would; clients handle that best."""
+        self._gates.unreachable(node_id)
         for bound in self.ports.listeners:
             if node_id in bound.ports:
                 bound.ports[node_id].suspend()
@@ -398,6 +410,7 @@ class Server:
 
     def _reachable(self, node_id: int | None) -> None:
         """Accept the node's clients again."""
+        self._gates.reachable(node_id)
         if self._stopping.is_set():
             return
         for bound in self.ports.listeners:
@@ -405,6 +418,10 @@ class Server:
                 bound.ports[node_id].listen()
         if node_id is None:
             self.health.ready()
+
+
+def _count_gates(translator: Translation, say: Say) -> int:
+    return translator.gates_by_say()[say]
 
 
 def _count_moves(translator: Translation, phase: Phase) -> int:

@@ -1,16 +1,18 @@
 """The interfaces between the driver, the translator and the connections."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from protocol_codecs import Message
 from proxy.session.speculation import Prediction
 from translation.actions import Action, Call, CallId, Connection, ConnectionId, Request, RequestId
 from translation.fleet.outputs import Output
+from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome
 from translation.migration.commands import Command
 from translation.migration.next_step import MoveView
+from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
 
 
@@ -95,6 +97,18 @@ class Translation(Protocol):
         self, now: float, group_id: str, number: int, step: int, veto: str | None
     ) -> list[Action]:
         """Note what the hook has answered."""
+        ...
+
+    def gated_groups(self) -> dict[str, AbortIf]:
+        """Return the groups whose move has gates and goes on, with their thresholds."""
+        ...
+
+    def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
+        """Report what was seen of these groups, and judge all moves with gates."""
+        ...
+
+    def gates_by_say(self) -> Counter[str]:
+        """Return how many moves with gates there are, by what the gates say."""
         ...
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:

@@ -7,7 +7,7 @@ the first are done.
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -43,6 +43,7 @@ from translation.actions import (
 )
 from translation.commits import COMMITS, codes_of
 from translation.fleet.outputs import Output
+from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome
 from translation.migration.commands import Command
 from translation.passthrough.observer import Observer
@@ -101,6 +102,8 @@ class TranslatorDriver:
         observer = observer or Observer(TopicNames())
         self.reporter = EventReporter(observer, emit, request_metrics.metrics)
         """Reports the events of all members."""
+        self.on_disconnected: Callable[[frozenset[str]], None] = lambda _: None
+        """Is told the groups whose members have heartbeated on a connection that has ended."""
         self._kept_alive = observer.kept_alive  # called for each Heartbeat that passes through
         self._routes = GroupRoutes()
         self._connections: dict[ConnectionId, _DrivenConnection] = {}
@@ -134,6 +137,7 @@ class TranslatorDriver:
         self._take_actions = handler("command", translator.take_actions)
         self.call_hook: Callable[[CallHook], None] = lambda _: None
         """Called for what the operator's hook is to hear."""
+        self._handle_reports = handler("handle_reports", translator.handle_reports)
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
             Forward: self._forward,
@@ -248,16 +252,22 @@ class TranslatorDriver:
 
     def client_disconnected(self, connection_id: ConnectionId) -> None:
         """Tell the translator that a known connection has lost its client; it releases the connection when it can."""
-        self._routes.forget(connection_id)
+        self._routes_end(connection_id)
         driven = self._connections[connection_id]
         self._forget_request(driven)
         self._dispatch(self._handle_client_disconnected, connection_id, connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
         """Tell the translator, if it knows the connection, that both sides of it are closed."""
-        self._routes.forget(connection_id)
+        self._routes_end(connection_id)
         if self.forget(connection_id):
             self._dispatch(self._handle_upstream_lost, connection_id, connection_id)
+
+    def _routes_end(self, connection_id: ConnectionId) -> None:
+        groups = self._routes.groups_on(connection_id)
+        self._routes.forget(connection_id)
+        if groups:
+            self.on_disconnected(groups)
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether a connection can be closed without disturbing a member: each on it is Stable, or there is none."""
@@ -280,6 +290,10 @@ class TranslatorDriver:
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy."""
         self._dispatch(self._handle_policy, None, policy)
+
+    def report(self, reports: Mapping[str, Report]) -> None:
+        """Report what was seen of groups whose move has gates, and judge these."""
+        self._dispatch(self._handle_reports, None, reports)
 
     def log_said(self, outputs: Sequence[Output]) -> None:
         """Hand the translator what the member log says."""

@@ -24,6 +24,7 @@ from translation.fleet.group_records import (
 )
 from translation.fleet.member_log import MemberLog
 from translation.fleet.records import MemberKey, member_key
+from translation.fleet.signals import Say, Verdict
 from translation.policy.policy import Rule
 from translation.policy.rule_cache import RuleCache
 from translation.policy.steps import text_of
@@ -35,6 +36,11 @@ _AGREED_S = 60.0
 
 _ENDS = frozenset({Phase.HELD, Phase.ABORTED, Phase.ROLLED_BACK})
 """The phases that the hook is told of."""
+
+_VERDICT_LASTS_S = 25.0
+"""The gates are judged every ten seconds (:mod:`translation.migration.judging`)."""
+_NO_GATES = Verdict(Say.CLEAR)
+_NOT_JUDGED = Verdict(Say.MISSING, "this process has not judged the gates yet")
 
 
 class Moves:
@@ -57,6 +63,10 @@ class Moves:
         self.records: GroupLog = local_group_log() if log is None else log.groups
         self.migration_policy: str | None = None
         """``group.consumer.migration.policy`` of the brokers; None if it is not known."""
+        self._verdicts: dict[str, tuple[Verdict, int, float]] = {}
+        """What the gates said of a move last, of which number, and when."""
+        self.aborting: dict[str, Move] = {}
+        """The moves that were aborted here, and of which that is not read back yet."""
         self._full_until: OrderedDict[str, float] = OrderedDict()
         self._unended: set[MemberKey] = set()
         """Moves that are over, and whose record could not be written yet."""
@@ -82,8 +92,10 @@ class Moves:
         """The log's clock, in milliseconds since 1970."""
         return self.records.now_ms(group_id, self._environment.now)
 
-    def why_refused(self) -> str | None:
+    def why_refused(self, rule: Rule) -> str | None:
         """Why no member is moved by these steps, whatever its group; None if they may be."""
+        if self._log is None and rule.abort_if is not None and rule.abort_if.lag is not None:
+            return "its steps need the account of `fleet.kafka`, which asks for the lag (`abort_if`)"
         if self._log is None and not self._environment.settings.sole_process:
             return "its steps need a member log, because several processes serve it (`fleet`)"
         if self.migration_policy not in {None, _BIDIRECTIONAL}:
@@ -139,7 +151,7 @@ class Moves:
     @property
     def asks(self) -> str:
         """Names this process, if it has a hook to ask before a step begins; else empty."""
-        return self.records.writer if self._environment.settings.asks_hook else ""
+        return self.records.writer_name if self._environment.settings.asks_hook else ""
 
     def agreed(self, group_id: str, move: Move) -> int | None:
         """The index of the step of this move to which the hook has agreed a moment ago."""
@@ -201,6 +213,44 @@ class Moves:
                 translated=translated,
             )
         )
+
+    # -- gates -------------------------------------------------------------------------------------------------
+
+    def gated(self) -> list[tuple[str, Rule, Move]]:
+        """The moves that have gates and go on, or are to begin."""
+        found: list[tuple[str, Rule, Move]] = []
+        for group_id, _ in self.records.moves():
+            rule = self._rules.written_rule_for(group_id)
+            move = self.move(group_id, rule) if rule.abort_if is not None else None
+            if move is not None and move.phase in (Phase.AWAITING, Phase.MOVING):
+                found.append((group_id, rule, move))
+        return found
+
+    def verdict(self, group_id: str, rule: Rule) -> Verdict:
+        """What the gates of a group's move say; without gates they let everything go on."""
+        if rule.abort_if is None:
+            return _NO_GATES
+        move = self.move(group_id, rule)
+        verdict, number, at = self._verdicts.get(group_id, (_NOT_JUDGED, -1, self._environment.now))
+        if move is None or move.number != number or self._environment.now - at > _VERDICT_LASTS_S:
+            return _NOT_JUDGED
+        return verdict
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """What the gates of all moves said last."""
+        return {group_id: verdict for group_id, (verdict, _, _) in self._verdicts.items()}
+
+    def why_waits(self, group_id: str, rule: Rule) -> str:
+        """Why the gates let no next step begin, in words; empty if they do."""
+        verdict = self.verdict(group_id, rule)
+        return "" if verdict.may_step else verdict.why or str(verdict.say)
+
+    def judged(self, verdicts: Mapping[str, tuple[Verdict, int]]) -> None:
+        """What the gates say now of each move that goes on, and of which number it is."""
+        now = self._environment.now
+        self._verdicts = {
+            group_id: (verdict, number, now) for group_id, (verdict, number) in verdicts.items()
+        }
 
     # -- what is found out -------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 import crc32c
+from msgspec.structs import replace
 
 from translation.fleet.counting import FORGET_MS, counts
 from translation.fleet.entries import Partition
@@ -30,17 +31,26 @@ from translation.fleet.group_records import (
     encode_group_key,
     encode_group_value,
     group_key,
+    is_report_name,
+    report_name,
     slot_number,
 )
 from translation.fleet.members import Members
 from translation.fleet.outputs import FleetSettings, Health, Settled, WriteRecord
 from translation.fleet.records import MemberKey, Writer, partition_of, shortened
+from translation.fleet.signals import Report
 
 RENEW_MS = 3_600_000
 """A record of a move that is not over is written anew when it is so old, or up to ten minutes older."""
 _RENEW_SPREAD_MS = 600_000
 _LOOK_EVERY_S = 60.0
 _IN_USE_S = (RENEW_MS + _RENEW_SPREAD_MS) / 1000
+
+ALIVE_MS = 35_000
+"""The replica of a writer is alive if something of it was read in the last so many milliseconds, by the log's clock:
+each writes a probe every 30 s."""
+_WRITERS_LIMIT = 1_000
+_WRITERS_REPORTED = 8
 
 LOCAL_GROUPS = 10_000
 """Groups whose records a process without a member log keeps."""
@@ -114,10 +124,14 @@ class GroupLog:
 
     def __init__(self, members: Members, now: float, *, is_local: bool = False) -> None:
         self._members = members
+        self._first = members.writer
+        self._had: dict[Writer, None] = {}
         self._is_local = is_local
         self._views = [GroupView() for _ in members.partitions]
         self._unresolved: dict[GroupKey, _Write] = {}
         """What is written and not read back, in the order in which it was written."""
+        self._heard: list[OrderedDict[Writer, int]] = [OrderedDict() for _ in members.partitions]
+        """For each partition when each writer was read last, by the log's clock."""
         self._used: dict[str, float] = {}
         """The groups with records that were asked about here, and when last."""
         self._look_at = now + _LOOK_EVERY_S
@@ -152,9 +166,43 @@ class GroupLog:
         return self._partition(shortened(group_id)).view.position
 
     @property
-    def writer(self) -> str:
+    def writer_name(self) -> str:
         """Names this process among those that write the log, until its producer is replaced."""
         return self._members.writer.hex()
+
+    @property
+    def writer(self) -> Writer:
+        """The writer that this process has now."""
+        return self._members.writer
+
+    def alive(self, group_id: str) -> frozenset[Writer]:
+        """The writers of the replicas that are alive, as far as this group's partition is read; this one always is."""
+        number = self._number(shortened(group_id))
+        newest_ms = self._members.partitions[number].view.newest_ms
+        found = {
+            writer
+            for writer, at_ms in self._heard[number].items()
+            if newest_ms - at_ms <= ALIVE_MS and writer not in self._members.own
+        }
+        return frozenset(found | {self._members.writer})
+
+    @property
+    def _own(self) -> dict[Writer, None]:
+        """The writers that this process has had, the oldest first."""
+        self._had[self._members.writer] = None
+        return self._had
+
+    def reports(self, group_id: str) -> list[StoredGroup]:
+        """What replicas have reported of a group, also long ago."""
+        return [stored for stored in self.of_group(group_id).values() if stored.record.report is not None]
+
+    def heard(self, number: int, writer: Writer, appended_ms: int) -> None:
+        """A record of a writer is read in a partition."""
+        heard = self._heard[number]
+        heard[writer] = max(appended_ms, heard.get(writer, 0))
+        heard.move_to_end(writer)
+        if len(heard) > _WRITERS_LIMIT:
+            heard.popitem(last=False)
 
     def moves(self) -> list[tuple[str, Move]]:
         """The groups that have a record of a move, also of one that is over."""
@@ -170,7 +218,14 @@ class GroupLog:
         return key in self._unresolved
 
     def write(
-        self, group_id: str, name: str, now: float, *, move: Move | None = None, slot: Slot | None = None
+        self,
+        group_id: str,
+        name: str,
+        now: float,
+        *,
+        move: Move | None = None,
+        slot: Slot | None = None,
+        report: Report | None = None,
     ) -> GroupKey | None:
         """Write a record in the place of the one that counts; return its key, None if nothing may be written now.
 
@@ -188,6 +243,7 @@ class GroupLog:
             server=shortened(self._members.settings.server),
             move=move,
             slot=slot,
+            report=report,
         )
         data = encode_group_value(record)
         if self._is_local:
@@ -203,6 +259,11 @@ class GroupLog:
         )
         return key
 
+    def report(self, group_id: str, report: Report, now: float) -> None:
+        """Write what this process reports of a group; it says nothing if nothing may be written now."""
+        writers = tuple(list(self._own)[-_WRITERS_REPORTED:])
+        self.write(group_id, report_name(self._first), now, report=replace(report, writers=writers))
+
     # -- what the member log reports ---------------------------------------------------------------------------
 
     def read(self, number: int, key: GroupKey, stored: StoredGroup) -> None:
@@ -211,6 +272,7 @@ class GroupLog:
         if self._number(key.group_id) != number:  # in no order with the others of its group
             state.view.read_to(stored.offset + 1, stored.appended_ms)
             return
+        self.heard(number, stored.writer, stored.appended_ms)
         counted = self._take(number, key, stored)
         write = self._unresolved.get(key)
         if write is not None and stored.writer == self._members.writer and stored.record == write.record:
@@ -270,7 +332,7 @@ class GroupLog:
                     break  # the oldest are the first
                 if in_use is None:
                     in_use = self._groups_in_use(number)
-                if key.group_id not in in_use:
+                if key.group_id not in in_use or is_report_name(key.name):
                     continue
                 spread = crc32c.crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS
                 if newest_ms - stored.appended_ms < RENEW_MS + spread:

@@ -2,7 +2,8 @@
 
 They lie in the partition of their group, in one order with the records of its members, and which of two counts is
 decided as for these (:mod:`translation.fleet.counting`). A key has a name beside the group, ``move`` or ``slot 3``, and
-the writer, so that compaction keeps the record that counts.
+the writer, so that compaction keeps the record that counts. While a move with gates goes on, each writer has one more
+for what it reports of the group (:mod:`translation.fleet.signals`): ``report`` and the first writer of its replica.
 
 A key of four elements can be none of a member's, which has three. So this needs no other format: a release before these
 records ignores them, says so in its log, and loses nothing, because nothing that it does looks at them. It does not
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from translation.fleet.records import InvalidRecord, MemberKey, Writer, shortened
+from translation.fleet.signals import Baseline, Report
 
 LONGEST_VALUE = 4096
 """Bytes of a value: ids are at most 255 characters each."""
@@ -26,6 +28,7 @@ MOVE = "move"
 """The name of the record that says how far a group's move is."""
 
 _KIND = "group"
+_REPORT = "report "
 _ARRAY_OF_FOUR = b"\x94"
 """The first byte of a key: how msgpack begins an array of four."""
 
@@ -54,7 +57,7 @@ class Phase(StrEnum):
     PAUSED = "paused"
     """As ``held``, because somebody has said so."""
     ABORTED = "aborted"
-    """As ``held``; the step has done harm."""
+    """As ``rolled_back``, because the move has done harm."""
     ROLLED_BACK = "rolled_back"
     """Every translated member goes back to the classic protocol, one after another, and the group stays classic until
     somebody says how it goes on, or the policy has other steps for it."""
@@ -112,6 +115,8 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     """So many of its steps are approved, from the first on."""
     said: Said | None = None
     hook: HookCall | None = None
+    baseline: Baseline | None = None
+    """What the group was like before the first step, if the move has gates."""
 
     @property
     def is_moving(self) -> bool:
@@ -121,7 +126,7 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_rolled_back(self) -> bool:
         """Whether nobody of the group is to be translated any more."""
-        return self.phase == Phase.ROLLED_BACK
+        return self.phase in (Phase.ABORTED, Phase.ROLLED_BACK)
 
 
 class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -139,13 +144,15 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The value of a record: ``move`` or ``slot``, by its name. ``version`` and ``first`` as in a member's record."""
+    """The value of a record: ``move``, ``slot`` or ``report``, by its name. ``version`` and ``first`` as in a member's
+    record."""
 
     version: int
     first: bool = False
     server: str = ""
     move: Move | None = None
     slot: Slot | None = None
+    report: Report | None = None
 
 
 class StoredGroup(NamedTuple):
@@ -176,6 +183,16 @@ def slot_number(name: str) -> int | None:
     """The number of the slot that a record of this name is about; None if it is about no slot."""
     kind, _, number = name.partition(" ")
     return int(number) if kind == "slot" and number.isdecimal() else None
+
+
+def report_name(first: Writer) -> str:
+    """The name of the record that has the report of the replica whose first writer this is."""
+    return f"{_REPORT}{first.hex()}"
+
+
+def is_report_name(name: str) -> bool:
+    """Whether a record of this name has the report of a replica."""
+    return name.startswith(_REPORT)
 
 
 def is_group_key(data: bytes) -> bool:

@@ -327,6 +327,7 @@ class MemberLog:
         """The next record of a partition is a probe."""
         state = self._members.partitions[partition]
         state.view.read_to(offset + 1, appended_ms)
+        self.groups.heard(partition, writer, appended_ms)
         self._reader.forget_old(state)
         self._health.read_probe(partition, writer, now)
 

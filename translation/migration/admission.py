@@ -161,7 +161,7 @@ def _id_to_join_under(
     replaced = yield from _translated_instance(context, connection, request)
     if isinstance(replaced, ErrorCode):
         return replaced
-    why = _why_not(context, message)
+    why = _why_not(context, message, rule)
     if why is not None and not replaced:
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
         return None
@@ -179,9 +179,9 @@ def _id_to_join_under(
     return client.member_id if is_admitted else None
 
 
-def _why_not(context: Context, message: JoinGroupRequest) -> str | None:
+def _why_not(context: Context, message: JoinGroupRequest, rule: Rule) -> str | None:
     """Why steps let this client in at no step; None if they may."""
-    why = context.moves.why_refused()
+    why = context.moves.why_refused(rule)
     if why is None and _is_unreadable_to_brokers(message):
         return why_only_as_a_whole(
             context, message.group_id, "the broker can't read the subscriptions of its clients"
@@ -279,7 +279,7 @@ def _admit_newcomer(
 ) -> Procedure[bool | None]:
     """Take a slot for a client that has none; None if another was faster, or if it has to be looked at again."""
     moves, group_id = context.moves, request.message.group_id
-    if not move.is_moving or moves.is_full(group_id):
+    if not move.is_moving or moves.is_full(group_id) or not moves.verdict(group_id, rule).may_tell:
         return False
     looked, client.looked = client.looked, None
     looked = looked or (yield from _look(context, group_id, connection))
@@ -386,6 +386,7 @@ def _free_slot(
         downgraded=downgraded,
         asks=moves.asks,
         agreed=moves.agreed(group_id, move),
+        waits=moves.why_waits(group_id, rule),
     )
     yield from _go_on(context, group_id, rule, move, decide(move, rule, signals))
     return number
@@ -404,7 +405,8 @@ def _present_move(context: Context, group_id: str, rule: Rule) -> Procedure[Move
             after = begin(rule, records.position(group_id) + 1, now_ms, asks=context.moves.asks)
         else:
             agreed = context.moves.agreed(group_id, move)
-            signals = Signals(now_ms=now_ms, asks=context.moves.asks, agreed=agreed)
+            waits = context.moves.why_waits(group_id, rule)
+            signals = Signals(now_ms=now_ms, asks=context.moves.asks, agreed=agreed, waits=waits)
             after = decide(move, rule, signals)
         if after == move:
             return move

@@ -49,7 +49,7 @@ def obey_command(context: Context, command: Command) -> CommandOutcome:
         return _outcome(context, command, CommandState.DONE, describe(move, rule), move, changed=True)
     if not moves.records.is_ready(group_id):
         return _outcome(context, command, CommandState.UNAVAILABLE, "the member log is away", move)
-    why = moves.why_refused()
+    why = moves.why_refused(rule)
     if why is not None and rule.staged:
         return _outcome(context, command, CommandState.REFUSED, why, move)
     present = Present(
@@ -95,5 +95,8 @@ def _outcome(
 ) -> CommandOutcome:
     group_id = command.group
     rule = context.rules.written_rule_for(group_id)
-    view = None if move is None else view_of(move, rule, context.moves.now_ms(group_id), context.rules.digest)
+    view = None
+    if move is not None:
+        verdict = context.moves.verdict(group_id, rule)
+        view = view_of(move, rule, context.moves.now_ms(group_id), context.rules.digest, verdict)
     return CommandOutcome(state=state, text=text, changed=changed, move=view)

@@ -124,10 +124,8 @@ def _resume(_command: Command, move: Move, present: Present) -> Move:
     if rule.pause:
         raise Refused(f"the policy says `pause: true` for it{_now(move, rule)}")
     has_begun = move.converted or move.settled_ms or move.step
-    if move.phase in (Phase.PAUSED, Phase.ABORTED) and has_begun:
-        # What has done harm is to settle anew, and to be held.
-        settled_ms = move.settled_ms if move.phase == Phase.PAUSED else 0
-        return replace(move, phase=Phase.MOVING, since_ms=present.now_ms, settled_ms=settled_ms, why="")
+    if move.phase == Phase.PAUSED and has_begun:
+        return replace(move, phase=Phase.MOVING, since_ms=present.now_ms, why="")
     # Nobody is translated by it, or soon nobody will be.
     anew = begin(rule, present.position + 1, present.now_ms, asks=present.asks)
     return replace(anew, approved=move.approved if move.phase == Phase.PAUSED else 0)

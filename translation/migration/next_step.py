@@ -4,7 +4,7 @@
   then the next begins; the last is held for good.
 * A group that the broker has made a classic one again, because its last translated member left, is **held**: to convert
   it again is not decided by whoever happens to join next.
-* **Harm** aborts the move. Nothing reports any yet.
+* **Gates** (:mod:`translation.migration.gates`) keep the next step waiting. **Harm** that they report aborts the move.
 * A step begins only if nothing that somebody has set stands against it (:mod:`translation.migration.step_start`), and
   the hook agrees, if there is one (:mod:`translation.migration.hook_calls`). The first is **awaited** until then.
 
@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from translation.fleet.group_records import Move, Phase
+from translation.fleet.signals import Verdict
 from translation.migration.hook_calls import ask
 from translation.migration.step_start import (
     lacks_consent,
@@ -37,6 +38,8 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
     """It is a consumer group with translated members."""
     downgraded: bool = False
     """It was a consumer group in this move, and is a classic one with members."""
+    waits: str = ""
+    """Why the gates let no step begin, in words; empty: they do."""
     harm: str = ""
     """What the step has done, in words; empty: nothing is known."""
     asks: str = ""
@@ -80,7 +83,7 @@ def decide(move: Move, rule: Rule, signals: Signals) -> Move:
 def _begin_next(move: Move, rule: Rule, signals: Signals) -> Move:
     """The move at its next step, if there is one that may begin now."""
     step, now_ms = next_step(move, rule), signals.now_ms
-    if step is None or what_it_waits_for(move, rule, step, now_ms):
+    if step is None or signals.waits or what_it_waits_for(move, rule, step, now_ms):
         return move
     if signals.asks and signals.agreed != step:
         return ask(move, step, signals.asks, now_ms)
@@ -103,7 +106,8 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     many are translated. ``waits`` says what the next step waits for, and ``next_step`` which one that is, counted from
     1; both are empty if there is nothing to wait for. ``policy`` names the policy that is in force
     (:mod:`translation.policy.digest`). ``said`` is the last command that somebody gave, with who gave it; ``said_ms``
-    when (milliseconds since 1970). ``text`` says all of it but that.
+    when (milliseconds since 1970). ``gates`` is what its gates say: ``baseline``, ``clear``, ``watching``, ``suspect``,
+    ``paused`` or ``missing``; empty without gates, and when it does not move. ``text`` says all but the command.
     """
 
     step: int
@@ -112,6 +116,7 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: str
     settled: bool
     why: str
+    gates: str
     text: str
     waits: str = ""
     next_step: int | None = None
@@ -120,8 +125,10 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     said_ms: int | None = None
 
 
-def view_of(move: Move, rule: Rule, now_ms: int, policy: str) -> MoveView:
+def view_of(move: Move, rule: Rule, now_ms: int, policy: str, verdict: Verdict) -> MoveView:
     """What is shown of a move. ``now_ms`` as in :class:`Signals`; ``policy`` names the policy."""
+    has_gates = rule.abort_if is not None and _goes_on(move)
+    gates = verdict.text if has_gates else ""
     waits, step = waits_for(move, rule, now_ms), next_step(move, rule)
     said = move.said
     of_step = f" of step {said.step}" if said is not None and said.step else ""
@@ -136,8 +143,9 @@ def view_of(move: Move, rule: Rule, now_ms: int, policy: str) -> MoveView:
         allows=str(rule.staged[move.step]),
         phase=move.phase,
         settled=bool(move.settled_ms),
-        why=move.why,
-        text=f"{describe(move, rule)}; {waits}" if waits else describe(move, rule),
+        why=move.why or (verdict.why if gates else ""),
+        gates=str(verdict.say) if has_gates else "",
+        text="; ".join(filter(None, (describe(move, rule), gates, waits))),
     )
 
 

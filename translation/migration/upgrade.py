@@ -78,9 +78,11 @@ def move_classic_member(
 def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
     """For how long (seconds) no member of the group is told by its steps, as far as is known; 0 if one may be."""
     group_id: str = request.message.group_id
+    if context.moves.move(group_id, rule) is not None and not context.moves.verdict(group_id, rule).may_tell:
+        return LOOK_AGAIN_S
     if not context.moves.counts_members(group_id, rule):
         return 0.0 if may_be_told(context, group_id, rule) else _HELD_UP_S
-    why = context.moves.why_refused()
+    why = context.moves.why_refused(rule)
     if why is not None:
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
         return context.settings.relayed_s

@@ -9,6 +9,7 @@ import re2
 from msgspec import Meta
 
 from protocol_codecs import ApiKey, ErrorCode
+from translation.policy.gates import AbortIf
 from translation.policy.group_type import JOINED_BY, GroupType
 from translation.policy.steps import Step, parse_steps
 from translation.policy.windows import MOST_WINDOWS, Window
@@ -137,6 +138,13 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "Those that are translated stay so."
         ),
     ] = False
+    abort_if: Annotated[
+        AbortIf | None,
+        Meta(
+            description="With `steps`: what stops the move and takes it back (docs/explanation/gates.md). `{}` has the "
+            "defaults below. `null`: nothing but time decides whether the next step begins."
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Refuse a rule that could never work, with what is wrong in the message."""
@@ -151,7 +159,13 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 raise ValueError(
                     "`steps` are those of a move to the new protocol: `mode` has to be `translate`"
                 )
-            parse_steps(self.steps)
+            steps = parse_steps(self.steps)
+            if self.abort_if is not None and steps[0].is_all:
+                raise ValueError(
+                    "`abort_if` needs a first step of less than 100%: before it the group is measured"
+                )
+        elif self.abort_if is not None:
+            raise ValueError("`abort_if` stops a move by steps: it needs `steps`")
         self._check_control()
         if self.pattern is not None:
             try:

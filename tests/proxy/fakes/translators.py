@@ -2,14 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Forward, Release, Request
 from translation.fleet.outputs import Output
+from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome, CommandState
 from translation.migration.commands import Command
+from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
 
 
@@ -75,6 +77,15 @@ class ForwardEverything:
         self, now: float, group_id: str, number: int, step: int, veto: str | None
     ) -> list[Action]:
         return []
+
+    def gated_groups(self) -> dict[str, AbortIf]:
+        return {}
+
+    def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
+        return []
+
+    def gates_by_say(self) -> Counter[str]:
+        return Counter()
 
     is_settled = True
 

@@ -1,0 +1,137 @@
+"""What each replica reports of a group whose move has gates: counts of the last windows, as a record of the member log.
+
+One record for each writer, in the partition of the group (:mod:`translation.fleet.group_records`), written anew every
+:data:`WINDOW_S` while the move goes on. :mod:`translation.migration.gates` judges by all of them.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+WINDOW_S = 10.0
+"""How long a window is, about: each replica cuts its own."""
+
+KEPT = 6
+"""Windows in a report, the newest first."""
+
+LONGEST_REASON = 100
+
+
+class Gate(StrEnum):
+    """What is judged, in the words that people read."""
+
+    LAG = "lag"
+    UNOWNED = "seconds without an owner"
+    COMMIT_ERRORS = "commit errors"
+    REJOINS = "rejoins"
+    PAUSE = "pause p99"
+    DISCONNECTS = "disconnects"
+
+
+class Window(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What one replica saw of a group in about ten seconds. Counts are those of its own clients."""
+
+    ms: int
+    """How long it was."""
+    told: int = 0
+    """Members that were told to join anew, because the policy moves them."""
+    members: int = 0
+    """Members at its end."""
+    classic: int = 0
+    """The classic ones among them."""
+    changes: int = 0
+    """What gives the group a new target assignment: members that came or left, and translated ones that rejoined."""
+    rejoins: int = 0
+    """JoinGroups of translated members that were members before."""
+    classic_rejoins: int = 0
+    commit_errors: int = 0
+    disconnects: int = 0
+    owned_ms: int = 0
+    """Milliseconds that partitions were owned, summed over them."""
+    unknown: int = 0
+    """Members of which is not known what they own."""
+    pause_ms: int = 0
+    """The 99th percentile of the times that partitions were without an owner, of those that found one; 0: none did."""
+    lag: int | None = None
+    """The lag of the whole group at its end; None: not known."""
+    watched: int = 0
+    """Groups with members that are not moved: the control."""
+    harmed: dict[str, int] = {}
+    """How many of them are worse than before, by :class:`Gate`, beyond the thresholds of this group's rule."""
+    fault: str = ""
+    """What went wrong outside of all groups: a broker that can't be reached."""
+
+
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a replica reports of a group."""
+
+    windows: tuple[Window, ...] = ()
+    """The newest first, at most :data:`KEPT`."""
+    failed: tuple[str, ...] = ()
+    """Sources that have failed for two windows, and why."""
+    writers: tuple[bytes, ...] = ()
+    """The writers that the replica has had lately: it reports for all of them."""
+
+
+class Baseline(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What a group was like before its first step: the worst of a few windows of all replicas. Counts are by minute."""
+
+    at_ms: int
+    """When it was taken, by the log's clock."""
+    owned: float = 0
+    """Partitions that had an owner."""
+    unowned_s: float = 0
+    commit_errors: float = 0
+    rejoins: float = 0
+    pause_ms: int = 0
+    disconnects: float = 0
+    lag: int = 0
+    lag_growth: float = 0
+    """Records a minute."""
+
+
+class Say(StrEnum):
+    """What the gates say of a move."""
+
+    BASELINE = "baseline"
+    """What the group is like without the move is still being found out: nobody is told."""
+    CLEAR = "clear"
+    """No harm in three windows: the next step may begin."""
+    WATCHING = "watching"
+    """Not yet three windows since somebody was told: members of this step may be told, the next may not begin."""
+    SUSPECT = "suspect"
+    """Harm in the newest window: nobody is told."""
+    PAUSED = "paused"
+    """The same harm elsewhere, or a broker is away: nobody is told, and nothing is taken back."""
+    MISSING = "missing"
+    """A replica or a source does not report: nobody is told, and nothing is taken back."""
+    HARM = "harm"
+    """Three windows of harm: the move is aborted."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the gates say of a move, and why."""
+
+    say: Say
+    why: str = ""
+
+    @property
+    def may_tell(self) -> bool:
+        """Whether members of the present step may be moved."""
+        return self.say in _TELL
+
+    @property
+    def may_step(self) -> bool:
+        """Whether the next step may begin."""
+        return self.say is Say.CLEAR
+
+    @property
+    def text(self) -> str:
+        """It, for people; empty if there is nothing to say."""
+        if self.say in _QUIET:
+            return ""
+        return f"{self.say}: {self.why}" if self.why else str(self.say)
+
+
+_TELL = frozenset({Say.CLEAR, Say.WATCHING})
+_QUIET = frozenset({Say.CLEAR, Say.WATCHING})

@@ -1,0 +1,280 @@
+"""Judges whether a move by steps does harm: a pure function of what the replicas report.
+
+Each replica reports what it saw of the group in windows of ten seconds (:mod:`translation.fleet.signals`). The newest
+windows of all of them are added up, and so are those before. A gate is closed by **three windows running** that are
+worse than its threshold, each
+
+* beyond the group's **own baseline**: the worst windows of the time before its first step;
+* beyond what a **step itself** causes: windows in which somebody was told to join anew are not judged, and of the
+  rejoins of classic members as many are left out as there are classic members for each change of the membership, since
+  they rejoin at each new target assignment.
+
+Three answers stop a move, and take nothing back:
+
+* **missing**: a replica that is alive, or a source, does not report. What is not known is never taken for good.
+* **paused**: one of :data:`CONTROL_SHARE` groups that are not moved is worse too, at least one in all, or a broker
+  can't be reached. It ends when :data:`CONTROL_WINDOWS` have passed without that.
+* **suspect**: the newest window is worse. If the next are not, the move goes on.
+
+Harm in three windows aborts the move, if somebody was moved by it: else it is not the move that does it.
+"""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from translation.fleet.group_records import Move
+from translation.fleet.records import Writer
+from translation.fleet.signals import WINDOW_S, Baseline, Gate, Report, Say, Verdict, Window
+from translation.policy.gates import AbortIf
+
+WINDOWS = 3
+"""So many windows running have to be worse, or not: by that the next step waits too."""
+
+CONTROL_WINDOWS = 4
+"""In which other groups are looked at: one more, since harm there may be seen a moment earlier."""
+
+CONTROL_SHARE = 10
+"""One group of so many that are not moved has to be worse too."""
+
+FRESH_MS = int(WINDOW_S * 2_500)
+"""A report that is older is missing: two windows, and the time that a record takes."""
+
+_FAILS = 2
+"""A source that says nothing in so many windows running is missing."""
+
+_MINUTE_MS = 60_000
+_NAMES = 3
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """A report, its server's name for people, and when it was written by the log's clock."""
+
+    report: Report
+    at_ms: int
+    server: str = ""
+
+    @property
+    def is_of(self) -> frozenset[bytes]:
+        """The writers for which it speaks."""
+        return frozenset(self.report.writers)
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """A window of all replicas together. Counts are a minute's; None: not known."""
+
+    told: int
+    members: int
+    owned: float
+    """Partitions that had an owner, on the average."""
+    unknown: int
+    commit_errors: float
+    rejoins: float
+    pause_ms: int
+    disconnects: float
+    lag: int | None
+    watched: int
+    harmed: Mapping[str, int]
+    fault: str
+
+
+def look_at(windows: Sequence[Window]) -> Look:
+    """Add up the windows of all replicas."""
+
+    def rate(count: int, window: Window) -> float:
+        return count * _MINUTE_MS / window.ms
+
+    lags = [one.lag for one in windows if one.lag is not None]
+    harmed: dict[str, int] = {}
+    for window in windows:
+        for gate, count in window.harmed.items():
+            harmed[gate] = harmed.get(gate, 0) + count
+    # A change that one replica sees makes the classic members of all rejoin.
+    changes = sum(one.changes for one in windows)
+    classic = sum(one.classic for one in windows)
+    classic_rejoins = sum(one.classic_rejoins for one in windows)
+    caused = min(classic_rejoins, changes * classic)
+    mean_ms = sum(one.ms for one in windows) / len(windows)
+    return Look(
+        told=sum(one.told for one in windows),
+        members=sum(one.members for one in windows),
+        owned=sum(one.owned_ms / one.ms for one in windows),
+        unknown=sum(one.unknown for one in windows),
+        commit_errors=sum(rate(one.commit_errors, one) for one in windows),
+        rejoins=sum(rate(one.rejoins, one) for one in windows)
+        + (classic_rejoins - caused) * _MINUTE_MS / mean_ms,
+        pause_ms=max(one.pause_ms for one in windows),
+        disconnects=sum(rate(one.disconnects, one) for one in windows),
+        lag=max(lags, default=None),
+        watched=sum(one.watched for one in windows),
+        harmed=harmed,
+        fault=next((one.fault for one in windows if one.fault), ""),
+    )
+
+
+def looks_of(reports: Sequence[Report]) -> list[Look]:
+    """The windows that all of these have, the newest first."""
+    depth = min((len(one.windows) for one in reports), default=0)
+    return [look_at([one.windows[number] for one in reports]) for number in range(depth)]
+
+
+# -- the baseline ------------------------------------------------------------------------------------------------------
+
+
+def baseline_of(looks: Sequence[Look], now_ms: int) -> Baseline | None:
+    """What the group is like without the move; None if it was not looked at for long enough."""
+    if len(looks) < WINDOWS:
+        return None
+    owned = max(look.owned for look in looks)
+    lags = [look.lag for look in looks if look.lag is not None]
+    growth = 0.0
+    if len(lags) > 1:
+        growth = max(0.0, (lags[0] - lags[-1]) / ((len(lags) - 1) * WINDOW_S / 60))
+    return Baseline(
+        at_ms=now_ms,
+        owned=owned,
+        unowned_s=max((owned - look.owned) * 60 for look in looks),
+        commit_errors=max(look.commit_errors for look in looks),
+        rejoins=max(look.rejoins for look in looks),
+        pause_ms=max(look.pause_ms for look in looks),
+        disconnects=max(look.disconnects for look in looks),
+        lag=max(lags, default=0),
+        lag_growth=growth,
+    )
+
+
+# -- harm --------------------------------------------------------------------------------------------------------------
+
+
+def excesses(look: Look, baseline: Baseline, owned: float, now_ms: int) -> dict[Gate, float]:
+    """How much worse a window is than the baseline, as far as it is known.
+
+    ``owned`` is the number of partitions that have an owner when all is well.
+    """
+    found = {
+        Gate.COMMIT_ERRORS: look.commit_errors - baseline.commit_errors,
+        Gate.REJOINS: look.rejoins - baseline.rejoins,
+        Gate.PAUSE: look.pause_ms - baseline.pause_ms,
+        Gate.DISCONNECTS: look.disconnects - baseline.disconnects,
+    }
+    if look.members and not look.unknown:
+        found[Gate.UNOWNED] = (owned - look.owned) * 60 - baseline.unowned_s
+    if look.lag is not None:
+        minutes = max(0, now_ms - baseline.at_ms) / _MINUTE_MS
+        found[Gate.LAG] = look.lag - baseline.lag - baseline.lag_growth * minutes
+    return found
+
+
+def thresholds(abort_if: AbortIf) -> dict[Gate, int]:
+    """The thresholds of the gates that there are."""
+    written = {
+        Gate.LAG: abort_if.lag,
+        Gate.UNOWNED: abort_if.unowned_s,
+        Gate.COMMIT_ERRORS: abort_if.commit_errors,
+        Gate.REJOINS: abort_if.rejoins,
+        Gate.PAUSE: abort_if.pause_p99_ms,
+        Gate.DISCONNECTS: abort_if.disconnects,
+    }
+    return {gate: most for gate, most in written.items() if most is not None}
+
+
+_UNITS = {
+    Gate.LAG: "records",
+    Gate.UNOWNED: "s a minute",
+    Gate.COMMIT_ERRORS: "a minute",
+    Gate.REJOINS: "a minute",
+    Gate.PAUSE: "ms",
+    Gate.DISCONNECTS: "a minute",
+}
+
+
+def judge(
+    move: Move,
+    abort_if: AbortIf,
+    reports: Sequence[Heard],
+    alive: AbstractSet[Writer],
+    now_ms: int,
+    *,
+    has_moved: bool,
+) -> Verdict:
+    """What the gates say of a move.
+
+    ``alive`` are the writers of the replicas that have to report. ``has_moved`` says that somebody was moved by it.
+    """
+    fresh = [one for one in reports if now_ms - one.at_ms <= FRESH_MS and one.report.windows]
+    silent = frozenset(alive).difference(*(one.is_of for one in fresh))
+    if silent:
+        names = {one.server for one in reports if one.is_of & silent} - {""}
+        who = ", ".join(sorted(names)[:_NAMES]) or "a replica"
+        return Verdict(Say.MISSING, f"{who} does not report")
+    looks = looks_of([one.report for one in fresh])
+    limits = thresholds(abort_if)
+    missing = _missing(limits, fresh, looks)
+    if missing:
+        return Verdict(Say.MISSING, missing)
+    paused = _elsewhere(looks, limits)
+    if paused:
+        return Verdict(Say.PAUSED, paused)
+    if move.baseline is None:
+        return Verdict(Say.BASELINE, "what the group is like before its first step is being measured")
+    return _of_the_group(looks[:WINDOWS], move.baseline, looks, limits, now_ms, has_moved=has_moved)
+
+
+def _missing(limits: Mapping[Gate, int], fresh: Sequence[Heard], looks: Sequence[Look]) -> str:
+    """Which source has failed for two windows; empty if none has. The lag is known if one replica knows it."""
+    failed = [why for one in fresh for why in one.report.failed]
+    other = next((why for why in failed if not why.startswith(Gate.LAG)), "")
+    if (
+        other
+        or Gate.LAG not in limits
+        or len(looks) < _FAILS
+        or any(look.lag is not None for look in looks[:_FAILS])
+    ):
+        return other
+    return next(iter(failed), f"{Gate.LAG}: nobody knows it")
+
+
+def _elsewhere(looks: Sequence[Look], limits: Mapping[Gate, int]) -> str:
+    """What is wrong besides this group; empty if nothing is."""
+    for look in looks[:CONTROL_WINDOWS]:
+        if look.fault:
+            return look.fault
+        for gate in limits:
+            harmed = look.harmed.get(gate, 0)
+            if harmed and harmed * CONTROL_SHARE >= look.watched:
+                return f"{gate}: {harmed} of {look.watched} groups that are not moved have it too"
+    return ""
+
+
+def _of_the_group(
+    newest: Sequence[Look],
+    baseline: Baseline,
+    looks: Sequence[Look],
+    limits: Mapping[Gate, int],
+    now_ms: int,
+    *,
+    has_moved: bool,
+) -> Verdict:
+    owned = max([baseline.owned, *(look.owned for look in looks)])
+    found: list[dict[Gate, float]] = [
+        {} if look.told else excesses(look, baseline, owned, now_ms) for look in newest
+    ]
+    for gate, most in limits.items():
+        over = [one.get(gate, 0) > most for one in found]
+        if len(over) == WINDOWS and all(over):
+            least = min(one[gate] for one in found)
+            more = f"{gate}: at least {least:.0f} {_UNITS[gate]} more than before the move"
+            why = f"{more}, for {WINDOWS} windows; {most} are allowed"
+            if not has_moved:
+                return Verdict(Say.PAUSED, f"{why}, although nobody has been moved")
+            return Verdict(Say.HARM, why)
+    for gate, most in limits.items():
+        if found and found[0].get(gate, 0) > most:
+            return Verdict(
+                Say.SUSPECT, f"{gate}: {found[0][gate]:.0f} {_UNITS[gate]} more than before the move"
+            )
+    is_quiet = len(newest) == WINDOWS and not any(look.told for look in newest)
+    is_known = Gate.LAG not in limits or all(look.lag is not None for look in newest)
+    is_clean = not any(one.get(gate, 0) > most for one in found for gate, most in limits.items())
+    return Verdict(Say.CLEAR if is_quiet and is_known and is_clean else Say.WATCHING)

@@ -1,0 +1,97 @@
+"""Judges the moves with gates every ten seconds, and writes what follows: a baseline, or that a move is aborted.
+
+Each replica does so by itself, by the reports of all of them in the log (:mod:`translation.migration.gates`). What is
+written is a compare-and-set, so it does not matter which one is first. An aborted move counts once its record is read
+back: then each replica moves the members that it serves back to the classic protocol, one after another
+(:mod:`translation.migration.downgrade`), as if the policy said ``observe``, and translates nobody. That lasts until
+the policy has other steps for the group, or none.
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from translation.engine.context import Context
+from translation.fleet.group_records import MOVE, Move, Phase, group_key
+from translation.fleet.records import MemberKey
+from translation.fleet.signals import Report, Say, Verdict
+from translation.migration.gates import FRESH_MS, Heard, baseline_of, judge, looks_of
+from translation.migration.next_step import Signals, decide, describe
+from translation.policy.policy import Rule
+
+
+def judge_moves(context: Context, reports: Mapping[str, Report]) -> None:
+    """Write what this process reports of each group, and judge all moves with gates."""
+    moves = context.moves
+    for group_id, report in reports.items():
+        # One that may not be written is missing in ten seconds.
+        moves.records.report(group_id, report, context.now)
+    before = moves.verdicts()
+    said: dict[str, tuple[Verdict, int]] = {}
+    for group_id, rule, move in moves.gated():
+        verdict = _judge(context, group_id, rule, move)
+        said[group_id] = verdict, move.number
+        _tell_news(context, group_id, rule, move, before.get(group_id), verdict)
+    moves.judged(said)
+
+
+def settled(context: Context, key: MemberKey) -> None:
+    """A record of a group is read back: if it is the move that was aborted here, that is to be known."""
+    awaited = context.moves.aborting.pop(key.group_id, None) if key.member_id == MOVE else None
+    if awaited is None:
+        return
+    rule = context.rules.written_rule_for(key.group_id)
+    if context.moves.move(key.group_id, rule) == awaited:
+        context.moves.went_on(key.group_id, replace(awaited, phase=Phase.MOVING), awaited)
+        context.events.emit_step(key.group_id, describe(awaited, rule))
+
+
+def _judge(context: Context, group_id: str, rule: Rule, move: Move) -> Verdict:
+    records = context.moves.records
+    if rule.abort_if is None or not records.is_ready(group_id):
+        return Verdict(Say.MISSING, "the member log is away")
+    now_ms = records.now_ms(group_id, context.now)
+    alive = records.alive(group_id)
+    heard = [
+        Heard(stored.record.report, stored.appended_ms, stored.record.server)
+        for stored in records.reports(group_id)
+        if stored.record.report is not None and now_ms - stored.appended_ms <= FRESH_MS
+    ]
+    has_moved = move.converted or bool(context.moves.slots(group_id)) or _has_translated(context, group_id)
+    verdict = judge(move, rule.abort_if, heard, alive, now_ms, has_moved=has_moved)
+    if verdict.say is Say.BASELINE:
+        baseline = baseline_of(looks_of([one.report for one in heard]), now_ms)
+        if baseline is not None:
+            _write(context, group_id, replace(move, baseline=baseline))
+    elif verdict.say is Say.HARM:
+        _write(context, group_id, decide(move, rule, Signals(now_ms=now_ms, harm=verdict.why)))
+    return verdict
+
+
+def _has_translated(context: Context, group_id: str) -> bool:
+    """Whether a member of the group is translated here, perhaps since before the move."""
+    group = context.registry.groups.get(group_id)
+    return group is not None and any(member.joined for member in group.members.values())
+
+
+def _write(context: Context, group_id: str, after: Move) -> None:
+    """Write how a move goes on; if somebody else has, it is judged anew in ten seconds."""
+    key = context.moves.write_move(group_id, after)
+    if key is None or after.phase != Phase.ABORTED:
+        return
+    context.moves.aborting[key.group_id] = after
+    if not context.moves.records.is_unresolved(key):
+        settled(context, group_key(group_id, MOVE).member)
+
+
+def _tell_news(
+    context: Context, group_id: str, rule: Rule, move: Move, before: Verdict | None, verdict: Verdict
+) -> None:
+    """Emit that the gates stop a move, or do not any more; one replica does, that with the lowest name."""
+    if verdict.say is Say.HARM or min(context.moves.records.alive(group_id)) != context.moves.records.writer:
+        return
+    said = None if before is None else before.say
+    if said is verdict.say or not (verdict.text or (before is not None and before.text)):
+        return
+    text = describe(move, rule)
+    context.events.emit_step(group_id, f"{text}, {verdict.text}" if verdict.text else f"{text}, it goes on")
