@@ -35,7 +35,7 @@ _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<key>[^`]+)`")
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, ValueError)
 """Errors that PyYAML raises, besides its own, for an invalid date or a value that does not fit its tag."""
 
-_MAX_FILE_BYTES = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 """Size limit of a configuration or policy; a policy of ten thousand rules takes half of it."""
 _MAX_SCALAR_CHARS = 65_536
 _MAX_DEPTH = 32
@@ -173,9 +173,17 @@ def parse_policy(source: str, text: str) -> Policy:
 
     :raises ConfigError: it is invalid.
     """
+    return parse_policy_part(source, text)[0]
+
+
+def parse_policy_part(source: str, text: str) -> tuple[Policy, frozenset[str]]:
+    """Parse a policy that may be a part of one; also return which of its keys are given.
+
+    :raises ConfigError: it is invalid.
+    """
     document = _Document(source, text)
     if document.value is None:
-        return Policy()
+        return Policy(), frozenset()
     policy = _typed(document, Policy)
     for number, name in enumerate(policy.assignors_allowed):
         if name == STREAMS:
@@ -184,26 +192,12 @@ def parse_policy(source: str, text: str) -> Policy:
                 f"{document.where(path)} {_dotted(path)}: `{STREAMS}` is Kafka Streams, which is never translated: "
                 f"{OPTIONS[Refusal.STREAMS]}"
             )
-    return policy
-
-
-def policy_of(config: Config, config_file: Path) -> Policy:
-    """Load the policy that the configuration names; its path is relative to the configuration's folder.
-
-    :raises ConfigError: it is invalid.
-    """
-    file = policy_file(config, config_file)
-    return Policy() if file is None else load_policy(file)
-
-
-def policy_file(config: Config, config_file: Path) -> Path | None:
-    """Return the configured policy file or None; its path is relative to the configuration's folder."""
-    return None if config.policy.file is None else config_file.parent / config.policy.file
+    return policy, frozenset(document.value)
 
 
 def _read(file: Path) -> str:
     try:
-        return read_regular_file(file, _MAX_FILE_BYTES).decode()
+        return read_regular_file(file, MAX_FILE_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: can't be read: {error}") from None
 
