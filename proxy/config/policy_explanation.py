@@ -129,7 +129,9 @@ def _begins(policy: Policy, wave: WaveReport) -> str:
         return "waits for no other"
     before = ", ".join(map(str, wave.after))
     waves = "wave" if len(wave.after) == 1 else "each of the waves"
-    return f"begins when {policy.waves.share} of {waves} {before} is over, and no group there is held or aborted"
+    return (
+        f"begins when {policy.waves.share} of {waves} {before} is over, and no group there is held or aborted"
+    )
 
 
 def groups_text(number: int) -> str:

@@ -44,7 +44,9 @@ def load_policy_from(source: Path, *, manifest_required: bool = False) -> Loaded
     """
     if not source.is_dir():
         if manifest_required:
-            raise ConfigError(f"{source}: not a directory, so it has no {MANIFEST}, which the configuration demands")
+            raise ConfigError(
+                f"{source}: not a directory, so it has no {MANIFEST}, which the configuration demands"
+            )
         content = _read(source)
         return LoadedPolicy(_parsed(str(source), content).policy, digest_of({source.name: content}))
     return policy_of_files(str(source), _stable(source), manifest_required=manifest_required)
@@ -71,7 +73,9 @@ def is_policy_file(name: str) -> bool:
     return name == MANIFEST or (fnmatch.fnmatchcase(name, _PATTERN) and not name.startswith("."))
 
 
-def policy_of_files(source: str, files: Mapping[str, bytes], *, manifest_required: bool = False) -> LoadedPolicy:
+def policy_of_files(
+    source: str, files: Mapping[str, bytes], *, manifest_required: bool = False
+) -> LoadedPolicy:
     """The policy that these files are together, by name; ``source`` names for people where they are from.
 
     :raises ConfigError: one of them is bad, or they do not fit their manifest or each other.
@@ -100,7 +104,9 @@ def _check(
         if name not in files:
             raise ConfigError(f"{source}/{name}: not there, and {MANIFEST} names it")
         if digest(files[name]) != expected:
-            raise ConfigError(f"{source}/{name}: not the file that {MANIFEST} names: its digest is another one")
+            raise ConfigError(
+                f"{source}/{name}: not the file that {MANIFEST} names: its digest is another one"
+            )
     if digest_of({name: files[name] for name in promised.files}) != promised.digest:
         raise ConfigError(f"{source}/{MANIFEST}: its digest is not that of the files that it names")
     others = sorted(files.keys() - promised.files.keys())

@@ -85,7 +85,9 @@ class ConfigMapWatch:
         labels: str = "",
     ) -> None:
         # Only with the first selector a Role that names the ConfigMap allows to list and to watch it.
-        self._selector = {"labelSelector": labels} if name is None else {"fieldSelector": f"metadata.name={name}"}
+        self._selector = (
+            {"labelSelector": labels} if name is None else {"fieldSelector": f"metadata.name={name}"}
+        )
         self._max_line_bytes = MAX_LINE_BYTES if name is not None else _SET_LINE_BYTES
         self._maps: dict[str, Contents] = {}
         self._watcher = watcher

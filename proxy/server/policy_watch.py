@@ -33,7 +33,13 @@ class PolicyWatch:
     """
 
     def __init__(
-        self, config_map: str | None, file: Path, reloader: PolicyReloader, metrics: Metrics, *, labels: str = ""
+        self,
+        config_map: str | None,
+        file: Path,
+        reloader: PolicyReloader,
+        metrics: Metrics,
+        *,
+        labels: str = "",
     ) -> None:
         """Watch the policy of one ConfigMap, or without a name that of the set with these ``labels``."""
         self._name = config_map

@@ -60,7 +60,9 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = None
     groups: Annotated[
         Annotated[tuple[_Name, ...], Meta(min_length=1)] | None,
-        Meta(description="All the groups that are meant, by their ids; many cost no more than one to look up."),
+        Meta(
+            description="All the groups that are meant, by their ids; many cost no more than one to look up."
+        ),
     ] = None
     pattern: Annotated[
         _Name | None,

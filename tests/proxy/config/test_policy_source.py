@@ -61,13 +61,19 @@ def test_the_digest_is_that_of_names_and_contents(tmp_path: Path) -> None:
     [
         ({"a.yaml": FIRST, "b.yaml": b"rules: [{group: g}]\n"}, "/b.yaml:1:9: rules[0]"),
         ({"a.yaml": FIRST, "b.yaml": b"\xff"}, "/b.yaml: can't be read"),
-        ({"a.yaml": b"default: observe\n", "b.yaml": b"default: reject\n"}, "/b.yaml: `default` is given by a.yaml"),
+        (
+            {"a.yaml": b"default: observe\n", "b.yaml": b"default: reject\n"},
+            "/b.yaml: `default` is given by a.yaml",
+        ),
         ({"a.yaml": b"waves: {}\n", "b.yaml": b"waves: {}\n"}, "/b.yaml: `waves` is given by a.yaml"),
         ({MANIFEST: b"{}"}, f"/{MANIFEST}: not a manifest"),
         ({MANIFEST: manifest_of({"a.yaml": FIRST})}, "/a.yaml: not there"),
         ({MANIFEST: manifest_of({"a.yaml": FIRST}), "a.yaml": LAST}, "/a.yaml: not the file that"),
         (
-            {"a.yaml": FIRST, MANIFEST: manifest_of({"a.yaml": FIRST}).replace(b'"digest": "', b'"digest": "0')},
+            {
+                "a.yaml": FIRST,
+                MANIFEST: manifest_of({"a.yaml": FIRST}).replace(b'"digest": "', b'"digest": "0'),
+            },
             f"/{MANIFEST}: its digest",
         ),
     ],
