@@ -9,21 +9,27 @@ from typing import Any
 
 import msgspec
 
+from protocol_codecs import ApiKey
 from translation import deadlines, log_outputs, relayed_responses
 from translation.actions import Action, CallId, Connection, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
+from translation.engine.wave_counts import WaveCount
 from translation.fleet.group_records import Phase
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
 from translation.member_state import MemberState
-from translation.migration.next_step import MoveView, view_of
+from translation.migration.admission import why_wave_waits
+from translation.migration.next_step import MoveView, view_of, view_of_waiting
+from translation.migration.wave_progress import look_if_due
 from translation.policy.policy import Policy
 from translation.routing.call_routing import predict_heartbeat, route
 from translation.routing.relayed_calls import is_relayed
 from translation.settings import TranslatorSettings
 from translation.upstream.assignor_vote import update_assignors
 from translation.uuids import kafka_uuid
+
+_HEARTBEAT = int(ApiKey.HEARTBEAT)
 
 
 class Translator:
@@ -78,6 +84,8 @@ class Translator:
             predicted.begin()
         else:
             route(context, connection, request)
+        if request.api_key == _HEARTBEAT:
+            look_if_due(context, connection, request)
         return self._actions()
 
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
@@ -141,16 +149,26 @@ class Translator:
         self._context.moves.migration_policy = policy
 
     def move_of(self, group_id: str) -> MoveView | None:
-        """How far the move of a group by steps is; None if it does not move by steps, or has not begun to."""
+        """How far the move of a group by steps is; None if it does not move by steps, or has not begun to.
+
+        Of a group whose wave has not begun it says what that waits for.
+        """
         context = self._context
         rule = context.rules.rule_for(group_id)
         move = context.moves.move(group_id, rule) if rule.staged else None
-        return None if move is None else view_of(move, rule)
+        if move is not None:
+            return view_of(move, rule)
+        why = why_wave_waits(context, group_id, rule)
+        return None if why is None else view_of_waiting(why, rule)
 
     def moves_by_phase(self) -> Counter[str]:
         """How many groups are moved by steps, by phase, as this process knows them; not those that are over."""
         phases = (move.phase for _, move in self._context.moves.records.moves())
         return Counter(phase for phase in phases if phase != Phase.OVER)
+
+    def waves(self) -> list[WaveCount]:
+        """The waves of the policy in order, with their groups by state, as this process knows them."""
+        return self._context.moves.waves.all()
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member that is reached through a connection is Stable and has no procedure under way."""

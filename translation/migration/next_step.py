@@ -57,7 +57,7 @@ def decide(move: Move, rule: Rule, signals: Signals) -> Move:
 
 
 class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How far the move of a group by steps is, for people: at ``step`` of ``steps``, counted from 1.
+    """How far the move of a group by steps is, for people: at ``step`` of ``steps``, counted from 1; 0 while its wave waits.
 
     ``allows`` is what the step allows as the policy says it: a number of members, or a share. ``settled`` says that as
     many are translated. ``text`` says all of it.
@@ -82,6 +82,13 @@ def view_of(move: Move, rule: Rule) -> MoveView:
         settled=bool(move.settled_ms),
         why=move.why,
         text=describe(move, rule),
+    )
+
+
+def view_of_waiting(why: str, rule: Rule) -> MoveView:
+    """What is shown of a group whose wave has not begun: it is at no step yet."""
+    return MoveView(
+        step=0, steps=len(rule.staged), allows="", phase="waiting", settled=False, why=why, text=why
     )
 
 

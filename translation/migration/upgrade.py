@@ -10,7 +10,12 @@ from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
-from translation.migration.admission import LOOK_AGAIN_S, admit_classic_member, why_only_as_a_whole
+from translation.migration.admission import (
+    LOOK_AGAIN_S,
+    admit_classic_member,
+    why_only_as_a_whole,
+    why_wave_waits,
+)
 from translation.migration.convertibility import Obstacle, find_obstacle, passthrough_backoff_s
 from translation.migration.pending_moves import request_rejoin
 from translation.policy.policy import Rule
@@ -73,6 +78,8 @@ def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
     if why is not None:
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
         return context.settings.relayed_s
+    if why_wave_waits(context, group_id, rule) is not None:
+        return context.settings.relayed_s  # what it waits for is in the view of its move, not in an event of each member
     return LOOK_AGAIN_S if context.moves.is_full(group_id) else 0.0
 
 

@@ -44,7 +44,7 @@ class Mode(StrEnum):
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """One line of the policy: exactly one of ``group``, ``groups`` and ``pattern``, and what holds for what it matches."""
+    """One line of the policy: one of ``group``, ``groups`` and ``pattern``, and what holds for what it matches."""
 
     mode: Annotated[
         Mode,
@@ -189,8 +189,8 @@ class Waves(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     share: Annotated[
         str,
         Meta(
-            description="The share of each wave's groups that have to be over before the next wave begins: moved "
-            "through all their steps, and the last of them held for `hold_s`. Groups that never join count as not over. "
+            description="The share of each wave's groups that have to be over before the next wave begins: at "
+            "their last step, with as many members translated as it allows. A group that never joins is not over. "
             "Whatever the share, a group that is held or aborted stops the waves behind it."
         ),
     ] = "100%"
