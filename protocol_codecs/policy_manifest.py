@@ -1,7 +1,7 @@
-"""The manifest of a policy that has several files: which belong to it, and what is in each, so that a part is no policy.
+"""The manifest of a policy that has several files: which belong to it, and what is in each. A part is no policy.
 
-``epochgate policy from-readiness`` writes it, the proxy checks it. Generated files begin with a line that has the digest
-of the rest, so that nobody's own changes are written over, and are told apart from files that people write.
+``epochgate policy from-readiness`` writes it, the proxy checks it. Generated files begin with a line that has the
+digest of the rest, so that nobody's own changes are written over, and are told apart from files that people write.
 """
 
 import hashlib

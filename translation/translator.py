@@ -21,7 +21,7 @@ from translation.fleet.outputs import Output
 from translation.member_state import MemberState
 from translation.migration.admission import why_wave_waits
 from translation.migration.next_step import MoveView, view_of, view_of_waiting
-from translation.migration.wave_progress import look_if_due
+from translation.migration.wave_progress import is_look_due, look
 from translation.policy.policy import Policy
 from translation.routing.call_routing import predict_heartbeat, route
 from translation.routing.relayed_calls import is_relayed
@@ -71,7 +71,11 @@ class Translator:
         before that, so that the broker works on it meanwhile.
         """
         self._context.now = now
-        self._predicted = predict_heartbeat(self._context, connection, request)
+        self._predicted = None
+        if not is_look_due(
+            self._context, connection, request
+        ):  # else it leads to a question of the proxy's own too
+            self._predicted = predict_heartbeat(self._context, connection, request)
         return self._predicted
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
@@ -84,8 +88,8 @@ class Translator:
             predicted.begin()
         else:
             route(context, connection, request)
-        if request.api_key == _HEARTBEAT:
-            look_if_due(context, connection, request)
+        if request.api_key == _HEARTBEAT and is_look_due(context, connection, request):
+            look(context, connection, request)
         return self._actions()
 
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:

@@ -36,8 +36,8 @@ def from_readiness(
         Path,
         typer.Option(
             metavar="DIR",
-            help="Folder for the files. Files of your own in it stay; it is an error if one that was generated has been "
-            "changed.",
+            help="Folder for the files. Files of your own in it stay; it is an error if one that was generated has "
+            "been changed.",
         ),
     ],
     form: Annotated[

@@ -101,7 +101,7 @@ MEMBERS = Table(
         Column(
             "lacks_owned_partitions",
             FLAG,
-            "whether a classic member's subscription says v1 and ends before its owned partitions, as kafka-go writes it",
+            "whether a classic member's subscription says v1 and ends before its owned partitions, as kafka-go's does",
         ),
         Column("problem", TEXT, "why subscription or assignment cannot be read; null if they can"),
     ),

@@ -83,8 +83,8 @@ def _refuse_own(file: Path, content: bytes) -> None:
         raise PipelineError(f"{file}: was not generated, so it is not written over")
     elif not is_as_generated(content):
         raise PipelineError(
-            f"{file}: was changed after it was generated. Put what you changed into a file of your own whose name sorts "
-            "before it (the first rule counts), and delete this one"
+            f"{file}: was changed after it was generated. Put what you changed into a file of your own whose name "
+            "sorts before it (the first rule counts), and delete this one"
         )
 
 

@@ -1,9 +1,9 @@
 """Loads the policy from where the configuration says: one file, or a directory whose files are one policy together.
 
-The ``*.yaml`` of a directory count in the order of their names. They are taken as a whole or not at all: a directory may
-be seen while somebody copies into it, so it is read until two readings agree, and the previous policy stays if one of its
-files is bad. A manifest (:mod:`protocol_codecs.policy_manifest`) names the files that belong together, with the digest of
-each, so that a set of which a part is missing or older is refused.
+The ``*.yaml`` of a directory count in the order of their names. They are taken as a whole or not at all: a directory
+may be seen while somebody copies into it, so it is read until two readings agree, and the previous policy stays if one
+of its files is bad. A manifest (:mod:`protocol_codecs.policy_manifest`) names the files that belong together, with the
+digest of each, so that a set of which a part is missing or older is refused.
 """
 
 import fnmatch
@@ -17,7 +17,7 @@ from protocol_codecs.policy_manifest import MANIFEST, decode_manifest, digest, d
 from proxy.config.loader import MAX_FILE_BYTES, ConfigError, parse_policy_part
 from proxy.config.regular_file import read_regular_file
 from proxy.config.schema import Config
-from translation.policy.policy import Mode, Policy, Waves
+from translation.policy.policy import Mode, Policy, Rule, Waves
 
 MOST_FILES = 256
 """Files of one policy."""
@@ -119,7 +119,8 @@ def _check(
 def _joined(source: str, files: Mapping[str, bytes]) -> Policy:
     default, waves = Mode.OBSERVE, Waves()
     said_by: dict[str, str] = {}
-    rules, allowed = [], dict[str, None]()
+    rules: list[Rule] = []
+    allowed: dict[str, None] = {}
     for name, content in sorted(files.items()):
         part, given = _parsed(f"{source}/{name}", content)
         for key in given & {"default", "waves"}:

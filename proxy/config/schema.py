@@ -69,9 +69,9 @@ class PolicySource(Section, frozen=True, kw_only=True):
     manifest_required: Annotated[
         bool,
         Meta(
-            description="`true`: `file` is a directory, and is refused unless its `manifest.json` names every file with "
-            "its digest, so that a set of which a part is missing never counts. `false`: a manifest that is there is "
-            "checked, and may stand beside files that it does not name."
+            description="`true`: `file` is a directory, and is refused unless its `manifest.json` names every file "
+            "with its digest, so that a set of which a part is missing never counts. `false`: a manifest that is "
+            "there is checked, and may stand beside files that it does not name."
         ),
     ] = False
 

@@ -204,7 +204,7 @@ def test_no_file_is_too_large_for_a_config_map(monkeypatch: pytest.MonkeyPatch) 
     rows = [PlannedGroup(name, 1 if n < 2 else 2, n, 1, n % 2 == 0) for n, name in enumerate(names)]
     made = policy_set(rows, Options())
     assert max(map(len, made.files.values())) < MOST_BYTES
-    maps = {name: yaml.load(one, yaml.CSafeLoader) for name, one in config_maps(made.files, "p").items()}  # noqa: S506
+    maps = {name: yaml.load(one, yaml.CSafeLoader) for name, one in config_maps(made.files, "p").items()}
     assert [*maps][-1] == "p-manifest.yaml"
     assert {one["metadata"]["labels"][LABEL] for one in maps.values()} == {"p"}
     assert max(sum(map(len, one["data"].values())) for one in maps.values()) < 1024 * 1024

@@ -281,8 +281,8 @@ class GroupLog:
     def handle_time(self, now: float) -> None:
         """Write anew what has grown old, so that retention does not end a move. Any replica does it, whoever is first.
 
-        Of groups in use, and of waves, alone: some tools have a new group each time, and clients can think of any number of them.
-        What a replica writes anew says the same, so it does not matter if several do.
+        Of groups in use alone, and of those in waves that they are over: some tools have a new group each time, and
+        clients can think of any number of them. What a replica writes anew says the same, so it does not matter if several do.
         """
         if self._look_at > now:
             return
@@ -296,7 +296,8 @@ class GroupLog:
                     break  # the oldest are the first
                 if in_use is None:
                     in_use = self._groups_in_use(number)
-                if key.group_id not in in_use and key.group_id not in self.keeps:
+                is_kept = key.name == MOVE and key.group_id in self.keeps
+                if key.group_id not in in_use and not is_kept:
                     continue
                 spread = crc32c.crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS
                 if newest_ms - stored.appended_ms < RENEW_MS + spread:

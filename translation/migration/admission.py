@@ -377,9 +377,7 @@ def _free_slot(
     return number
 
 
-def _found_out(
-    context: Context, group_id: str, move: Move, looked: _Look
-) -> tuple[dict[int, Slot], Signals]:
+def _found_out(context: Context, group_id: str, move: Move, looked: _Look) -> tuple[dict[int, Slot], Signals]:
     """The slots that are taken, and what the broker's description says beside whether the step is filled."""
     moves, census = context.moves, looked.census
     now_ms = moves.records.now_ms(group_id, context.now)

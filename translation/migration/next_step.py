@@ -57,7 +57,7 @@ def decide(move: Move, rule: Rule, signals: Signals) -> Move:
 
 
 class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How far the move of a group by steps is, for people: at ``step`` of ``steps``, counted from 1; 0 while its wave waits.
+    """How far the move of a group by steps is, for people: at ``step`` of ``steps``, from 1; 0 while its wave waits.
 
     ``allows`` is what the step allows as the policy says it: a number of members, or a share. ``settled`` says that as
     many are translated. ``text`` says all of it.

@@ -22,7 +22,9 @@ def why_not_yet(wave: int, before: Sequence[WaveCount] | None, needed: Step) -> 
         stopped = one.groups.get(WaveState.HELD, 0) + one.groups.get(WaveState.ABORTED, 0)
         over = one.groups.get(WaveState.OVER, 0)
         if stopped:
-            return f"wave {wave} waits: {stopped} of {one.total} groups of wave {one.wave} are held or aborted"
+            return (
+                f"wave {wave} waits: {stopped} of {one.total} groups of wave {one.wave} are held or aborted"
+            )
         if over < needed.quota(one.total):
             return f"wave {wave} waits: {over} of {one.total} groups of wave {one.wave} are over"
     return None

@@ -79,7 +79,9 @@ def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
         return context.settings.relayed_s
     if why_wave_waits(context, group_id, rule) is not None:
-        return context.settings.relayed_s  # what it waits for is in the view of its move, not in an event of each member
+        return (
+            context.settings.relayed_s
+        )  # what it waits for is in the view of its move, not in an event of each member
     return LOOK_AGAIN_S if context.moves.is_full(group_id) else 0.0
 
 

@@ -1,4 +1,4 @@
-"""A policy of several files: taken as a whole, in the order of their names, and not at all if a part is bad or missing."""
+"""A policy of several files: taken as a whole, in the order of their names, or not at all if a part is missing."""
 
 from pathlib import Path
 
