@@ -1,4 +1,5 @@
-"""The commands of this package: ``epochgate capture|verify``, ``epochgate pipeline readiness|progress|audit|report``.
+"""The commands of this package: ``epochgate capture|verify``, ``epochgate pipeline readiness|progress|audit|report``,
+``epochgate policy from-readiness``.
 
 The command line finds them by the entry point group ``epochgate.commands`` (pyproject.toml), so the proxy does not
 know the pipeline. Spark is imported inside the commands: without it the rest of the command line works.
@@ -6,7 +7,7 @@ know the pipeline. Spark is imported inside the commands: without it the rest of
 
 import typer
 
-from pipeline.commands import audit, capture, progress, readiness, report, verify
+from pipeline.commands import audit, capture, policy_from_readiness, progress, readiness, report, verify
 
 app = typer.Typer(
     help="Plan a migration and check it afterwards, on Spark: readiness, progress, audit, report.",
@@ -23,3 +24,6 @@ def add_to(command_line: typer.Typer) -> None:
     command_line.command("capture")(capture.capture)
     command_line.command("verify")(verify.verify)
     command_line.add_typer(app, name="pipeline")
+    for group in command_line.registered_groups:
+        if group.name == "policy" and group.typer_instance is not None:
+            group.typer_instance.command("from-readiness")(policy_from_readiness.from_readiness)

@@ -14,12 +14,14 @@ import msgspec
 import trio
 import typer
 
+from protocol_codecs.policy_manifest import MANIFEST
 from protocol_codecs.printable import printable
 from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.fleet import UnreadableSecret
-from proxy.config.loader import ConfigError, load_config, load_policy, policy_file, policy_of
-from proxy.config.policy_explanation import assignor_notes, explain, rule_reports
+from proxy.config.loader import ConfigError, load_config
+from proxy.config.policy_explanation import assignor_notes, explain, rule_reports, wave_reports
 from proxy.config.policy_plan import LiveGroups, plan, plan_lines, summary, unused, unused_rules
+from proxy.config.policy_source import load_policy_from, policy_of, policy_path
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
@@ -107,10 +109,10 @@ def run(
     loaded, policy = _load(config)
     configure(loaded.log)
     serve = _supervise if loaded.workers > 1 else _serve
-    run_to_exit(lambda: trio.run(serve, loaded, policy, policy_file(loaded, config), config.parent))
+    run_to_exit(lambda: trio.run(serve, loaded, policy, policy_path(loaded, config), config.parent))
 
 
-async def _serve(config: Config, policy: Policy, policy_path: Path | None, folder: Path) -> None:
+async def _serve(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:
     fleet = make_fleet(config, replica_name())
     server = Server(
         config,
@@ -119,12 +121,12 @@ async def _serve(config: Config, policy: Policy, policy_path: Path | None, folde
         folder=folder,
         fleet=fleet,
     )
-    await _run(server, server.set_policy, config, policy, policy_path, server.certificates)
+    await _run(server, server.set_policy, config, policy, policy_at, server.certificates)
 
 
-async def _supervise(config: Config, policy: Policy, policy_path: Path | None, folder: Path) -> None:
+async def _supervise(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:
     supervisor = Supervisor(config, policy, folder)
-    await _run(supervisor, supervisor.set_policy, config, policy, policy_path, supervisor.certificates)
+    await _run(supervisor, supervisor.set_policy, config, policy, policy_at, supervisor.certificates)
 
 
 async def _run(
@@ -132,20 +134,24 @@ async def _run(
     set_policy: Callable[[Policy], None],
     config: Config,
     policy: Policy,
-    policy_path: Path | None,
+    policy_at: Path | None,
     certificates: Sequence[Reloadable] = (),
 ) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.stop_at_signals)
         reloadables: list[Reloadable] = list(certificates)
-        if policy_path is not None:
-            reloader = PolicyReloader(policy_path, set_policy, process.metrics, policy)
-            if config.policy.config_map is None:
+        if policy_at is not None:
+            required = config.policy.manifest_required
+            reloader = PolicyReloader(
+                policy_at, set_policy, process.metrics, policy, manifest_required=required
+            )
+            name, labels = config.policy.config_map, config.policy.config_maps
+            if name is None and labels is None:
                 reloadables.append(reloader)
             else:
-                watch = PolicyWatch(config.policy.config_map, policy_path, reloader, process.metrics)
+                watch = PolicyWatch(name, policy_at, reloader, process.metrics, labels=labels or "")
                 reloadables.append(watch)
-                nursery.start_soon(ConfigMapWatch(config.policy.config_map, watch).run)
+                nursery.start_soon(ConfigMapWatch(name, watch, labels=labels or "").run)
         nursery.start_soon(FileWatcher(reloadables).run)
         await process.run()
         nursery.cancel_scope.cancel()
@@ -206,42 +212,49 @@ def config_schema() -> None:
     typer.echo(json.dumps(msgspec.json.schema(Config), indent=2))
 
 
-@policy_app.command("check")
-def check_policy(
-    file: Annotated[Path, typer.Argument(help="The policy file.")], output: Output = OutputFormat.TEXT
-) -> None:
-    """Check a policy file, and say what each of its rules does.
+PolicyPath = Annotated[Path, typer.Argument(metavar="FILE", help="The policy file, or a directory of them.")]
 
-    The exit code is 2 if the file is invalid.
+
+@policy_app.command("check")
+def check_policy(file: PolicyPath, output: Output = OutputFormat.TEXT) -> None:
+    """Check a policy file or directory, and say what each of its rules does.
+
+    The exit code is 2 if it is invalid.
     """
     try:
-        policy = load_policy(file)
+        policy, digest, left_out = load_policy_from(file)
     except ConfigError as error:
         if output is OutputFormat.JSON:
             print_json({"file": str(file), "valid": False, "error": str(error)})
         raise _refused(error) from None
     if output is OutputFormat.JSON:
-        reports = rule_reports(policy)
         print_json(
             {
                 "file": str(file),
                 "valid": True,
                 "error": None,
+                "digest": digest,
+                "left_out": left_out,
                 "default": policy.default,
-                "rules": reports,
+                "rules": rule_reports(policy),
+                "waves": wave_reports(policy),
                 "assignors_allowed": tuple(assignor_notes(policy)),
             }
         )
         return
     rules = "1 rule" if len(policy.rules) == 1 else f"{len(policy.rules)} rules"
     typer.echo(f"{file}: good, {rules}, default {policy.default}")
+    if file.is_dir():
+        typer.echo(f"digest {digest}")
+    for name in left_out:
+        typer.echo(printable(f"{name}: left out: generated, and not named by {MANIFEST}"))
     for line in explain(policy):
         typer.echo(printable(line))
 
 
 @policy_app.command("plan")
 def plan_policy(
-    file: Annotated[Path, typer.Argument(help="The policy file.")],
+    file: PolicyPath,
     admin: AdminAddress = None,
     config: AdminConfig = None,
     output: Output = OutputFormat.TEXT,
@@ -251,7 +264,7 @@ def plan_policy(
     Changes nothing. The exit code is 1 if no proxy answers, 2 if the file is invalid.
     """
     try:
-        policy = load_policy(file)
+        policy = load_policy_from(file).policy
         url = admin_url(admin, config)
         live = fetch_groups(url, LiveGroups, timeout_s=_ADMIN_S)
     except ConfigError as error:

@@ -9,19 +9,23 @@ from typing import Any
 
 import msgspec
 
+from protocol_codecs import ApiKey
 from translation import deadlines, log_outputs, relayed_responses
 from translation.actions import Action, CallId, Connection, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
+from translation.engine.wave_counts import WaveCount
 from translation.fleet.group_records import Phase
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
 from translation.member_state import MemberState
 from translation.migration import hook_calls, judging
+from translation.migration.admission import why_wave_waits
 from translation.migration.command_writes import CommandOutcome, obey_command
 from translation.migration.commands import Command
-from translation.migration.next_step import MoveView, view_of
+from translation.migration.next_step import MoveView, view_of, view_of_waiting
+from translation.migration.wave_progress import is_look_due, look
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
 from translation.routing.call_routing import predict_heartbeat, route
@@ -29,6 +33,8 @@ from translation.routing.relayed_calls import is_relayed
 from translation.settings import TranslatorSettings
 from translation.upstream.assignor_vote import update_assignors
 from translation.uuids import kafka_uuid
+
+_HEARTBEAT = int(ApiKey.HEARTBEAT)
 
 
 class Translator:
@@ -71,7 +77,11 @@ class Translator:
         before that, so that the broker works on it meanwhile.
         """
         self._context.now = now
-        self._predicted = predict_heartbeat(self._context, connection, request)
+        self._predicted = None
+        if not is_look_due(
+            self._context, connection, request
+        ):  # else it leads to a question of the proxy's own too
+            self._predicted = predict_heartbeat(self._context, connection, request)
         return self._predicted
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
@@ -84,6 +94,8 @@ class Translator:
             predicted.begin()
         else:
             route(context, connection, request)
+        if request.api_key == _HEARTBEAT and is_look_due(context, connection, request):
+            look(context, connection, request)
         return self._actions()
 
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
@@ -147,12 +159,16 @@ class Translator:
         self._context.moves.migration_policy = policy
 
     def move_of(self, group_id: str) -> MoveView | None:
-        """How far the move of a group by steps is; None if it does not move by steps, or has not begun to."""
+        """How far the move of a group by steps is; None if it does not move by steps, or has not begun to.
+
+        Of a group whose wave has not begun it says what that waits for.
+        """
         context = self._context
         rule = context.rules.written_rule_for(group_id)
         move = context.moves.move(group_id, rule) if rule.staged else None
         if move is None:
-            return None
+            why = why_wave_waits(context, group_id, rule)
+            return None if why is None else view_of_waiting(why, rule)
         verdict = context.moves.verdict(group_id, rule)
         return view_of(move, rule, context.moves.now_ms(group_id), context.rules.digest, verdict)
 
@@ -212,6 +228,10 @@ class Translator:
         """How many moves with gates there are, by what the gates say, as this process knows them."""
         moves = self._context.moves
         return Counter(str(moves.verdict(group_id, rule).say) for group_id, rule, _ in moves.gated())
+
+    def waves(self) -> list[WaveCount]:
+        """The waves of the policy in order, with their groups by state, as this process knows them."""
+        return self._context.moves.waves.all()
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member that is reached through a connection is Stable and has no procedure under way."""

@@ -8,7 +8,11 @@ import pyarrow as pa
 from pipeline.readiness.output import MEMBERS, OFFSETS
 from pipeline.tables import FLAG, INT, TEXT, TOPIC_PARTITIONS, Column, Table, list_of
 from protocol_codecs import ZERO_UUID, MalformedMessage, Uuid, uuid_to_text
-from protocol_codecs.messages.consumer_protocol import decode_assignment, decode_subscription
+from protocol_codecs.messages.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    lacks_owned_partitions,
+)
 from protocol_codecs.records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -181,6 +185,7 @@ def _embedded(subscription: bytes, assignment: bytes) -> dict[str, Any]:
     try:
         version, subscribed = decode_subscription(subscription)
         found |= {"embedded_version": version, "subscription": list(subscribed.topics)}
+        found["lacks_owned_partitions"] = lacks_owned_partitions(subscription)
         found |= {"rack": subscribed.rack_id, "user_data_bytes": len(subscribed.user_data or b"")}
         given = decode_assignment(assignment)[1] if assignment else None
     except MalformedMessage as error:

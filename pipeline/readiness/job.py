@@ -14,7 +14,7 @@ from pipeline.readiness import content, groups, policy_file, records, share_part
 from pipeline.readiness.cluster import BrokerSettings, Cluster
 from pipeline.readiness.output import GROUPS, MEMBERS, NOT_READY, OFFSETS, SHARE_PARTITIONS, VERDICTS, WAVES
 from pipeline.readiness.staying import does_not_move, other_protocol
-from pipeline.readiness.verdicts import judge
+from pipeline.readiness.verdicts import AT_ONCE, judge
 from pipeline.readiness.waves import Candidate, Limits, plan
 from pipeline.watch import step
 
@@ -146,13 +146,25 @@ def _write_waves(spark: "SparkSession", folder: str, out: Path, options: Options
     movable = groups_read.where("kind = 'classic'").join(
         verdicts.where(F.col("verdict") != NOT_READY), "group_id"
     )
+    at_once = F.exists("reasons", lambda reason: reason["code"].isin(*AT_ONCE))
+    moved_at_once = {row["group_id"] for row in verdicts.where(at_once).select("group_id").collect()}
     candidates = (
         Candidate(row["group_id"], row["members"], row["last_commit_ms"], row["verdict"])
         for row in movable.select("group_id", "members", "last_commit_ms", "verdict").toLocalIterator()
     )
     places = list(plan(candidates, options.limits))
+    allowed = sorted(options.allowed_assignors)
     rows = [
-        (one.group_id, place.wave, place.position, one.members, one.last_commit_ms, one.verdict)
+        (
+            one.group_id,
+            place.wave,
+            place.position,
+            one.members,
+            one.last_commit_ms,
+            one.verdict,
+            one.group_id in moved_at_once,
+            allowed,
+        )
         for place in places
         for one in (place.candidate,)
     ]

@@ -98,6 +98,11 @@ MEMBERS = Table(
         Column("reconciled", FLAG, "whether it is stable at the assignment epoch; null for classic groups"),
         Column("user_data_bytes", INT, "user data in subscription and assignment together"),
         Column("assignment_user_data_bytes", INT, "user data in the assignment alone"),
+        Column(
+            "lacks_owned_partitions",
+            FLAG,
+            "whether a classic member's subscription says v1 and ends before its owned partitions, as kafka-go's does",
+        ),
         Column("problem", TEXT, "why subscription or assignment cannot be read; null if they can"),
     ),
 )
@@ -122,6 +127,12 @@ WAVES = Table(
         Column("members", INT, "its members"),
         Column("last_commit_ms", LONG, "newest commit; null if there is none"),
         Column("verdict", TEXT, f"`{READY}` or `{REMARK}`"),
+        Column(
+            "at_once",
+            FLAG,
+            "whether brokers convert the group only while it is empty, so that it moves as a whole",
+        ),
+        Column("assignors_allowed", list_of(TEXT), "what `--allow-assignor` named; the same in each row"),
     ),
 )
 SHARE_PARTITIONS = Table(

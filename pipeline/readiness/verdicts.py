@@ -32,6 +32,8 @@ _CODES: Mapping[Refusal, str] = {
     Refusal.ASSIGNMENT_USER_DATA: "assignment_user_data",
 }
 NEWEST_EMBEDDED_VERSION = 3
+AT_ONCE = frozenset({"assignment_user_data", "subscription_cut_short"})
+"""Codes of remarks on groups that brokers convert only while they are empty: all their members move together."""
 _FEW = 3
 
 Member = Mapping[str, Any]
@@ -199,6 +201,9 @@ def _of_members(members: Sequence[Member], broker: BrokerSettings) -> Iterable[R
     ):
         text = "its assignment carries user data, with which brokers do not convert a live group: move it while empty"
         yield _remark("assignment_user_data", text)
+    if any(member["lacks_owned_partitions"] for member in members):
+        text = "brokers can't read its subscriptions beside members of the new protocol: all members move together"
+        yield _remark("subscription_cut_short", text)
 
 
 def _of_clients(group: Group, members: Sequence[Member]) -> Iterable[Reason]:

@@ -12,10 +12,13 @@ from typing import Protocol
 
 import trio
 
+from proxy.config.policy_source import MOST_FILES, is_policy_file
+
 POLL_INTERVAL_S = 1.0
 """Seconds between polls. Polling also sees how Kubernetes updates a mounted ConfigMap (it swaps symbolic links)."""
 
-_Signature = tuple[tuple[int, int, int] | None, ...]
+_State = tuple[object, ...] | None
+_Signature = tuple[_State, ...]
 
 
 class Reloadable(Protocol):
@@ -73,8 +76,12 @@ def _signature(files: Sequence[Path]) -> _Signature:
     return tuple(_state(file) for file in files)
 
 
-def _state(file: Path) -> tuple[int, int, int] | None:
+def _state(file: Path) -> _State:
+    """What changes whenever a file does, or a file of the policy in a directory; None if it can't be looked at."""
     try:
+        if file.is_dir():
+            names = sorted(entry.name for entry in file.iterdir() if is_policy_file(entry.name))
+            return tuple((name, _state(file / name)) for name in names[: MOST_FILES + 1])
         status = file.stat()  # follows links, as reading does
     except OSError:
         return None

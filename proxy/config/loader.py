@@ -36,11 +36,14 @@ _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<key>[^`]+)`")
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, ValueError)
 """Errors that PyYAML raises, besides its own, for an invalid date or a value that does not fit its tag."""
 
-_MAX_FILE_BYTES = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 """Size limit of a configuration or policy; a policy of ten thousand rules takes half of it."""
 _MAX_SCALAR_CHARS = 65_536
 _MAX_DEPTH = 32
 """Limit of nesting; the configuration has five levels."""
+
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The parser in C has a tenth of the cost; PyYAML may have been built without it."""
 
 _CONTAINER_TYPES = (inspect.StructType, inspect.VarTupleType, inspect.DictType)
 
@@ -49,73 +52,80 @@ class ConfigError(Exception):
     """A file or an environment variable is invalid; the message says where and why, for a person."""
 
 
-class _Loader(yaml.SafeLoader):
-    """Loads YAML at bounded cost: no aliases (a few hundred bytes of them can expand to gigabytes), limited depth."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """See :class:`yaml.composer.Composer`.
-
-        :raises ComposerError: an alias, or too deep nesting.
-        """
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        mark: Any = event.start_mark
-        if isinstance(event, yaml.AliasEvent):
-            problem = f"the alias *{event.anchor}: aliases are not supported; write the value out"
-            raise ComposerError(None, None, problem, mark)
-        if self._depth == _MAX_DEPTH:
-            raise ComposerError(None, None, "too deeply nested", mark)
-        self._depth += 1
-        node: yaml.Node | None = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-
 class _Document:
-    """A YAML document as plain values, with the position of each."""
+    """A YAML document as plain values, with the position of each.
+
+    It is read at bounded cost: no aliases (a few hundred bytes of them can expand to gigabytes), limited depth. It is
+    made of the parser's events, without a tree in between, since whoever reads a large policy serves nobody meanwhile.
+    """
 
     def __init__(self, source: str, text: str) -> None:
         self.source = source
         self.marks: dict[KeyPath, yaml.Mark] = {}
         self.from_environment: dict[KeyPath, str] = {}
         try:
-            loader = _Loader(text)
-            node = loader.get_single_node()
-            self.value: Any = None if node is None else self._plain(loader, node, ())
+            self.value: Any = self._only_document(_Parser(text))
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             raise ConfigError(f"{source}:{_position(mark)} not valid YAML: {error.problem}") from None
         except yaml.YAMLError as error:
             raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
 
-    def _plain(self, loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath) -> Any:
-        self.marks.setdefault(path, node.start_mark)
-        if isinstance(node, yaml.SequenceNode):
-            return [self._plain(loader, item, (*path, n)) for n, item in enumerate(node.value)]
-        if not isinstance(node, yaml.MappingNode):
-            if len(node.value) > _MAX_SCALAR_CHARS:  # a long number can take hours to parse
-                place = _position(node.start_mark)
-                problem = f"a value of {len(node.value)} characters, more than {_MAX_SCALAR_CHARS}"
-                raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {problem}")
-            try:
-                return loader.construct_object(node)
-            except _UNREADABLE:
-                place, kind = _position(node.start_mark), node.tag.rpartition(":")[2]
-                problem = f"not a valid {kind}: {node.value!r} (put text in quotes)"
-                raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {problem}") from None
+    def _only_document(self, parser: Any) -> Any:
+        parser.get_event()  # the stream begins
+        if parser.check_event(yaml.StreamEndEvent):
+            return None
+        parser.get_event()  # the document begins
+        value = self._plain(parser, parser.get_event(), ())
+        parser.get_event()
+        if not parser.check_event(yaml.StreamEndEvent):
+            raise ComposerError(None, None, "another document begins", parser.get_event().start_mark)
+        return value
+
+    def _plain(self, parser: Any, event: Any, path: KeyPath, depth: int = 1) -> Any:
+        self.marks.setdefault(path, event.start_mark)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(parser, event, path)
+        if isinstance(event, yaml.AliasEvent):
+            problem = f"the alias *{event.anchor}: aliases are not supported; write the value out"
+            raise ComposerError(None, None, problem, event.start_mark)
+        if depth > _MAX_DEPTH:
+            raise ComposerError(None, None, "too deeply nested", event.start_mark)
+        if isinstance(event, yaml.SequenceStartEvent):
+            values: list[Any] = []
+            while not isinstance(item := parser.get_event(), yaml.SequenceEndEvent):
+                values.append(self._plain(parser, item, (*path, len(values)), depth + 1))
+            return values
         value: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key = str(key_node.value)
+        while not isinstance(at := parser.get_event(), yaml.MappingEndEvent):
+            if not isinstance(at, yaml.ScalarEvent):
+                raise ComposerError(None, None, "a key that is no text", at.start_mark)
+            key = at.value
             if key in value:
                 raise ConfigError(
-                    f"{self.source}:{_position(key_node.start_mark)} {_dotted((*path, key))}: given twice"
+                    f"{self.source}:{_position(at.start_mark)} {_dotted((*path, key))}: given twice"
                 )
-            self.marks[*path, key] = key_node.start_mark
-            value[key] = self._plain(loader, value_node, (*path, key))
+            self.marks[*path, key] = at.start_mark
+            value[key] = self._plain(parser, parser.get_event(), (*path, key), depth + 1)
         return value
+
+    def _scalar(self, parser: Any, event: yaml.ScalarEvent, path: KeyPath) -> Any:
+        if len(event.value) > _MAX_SCALAR_CHARS:  # a long number can take hours to parse
+            place = _position(event.start_mark)
+            problem = f"a value of {len(event.value)} characters, more than {_MAX_SCALAR_CHARS}"
+            raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {problem}")
+        if event.tag is None and not event.implicit[0]:
+            return event.value  # in quotes
+        tag = event.tag
+        if tag is None or tag == "!":
+            tag = parser.resolve(yaml.ScalarNode, event.value, event.implicit)
+        node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
+        try:
+            return parser.construct_object(node)
+        except _UNREADABLE:
+            place, kind = _position(event.start_mark), tag.rpartition(":")[2]
+            problem = f"not a valid {kind}: {event.value!r} (put text in quotes)"
+            raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {problem}") from None
 
     def where(self, path: KeyPath) -> str:
         """Return the place of a key: file, line and column, or the environment variable that set it."""
@@ -179,9 +189,17 @@ def parse_policy(source: str, text: str) -> Policy:
 
     :raises ConfigError: it is invalid.
     """
+    return parse_policy_part(source, text)[0]
+
+
+def parse_policy_part(source: str, text: str) -> tuple[Policy, frozenset[str]]:
+    """Parse a policy that may be a part of one; also return which of its keys are given.
+
+    :raises ConfigError: it is invalid.
+    """
     document = _Document(source, text)
     if document.value is None:
-        return Policy()
+        return Policy(), frozenset()
     policy = _typed(document, Policy)
     for number, name in enumerate(policy.assignors_allowed):
         if name == STREAMS:
@@ -190,26 +208,12 @@ def parse_policy(source: str, text: str) -> Policy:
                 f"{document.where(path)} {_dotted(path)}: `{STREAMS}` is Kafka Streams, which is never translated: "
                 f"{OPTIONS[Refusal.STREAMS]}"
             )
-    return policy
-
-
-def policy_of(config: Config, config_file: Path) -> Policy:
-    """Load the policy that the configuration names; its path is relative to the configuration's folder.
-
-    :raises ConfigError: it is invalid.
-    """
-    file = policy_file(config, config_file)
-    return Policy() if file is None else load_policy(file)
-
-
-def policy_file(config: Config, config_file: Path) -> Path | None:
-    """Return the configured policy file or None; its path is relative to the configuration's folder."""
-    return None if config.policy.file is None else config_file.parent / config.policy.file
+    return policy, frozenset(document.value)
 
 
 def _read(file: Path) -> str:
     try:
-        return read_regular_file(file, _MAX_FILE_BYTES).decode()
+        return read_regular_file(file, MAX_FILE_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: can't be read: {error}") from None
 

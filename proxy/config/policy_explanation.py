@@ -5,7 +5,8 @@
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 
 import msgspec
 
@@ -13,6 +14,7 @@ from protocol_codecs.classic_clients import KNOWN_ASSIGNORS
 from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode, Policy, Rule
+from translation.policy.rule_cache import LONGEST_GROUP_ID
 from translation.policy.steps import text_of
 
 _MODE_EFFECT = {
@@ -44,13 +46,24 @@ class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
     """Its position in the file, from 1."""
     group: str | None
     pattern: str | None
+    groups: int | None
+    """With `groups`: how many."""
     mode: Mode
     type: GroupType | None
     assignor: str | None
     switch_pause_ms: int
     steps: tuple[int | str, ...] | None
     hold_s: int
+    wave: int | None
     notes: tuple[str, ...]
+
+
+class WaveReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A wave of groups, and which waves have to be over before it begins."""
+
+    wave: int
+    groups: int
+    after: tuple[int, ...]
 
 
 def rule_reports(policy: Policy) -> list[RuleReport]:
@@ -60,24 +73,38 @@ def rule_reports(policy: Policy) -> list[RuleReport]:
             number=number,
             group=rule.group,
             pattern=rule.pattern,
+            groups=None if rule.groups is None else len(rule.groups),
             mode=rule.mode,
             type=rule.type,
             assignor=rule.assignor,
             switch_pause_ms=rule.switch_pause_ms,
             steps=rule.steps,
             hold_s=rule.hold_s,
-            notes=tuple(_notes(policy, number, rule)),
+            wave=rule.wave,
+            notes=tuple(_notes(policy, number, rule, earlier)),
         )
-        for number, rule in enumerate(policy.rules, start=1)
+        for number, rule, earlier in _with_earlier(policy)
+    ]
+
+
+def wave_reports(policy: Policy) -> list[WaveReport]:
+    """Return every wave in order."""
+    counted = Counter(policy.wave_of.values())
+    waves = sorted(counted)
+    return [
+        WaveReport(wave=wave, groups=counted[wave], after=tuple(waves[:number]))
+        for number, wave in enumerate(waves)
     ]
 
 
 def explain(policy: Policy) -> Iterator[str]:
     """Yield a line for each rule in order, and one for all other groups."""
     yield from assignor_notes(policy)
-    for number, rule in enumerate(policy.rules, start=1):
+    for number, rule, earlier in _with_earlier(policy):
         yield f"{rule_label(number, rule)}: {_describe(rule)}"
-        yield from (f"  {note}" for note in _notes(policy, number, rule))
+        yield from (f"  {note}" for note in _notes(policy, number, rule, earlier))
+    for one in wave_reports(policy):
+        yield f"wave {one.wave}: {groups_text(one.groups)}; {_begins(policy, one)}"
     yield f"all other groups: {policy.default}: clients are {_MODE_EFFECT[policy.default]}"
 
 
@@ -97,18 +124,32 @@ def assignor_notes(policy: Policy) -> Iterator[str]:
         seen.add(name)
 
 
+def _begins(policy: Policy, wave: WaveReport) -> str:
+    if not wave.after:
+        return "waits for no other"
+    before = ", ".join(map(str, wave.after))
+    waves = "wave" if len(wave.after) == 1 else "each of the waves"
+    return (
+        f"begins when {policy.waves.share} of {waves} {before} is over, and no group there is held or aborted"
+    )
+
+
+def groups_text(number: int) -> str:
+    """Return so many groups, in words."""
+    return "1 group" if number == 1 else f"{number} groups"
+
+
 def rule_label(number: int, rule: Rule) -> str:
     """Return the name of a rule in printed lines."""
-    what = f"group {rule.group}" if rule.pattern is None else f"groups that match {rule.pattern}"
-    return f"rule {number} ({what})"
+    if rule.pattern is not None:
+        return f"rule {number} (groups that match {rule.pattern})"
+    return f"rule {number} ({f'group {rule.names[0]}' if len(rule.names) == 1 else groups_text(len(rule.names))})"
 
 
 def rule_for_group(policy: Policy, group_id: str) -> tuple[int | None, Rule]:
     """Return the rule that decides for a group, with its number from 1; the number is None for the default."""
-    for number, rule in enumerate(policy.rules, start=1):
-        if rule.matches(group_id):
-            return number, rule
-    return None, policy.rule_for(group_id)
+    number = policy.number_for(group_id)
+    return (None, policy.rule_for(group_id)) if number is None else (number + 1, policy.rules[number])
 
 
 def _describe(rule: Rule) -> str:
@@ -121,14 +162,25 @@ def _describe(rule: Rule) -> str:
         said += f"; a live group is moved one member every {rule.switch_pause_ms} ms"
     if rule.staged:
         said += f" in steps of {text_of(rule.staged)}, each held for {rule.hold_s} s"
+    if rule.wave is not None:
+        said += f", in wave {rule.wave}"
     return said
 
 
-def _notes(policy: Policy, number: int, rule: Rule) -> Iterator[str]:
-    """Yield warnings about likely mistakes in a rule."""
-    earlier = _hidden_by(rule, policy.rules[: number - 1])
+def _notes(policy: Policy, number: int, rule: Rule, earlier: tuple[int, Rule] | None) -> Iterator[str]:
+    """Yield warnings about likely mistakes in a rule; ``earlier`` is one that hides it."""
     if earlier is not None:
         yield f"never applies: {rule_label(*earlier)} already matches the same groups"
+    elif rule.groups is not None:
+        hidden = [name for name in rule.names if policy.number_for(name) != number - 1]
+        if hidden:
+            yield f"does not apply to {groups_text(len(hidden))} of them, {hidden[0]} among them: an earlier rule does"
+        elif len(set(rule.names)) < len(rule.names):
+            yield "names a group twice"
+    too_long = [name for name in rule.names if len(name) > LONGEST_GROUP_ID]
+    if rule.mode is Mode.TRANSLATE and too_long:
+        longest = f"ids of more than {LONGEST_GROUP_ID} characters"
+        yield f"{groups_text(len(too_long))} of them with {longest}: such a group is never translated"
     if rule.pattern is not None and _LITERAL.fullmatch(rule.pattern):
         yield f"matches the group {rule.pattern} only: a pattern must match the whole id, as {rule.pattern}.* would"
     if rule.type is not None and rule.mode is Mode.REJECT:
@@ -153,14 +205,19 @@ def _notes_on_steps(rule: Rule) -> Iterator[str]:
         yield f"ends at {rule.staged[-1]}: the other members of each group stay classic"
 
 
-def _hidden_by(rule: Rule, before: Sequence[Rule]) -> tuple[int, Rule] | None:
-    """Return an earlier rule that hides this one, as far as that can be determined, with its number."""
-    for number, earlier in enumerate(before, start=1):
-        same_pattern = rule.pattern is not None and rule.pattern == earlier.pattern
-        if (
-            same_pattern
-            or earlier.pattern in _MATCH_ALL
-            or (rule.group is not None and earlier.matches(rule.group))
-        ):
-            return number, earlier
-    return None
+def _with_earlier(policy: Policy) -> Iterator[tuple[int, Rule, tuple[int, Rule] | None]]:
+    """Yield each rule with its number, and an earlier one that hides it, as far as that can be determined."""
+    patterns: dict[str, int] = {}
+    matches_all: int | None = None
+    for number, rule in enumerate(policy.rules, start=1):
+        found = matches_all
+        if rule.pattern is not None:
+            found = min((one for one in (found, patterns.get(rule.pattern)) if one is not None), default=None)
+            patterns.setdefault(rule.pattern, number)
+        else:
+            first = {policy.number_for(name) for name in rule.names}
+            if len(first) == 1 and (only := first.pop()) is not None and only != number - 1:
+                found = only + 1
+        yield number, rule, None if found is None else (found, policy.rules[found - 1])
+        if matches_all is None and rule.pattern in _MATCH_ALL:
+            matches_all = number

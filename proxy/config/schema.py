@@ -45,7 +45,8 @@ class PolicySource(Section, frozen=True, kw_only=True):
     file: Annotated[
         str | None,
         Meta(
-            description="YAML file with the policy, relative to this file. `null`: groups are only observed."
+            description="YAML file with the policy, relative to this file, or a directory whose `*.yaml` are the "
+            "policy together, in the order of their names. `null`: groups are only observed."
         ),
     ] = None
     config_map: Annotated[
@@ -58,10 +59,32 @@ class PolicySource(Section, frozen=True, kw_only=True):
         ),
     ] = None
 
+    config_maps: Annotated[
+        str | None,
+        Meta(
+            description="In a pod: a label selector, as `epochgate.io/policy-set=main`. The ConfigMaps with that label "
+            "have the files of the policy together, each under its name as key, with a `manifest.json` among them, and "
+            "are watched like `config_map`; they are in force once all that the manifest names are there. `file` is "
+            "the directory that they are mounted at. The service account must be allowed to list and watch the "
+            "ConfigMaps of its namespace. `null`: see `config_map`.",
+        ),
+    ] = None
+    manifest_required: Annotated[
+        bool,
+        Meta(
+            description="`true`: `file` is a directory, and is refused unless its `manifest.json` names every file "
+            "with its digest, so that a set of which a part is missing never counts. `false`: a manifest that is "
+            "there is checked, and may stand beside files that it does not name."
+        ),
+    ] = False
+
     def __post_init__(self) -> None:
-        """Refuse a ConfigMap without its file."""
-        if self.config_map is not None and self.file is None:
-            raise ValueError("`config_map` needs `file`, where the ConfigMap is mounted")
+        """Refuse a ConfigMap without its file, and two sources."""
+        for key, name in (("config_map", self.config_map), ("config_maps", self.config_maps)):
+            if name is not None and self.file is None:
+                raise ValueError(f"`{key}` needs `file`, where it is mounted")
+        if self.config_map is not None and self.config_maps is not None:
+            raise ValueError("`config_map` and `config_maps`: only one of them can be watched")
 
 
 class Versions(Section, frozen=True, kw_only=True):

@@ -18,8 +18,8 @@ class ExitCode(IntEnum):
 MEANINGS = {
     ExitCode.SUCCESS: "The command did what it was asked to do. `run` was stopped by a signal and has drained.",
     ExitCode.FAILED: "The command could not do it: a port is taken, no broker or no proxy answers, Java or an optional "
-    "package is missing, input can't be read, a command about a move is refused. `run` also ends so at a second signal, "
-    "without finishing the drain.",
+    "package is missing, input can't be read, a command about a move is refused. `run` also ends so at a second "
+    "signal, without finishing the drain.",
     ExitCode.USAGE: "An option, the configuration or the policy is invalid. Nothing was started.",
     ExitCode.PROBLEM_FOUND: "The command did its work and found a problem: `status` a stuck group, `preflight` what "
     "stands in the way of a migration, `pipeline audit` and `verify` a partition that two members owned at once, "

@@ -21,7 +21,7 @@ FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ANSWER_TIMEOUT_S = 10.0
 """Seconds in which the API server must be connected, and in which it must begin to answer."""
 
-_MAX_LINE_BYTES = 4 * 1024 * 1024
+MAX_LINE_BYTES = 4 * 1024 * 1024
 """A ConfigMap has at most 1 MiB; as JSON, with what else is said of it, it may be a few times that."""
 _RECEIVE_BYTES = 65_536
 _OK = 200
@@ -91,7 +91,13 @@ class ServiceAccount(msgspec.Struct, frozen=True):
 class Answer:
     """The body of a response, line by line: a watch sends one event a line, everything else is one line."""
 
-    def __init__(self, stream: trio.SSLStream[trio.SocketStream], connection: h11.Connection) -> None:
+    def __init__(
+        self,
+        stream: trio.SSLStream[trio.SocketStream],
+        connection: h11.Connection,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        self._max_line_bytes = max_line_bytes
         self._stream = stream
         self._connection = connection
         self._unread = bytearray()
@@ -116,7 +122,7 @@ class Answer:
     async def line(self) -> bytes | None:
         """Return the next line that is not empty; None after the last.
 
-        :raises ApiError: it is longer than a ConfigMap can be.
+        :raises ApiError: it is longer than what was asked for can be.
         """
         searched = 0
         while True:
@@ -133,8 +139,8 @@ class Answer:
                     return None
                 continue
             searched = len(self._unread)
-            if searched > _MAX_LINE_BYTES:
-                raise ApiError(f"a line of more than {_MAX_LINE_BYTES} bytes")
+            if searched > self._max_line_bytes:
+                raise ApiError(f"a line of more than {self._max_line_bytes} bytes")
             event = await self._event()
             if isinstance(event, h11.Data):
                 self._unread += event.data
@@ -148,7 +154,9 @@ class Answer:
 
 
 @asynccontextmanager
-async def get(account: ServiceAccount, target: str) -> AsyncIterator[Answer]:
+async def get(
+    account: ServiceAccount, target: str, max_line_bytes: int = MAX_LINE_BYTES
+) -> AsyncIterator[Answer]:
     """Ask for ``target``, a path with its query; the connection is closed at the end.
 
     :raises ApiError: no answer, or a refusal, or the answer breaks off while it is read.
@@ -164,7 +172,7 @@ async def get(account: ServiceAccount, target: str) -> AsyncIterator[Answer]:
         with trio.fail_after(ANSWER_TIMEOUT_S):
             stream = await _connect(account)
         async with stream:
-            answer = Answer(stream, h11.Connection(h11.CLIENT))
+            answer = Answer(stream, h11.Connection(h11.CLIENT), max_line_bytes)
             with trio.fail_after(ANSWER_TIMEOUT_S):
                 await answer.begin(request)
             yield answer

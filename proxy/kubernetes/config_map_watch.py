@@ -1,4 +1,4 @@
-"""Watches one ConfigMap at the Kubernetes API: it is listed, then watched from that version on, and so again and again.
+"""Watches ConfigMaps at the Kubernetes API: they are listed, then watched from that version on, and so again and again.
 
 Listing again after each watch replaces what a client of many objects needs: bookmarks, and resuming from the version of
 the last event. Whatever ends a watch (its time, an expired version, a broken connection), the list says what is so now.
@@ -14,7 +14,15 @@ from urllib.parse import quote, urlencode
 import msgspec
 import trio
 
-from proxy.kubernetes.api_server import ANSWER_TIMEOUT_S, Answer, ApiError, ServiceAccount, get, said
+from proxy.kubernetes.api_server import (
+    ANSWER_TIMEOUT_S,
+    MAX_LINE_BYTES,
+    Answer,
+    ApiError,
+    ServiceAccount,
+    get,
+    said,
+)
 
 WATCH_S = 300
 """Seconds that the API server is asked to keep a watch open: this, give or take a fifth, so that pods don't meet."""
@@ -24,26 +32,32 @@ LONGEST_PAUSE_S = 30.0
 _GRACE_S = 15
 """Seconds beyond which a watch that the API server did not end is ended here."""
 
+_MOST_MAPS = 256
+_SET_LINE_BYTES = 64 * 1024 * 1024
+"""A list of them is one line: 16 MiB of policy, as JSON, with what else is said of each."""
+
 Contents = Mapping[str, str]
 T = TypeVar("T")
 
 
 class Watcher(Protocol):
-    """What is told of the ConfigMap."""
+    """What is told of the ConfigMaps."""
 
-    def found(self, contents: Contents | None) -> None:
-        """Take the contents, by key; None: there is no such ConfigMap. They may be those of before."""
+    def found(self, maps: Mapping[str, Contents]) -> None:
+        """Take all there are, by name, each with its contents by key. They may be those of before."""
 
     def lost(self, reason: str) -> None:
-        """Take note that an attempt to watch it failed, or a watch broke."""
+        """Take note that an attempt to watch them failed, or a watch broke."""
 
 
 class _Metadata(msgspec.Struct):
     resource_version: str = msgspec.field(name="resourceVersion", default="")
+    name: str = ""
 
 
 class _ConfigMap(msgspec.Struct):
     data: dict[str, str] | None = None
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
 class _ConfigMapList(msgspec.Struct):
@@ -57,18 +71,25 @@ class _Event(msgspec.Struct):
 
 
 class ConfigMapWatch:
-    """Watches the ConfigMap ``name`` in the pod's namespace.
+    """Watches the ConfigMap ``name`` in the pod's namespace, or all those with certain ``labels`` (a selector).
 
     ``account`` is asked before each request; it raises :class:`ApiError` if there is none.
     """
 
     def __init__(
         self,
-        name: str,
+        name: str | None,
         watcher: Watcher,
         account: Callable[[], ServiceAccount] = lambda: ServiceAccount.of_pod(os.environ),
+        *,
+        labels: str = "",
     ) -> None:
-        self._name = name
+        # Only with the first selector a Role that names the ConfigMap allows to list and to watch it.
+        self._selector = (
+            {"labelSelector": labels} if name is None else {"fieldSelector": f"metadata.name={name}"}
+        )
+        self._max_line_bytes = MAX_LINE_BYTES if name is not None else _SET_LINE_BYTES
+        self._maps: dict[str, Contents] = {}
         self._watcher = watcher
         self._account = account
         self._pause_s = FIRST_PAUSE_S
@@ -88,7 +109,8 @@ class ConfigMapWatch:
         async with self._get() as answer:
             with trio.fail_after(ANSWER_TIMEOUT_S):
                 found = _decoded(await answer.line() or b"", _ConfigMapList)
-        self._watcher.found((found.items[0].data or {}) if found.items else None)
+        self._maps = {one.metadata.name: one.data or {} for one in found.items or ()}
+        self._report()
         return found.metadata.resource_version
 
     async def _watch(self, version: str) -> None:
@@ -111,18 +133,24 @@ class ConfigMapWatch:
         event = _decoded(line, _Event)
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._watcher.found(_decoded(event.object, _ConfigMap).data or {})
+                one = _decoded(event.object, _ConfigMap)
+                self._maps[one.metadata.name] = one.data or {}
+                self._report()
             case "DELETED":
-                self._watcher.found(None)
+                self._maps.pop(_decoded(event.object, _ConfigMap).metadata.name, None)
+                self._report()
             case "ERROR":
                 raise ApiError(f"the watch ended: {said(bytes(event.object))}")
 
+    def _report(self) -> None:
+        if len(self._maps) > _MOST_MAPS:
+            raise ApiError(f"{len(self._maps)} ConfigMaps, more than {_MOST_MAPS}")
+        self._watcher.found(dict(self._maps))
+
     def _get(self, **query: str) -> AbstractAsyncContextManager[Answer]:
         account = self._account()
-        # Only with this selector a Role that names the ConfigMap allows to list and to watch it.
-        selector = {"fieldSelector": f"metadata.name={self._name}"}
         path = f"/api/v1/namespaces/{quote(account.namespace)}/configmaps"
-        return get(account, f"{path}?{urlencode({**selector, **query})}")
+        return get(account, f"{path}?{urlencode({**self._selector, **query})}", self._max_line_bytes)
 
 
 def _decoded(text: bytes | msgspec.Raw, kind: type[T]) -> T:

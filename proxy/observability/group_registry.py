@@ -185,8 +185,9 @@ class GroupRegistry:
 
 def rule_of(policy: Policy, group_id: str) -> tuple[Rule, str]:
     """Return the rule for a group, and its label: its number and matcher in the policy, or ``default``."""
-    for number, rule in enumerate(policy.rules, 1):
-        if rule.matches(group_id):
-            what = f"group {rule.group}" if rule.pattern is None else f"pattern {rule.pattern}"
-            return rule, f"rule {number}: {what}"
-    return policy.rule_for(group_id), "default"
+    number = policy.number_for(group_id)
+    if number is None:
+        return policy.rule_for(group_id), "default"
+    rule = policy.rules[number]
+    what = f"group {group_id}" if rule.pattern is None else f"pattern {rule.pattern}"
+    return rule, f"rule {number + 1}: {what}"

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from protocol_codecs.printable import printable
 from proxy.config.fleet import UnreadableSecret
-from proxy.config.loader import ConfigError, load_config, load_policy, policy_of
+from proxy.config.loader import ConfigError, load_config
+from proxy.config.policy_source import load_policy_from, policy_of
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.console.kafka_options import KafkaConf, KafkaConfFile, pairs
@@ -153,7 +154,7 @@ def _target(
 
 def _policy(file: Path | None, loaded: Config | None, config: Path | None) -> Policy:
     if file is not None:
-        return load_policy(file)
+        return load_policy_from(file).policy
     if loaded is not None and config is not None and loaded.policy.file is not None:
         return policy_of(loaded, config)
     return Policy(default=Mode.TRANSLATE)

@@ -5,13 +5,14 @@ its ConfigMap has. A policy that can't be used is refused: the previous one stay
 it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import structlog
 
 from proxy.config.file_watcher import POLL_INTERVAL_S, FileWatcher
-from proxy.config.loader import ConfigError, load_policy
+from proxy.config.loader import ConfigError
+from proxy.config.policy_source import LoadedPolicy, load_policy_from, policy_of_files
 from proxy.metrics.registry import Metrics
 from translation.policy.policy import Policy
 
@@ -21,12 +22,19 @@ __all__ = ["POLL_INTERVAL_S", "PolicyReloader"]
 
 
 class PolicyReloader:
-    """Watches one policy file. ``apply`` gets each new policy that is valid."""
+    """Watches one policy file, or a directory of them. ``apply`` gets each new policy that is valid."""
 
     def __init__(
-        self, file: Path, apply: Callable[[Policy], None], metrics: Metrics, in_force: Policy | None = None
+        self,
+        file: Path,
+        apply: Callable[[Policy], None],
+        metrics: Metrics,
+        in_force: Policy | None = None,
+        *,
+        manifest_required: bool = False,
     ) -> None:
         self._file = file
+        self._manifest_required = manifest_required
         self._apply = apply
         self._metrics = metrics
         self._in_force = in_force
@@ -34,7 +42,7 @@ class PolicyReloader:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The policy file; see :class:`proxy.config.file_watcher.Reloadable`."""
+        """The policy file or directory; see :class:`proxy.config.file_watcher.Reloadable`."""
         return (self._file,)
 
     async def run(self) -> None:
@@ -43,15 +51,25 @@ class PolicyReloader:
 
     def reload(self, why: str) -> None:
         """Read the file and apply its policy, or refuse it. ``why`` goes to the log."""
-        self._take(lambda: load_policy(self._file), why, again=True)
+        self._take(self._load, why, again=True)
 
-    def take(self, load: Callable[[], Policy], why: str) -> None:
+    def _load(self) -> LoadedPolicy:
+        return load_policy_from(self._file, manifest_required=self._manifest_required)
+
+    def of_files(self, source: str, files: Mapping[str, bytes]) -> LoadedPolicy:
+        """The policy that these files are together (:func:`~proxy.config.policy_source.policy_of_files`).
+
+        :raises ConfigError: they are none.
+        """
+        return policy_of_files(source, files, manifest_required=self._manifest_required)
+
+    def take(self, load: Callable[[], LoadedPolicy], why: str) -> None:
         """Apply the policy that ``load`` returns if it is not in force yet; refuse it if that raises ConfigError."""
         self._take(load, why, again=False)
 
-    def _take(self, load: Callable[[], Policy], why: str, *, again: bool) -> None:
+    def _take(self, load: Callable[[], LoadedPolicy], why: str, *, again: bool) -> None:
         try:
-            policy = load()
+            policy, digest, left_out = load()
         except ConfigError as error:
             self._metrics.policy_reloads.labels("refused").inc()
             self._metrics.policy_is_current.set(0)
@@ -64,4 +82,11 @@ class PolicyReloader:
         self._apply(policy)
         self._metrics.policy_reloads.labels("applied").inc()
         self._metrics.policy_version.inc()
-        _log.info("policy applied", why=why, rules=len(policy.rules), default=str(policy.default))
+        _log.info(
+            "policy applied",
+            why=why,
+            rules=len(policy.rules),
+            default=str(policy.default),
+            digest=digest,
+            left_out=list(left_out),
+        )

@@ -34,7 +34,7 @@ GROUP = {
 MEMBER = {
     "member_id": "m", "instance_id": None, "client_id": "app", "protocol": "classic", "session_timeout_ms": 10_000,
     "embedded_version": 1, "assignors": ["range"], "problem": None, "user_data_bytes": 0,
-    "assignment_user_data_bytes": 0, "rack": None,
+    "assignment_user_data_bytes": 0, "rack": None, "lacks_owned_partitions": False,
 }  # fmt: skip
 BOTH = {"user_data_bytes": 8, "assignment_user_data_bytes": 8}
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from translation.actions import CallHook
 from translation.engine.environment import Environment
+from translation.engine.wave_counts import WaveCounts
 from translation.fleet.group_log import GroupLog, local_group_log, slots_of
 from translation.fleet.group_records import (
     MOVE,
@@ -61,6 +62,7 @@ class Moves:
         self._log = log
         self._on_other_rule = on_other_rule
         self.records: GroupLog = local_group_log() if log is None else log.groups
+        self.waves = WaveCounts(self.records, rules.policy)
         self.migration_policy: str | None = None
         """``group.consumer.migration.policy`` of the brokers; None if it is not known."""
         self._verdicts: dict[str, tuple[Verdict, int, float]] = {}
@@ -68,6 +70,7 @@ class Moves:
         self.aborting: dict[str, Move] = {}
         """The moves that were aborted here, and of which that is not read back yet."""
         self._full_until: OrderedDict[str, float] = OrderedDict()
+        self._look_at: OrderedDict[str, float] = OrderedDict()
         self._unended: set[MemberKey] = set()
         """Moves that are over, and whose record could not be written yet."""
         self._without_slot: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -81,8 +84,11 @@ class Moves:
     # -- what the policy says ----------------------------------------------------------------------------------
 
     def counts_members(self, group_id: str, rule: Rule) -> bool:
-        """Whether only members with a slot may be translated: not without steps, and not at the step of 100 %."""
-        if not rule.staged or rule.staged[0].is_all:
+        """Whether only members with a slot may be translated: not without steps, and not at the step of 100 %.
+
+        A group of a wave has a record of its move all the same, and nobody is translated before that is there.
+        """
+        if not rule.staged or (rule.staged[0].is_all and rule.wave is None):
             return False
         self.records.use(group_id, self._environment.now)
         move = self.move(group_id, rule)
@@ -265,9 +271,26 @@ class Moves:
         if len(self._full_until) > _LIMIT:
             self._full_until.popitem(last=False)
 
+    def is_look_due(self, group_id: str, rule: Rule) -> bool:
+        """Whether the broker is to be asked who is in a group, because its move is not over and nobody else may ask."""
+        if self._look_at.get(group_id, self._environment.now) > self._environment.now:
+            return False
+        move = self.move(group_id, rule)
+        is_over = move is not None and move.step + 1 >= len(rule.staged) and bool(move.settled_ms)
+        return not is_over and (move is None or move.is_moving)
+
+    def set_look_at(self, group_id: str, until: float) -> None:
+        """The broker is asked now who is in a group; not again before ``until`` (seconds)."""
+        self._look_at[group_id] = until
+        self._look_at.move_to_end(group_id)
+        if len(self._look_at) > _LIMIT:
+            self._look_at.popitem(last=False)
+
     def policy_changed(self) -> None:
         """Another policy is in force."""
         self._full_until.clear()
+        self._look_at.clear()
+        self.waves.set_policy(self._rules.policy)
         self.look_through()
 
     def look_through(self) -> None:

@@ -6,14 +6,16 @@ unresolved record for a key, nothing while the partition is not ready, and nothi
 health of a partition is that of the members' records.
 
 Records are written anew as long as their group is in use: it has a member in the log that is not dead, or somebody asks
-here what its step allows. Those of others are forgotten, and so deleted, as members' are.
+here what its step allows, or the policy names it for a wave. Those of others are forgotten, and so deleted, as members'
+are.
 
 A process without a member log has the same class, and reads back at once what it writes (:func:`local_group_log`). It
 forgets its moves when it ends, and before that only those of the groups that were used longest ago.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping, Sized
+from typing import Protocol
 
 import crc32c
 from msgspec.structs import replace
@@ -56,6 +58,14 @@ LOCAL_GROUPS = 10_000
 """Groups whose records a process without a member log keeps."""
 
 
+class Names(Container[str], Sized, Protocol):
+    """The groups whose records are kept, whether or not they are in use."""
+
+
+def _nobody(_: str) -> None:
+    """Nobody asks for the moves."""
+
+
 class GroupView:
     """What counts for each record of the groups of one partition, as far as it has been read."""
 
@@ -84,17 +94,20 @@ class GroupView:
         self._by_group.setdefault(key.group_id, {})[key.name] = stored
         return True
 
-    def forget(self, newest_ms: int) -> None:
-        """Forget what is too old to matter: everybody does so earlier than the topic."""
+    def forget(self, newest_ms: int) -> list[str]:
+        """Forget what is too old to matter: everybody does so earlier than the topic. Return whose it was."""
+        forgotten: list[str] = []
         while self._counted:
             key, stored = next(iter(self._counted.items()))
             if newest_ms - stored.appended_ms <= FORGET_MS:
-                return
+                break
+            forgotten.append(key.group_id)
             del self._counted[key]
             names = self._by_group[key.group_id]
             del names[key.name]
             if not names:
                 del self._by_group[key.group_id]
+        return forgotten
 
     def use(self, group_id: str) -> bool:
         """A group is in use: it is not forgotten by :meth:`forget_unused`. Return whether it has records."""
@@ -103,12 +116,19 @@ class GroupView:
         self._by_group.move_to_end(group_id)
         return True
 
-    def forget_unused(self, most: int) -> None:
-        """Forget the groups that were used longest ago, if there are more than so many."""
+    def forget_unused(self, most: int) -> list[str]:
+        """Forget the groups that were used longest ago, if there are more than so many. Return which."""
+        forgotten: list[str] = []
         while len(self._by_group) > most:
             group_id, names = self._by_group.popitem(last=False)
+            forgotten.append(group_id)
             for name in names:
                 del self._counted[GroupKey(group_id, name)]
+        return forgotten
+
+    def groups(self) -> list[str]:
+        """The groups that have records, as they are now."""
+        return list(self._by_group)
 
 
 class _Write:
@@ -137,12 +157,21 @@ class GroupLog:
         self._look_at = now + _LOOK_EVERY_S
         self.wall_offset_ms = 0
         """Without a member log: what the clock on the wall (milliseconds since 1970) shows more than ``now`` does."""
+        self.keeps: Names = frozenset()
+        """Groups whose records are written anew also while nobody uses them."""
+        self.on_move: Callable[[str], None] = _nobody
+        """Called with the group when the record of its move is another one, or is forgotten."""
 
     # -- what the translation asks -----------------------------------------------------------------------------
 
     def is_ready(self, group_id: str) -> bool:
         """Whether what is read of this group may be relied on, and something may be written."""
         return self._partition(shortened(group_id)).health is Health.READY
+
+    @property
+    def is_all_ready(self) -> bool:
+        """Whether what is read of every group may be relied on."""
+        return all(state.health is Health.READY for state in self._members.partitions)
 
     def now_ms(self, group_id: str, now: float) -> int:
         """The log's clock, as far as is read, in milliseconds since 1970; it moves with each probe."""
@@ -287,9 +316,13 @@ class GroupLog:
         counted = self._views[number].read(key, stored)
         if self._is_local:
             self._views[number].use(key.group_id)
-            self._views[number].forget_unused(LOCAL_GROUPS)
+            forgotten = self._views[number].forget_unused(LOCAL_GROUPS + len(self.keeps))
         else:
-            self._views[number].forget(view.newest_ms)
+            forgotten = self._views[number].forget(view.newest_ms)
+        if counted and key.name == MOVE:
+            self.on_move(key.group_id)
+        for group_id in forgotten:
+            self.on_move(group_id)
         return counted
 
     def give_up(self) -> set[int]:
@@ -302,7 +335,9 @@ class GroupLog:
 
     def lose(self, number: int) -> None:
         """What was read of a partition may not be so any more."""
-        self._views[number] = GroupView()
+        lost, self._views[number] = self._views[number], GroupView()
+        for group_id in lost.groups():
+            self.on_move(group_id)
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -317,8 +352,9 @@ class GroupLog:
     def handle_time(self, now: float) -> None:
         """Write anew what has grown old, so that retention does not end a move. Any replica does it, whoever is first.
 
-        Of groups in use alone: some tools have a new group each time, and clients can think of any number of them.
-        What a replica writes anew says the same, so it does not matter if several do.
+        Of groups in use alone, and of those in waves that they are over: some tools have a new group each time, and
+        clients can think of any number of them. What a replica writes anew says the same, so it does not matter if
+        several do.
         """
         if self._look_at > now:
             return
@@ -332,7 +368,8 @@ class GroupLog:
                     break  # the oldest are the first
                 if in_use is None:
                     in_use = self._groups_in_use(number)
-                if key.group_id not in in_use or is_report_name(key.name):
+                is_kept = key.name == MOVE and key.group_id in self.keeps
+                if is_report_name(key.name) or not (is_kept or key.group_id in in_use):
                     continue
                 spread = crc32c.crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS
                 if newest_ms - stored.appended_ms < RENEW_MS + spread:

@@ -11,6 +11,8 @@ replica makes it. While the log is away nobody is let in and no step begins.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from protocol_codecs import ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import lacks_owned_partitions
 from protocol_codecs.messages.join_group import JoinGroupRequest
@@ -26,6 +28,7 @@ from translation.fleet.records import LONGEST_NAME, member_key
 from translation.migration.census import take_census
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.next_step import Signals, begin, decide, describe
+from translation.migration.next_wave import why_not_yet
 from translation.migration.pending_moves import match_pending_move
 from translation.migration.slots import HIDDEN_MEMBERS, Census, is_filled, next_slot, taken
 from translation.migration.step_start import may_come_in, why_nobody_is_told
@@ -104,9 +107,33 @@ def admit_classic_member(
 
 def why_only_as_a_whole(context: Context, group_id: str, why: str) -> str | None:
     """The reason why a group that can't be moved member by member stays classic; None if it may be moved."""
-    if context.moves.counts_members(group_id, context.rules.rule_for(group_id)):
+    rule = context.rules.rule_for(group_id)
+    if context.moves.counts_members(group_id, rule) and not rule.staged[0].is_all:
         return f"its step moves only a part of the group, and {why}"
     return None
+
+
+def why_wave_waits(context: Context, group_id: str, rule: Rule) -> str | None:
+    """Why a group does not begin its move in the wave that its rule names; None if it may, or has begun."""
+    if rule.wave is None or context.moves.move(group_id, rule) is not None:
+        return None
+    before = context.moves.waves.before(rule.wave)
+    return why_not_yet(rule.wave, before, context.rules.policy.waves.needed)
+
+
+def look_after(context: Context, connection: Connection, group_id: str, rule: Rule) -> Procedure[None]:
+    """Have the move of a group go on by what the broker says now, though no client wants to be let in."""
+    move = yield from _present_move(context, group_id, rule)
+    if move is None or not move.is_moving:
+        return
+    looked = yield from _look(context, group_id, connection)
+    if looked is None or looked.census.is_hidden or context.rules.rule_for(group_id) is not rule:
+        return
+    census = looked.census
+    held, signals = _found_out(context, group_id, rule, move, looked)
+    quota = rule.staged[move.step].quota(census.members(held.values()))
+    is_done = bool(census.translated) and is_filled(held, census, quota)
+    yield from _go_on(context, group_id, rule, move, decide(move, rule, replace(signals, filled=is_done)))
 
 
 def join_by_steps(
@@ -181,7 +208,7 @@ def _id_to_join_under(
 
 def _why_not(context: Context, message: JoinGroupRequest, rule: Rule) -> str | None:
     """Why steps let this client in at no step; None if they may."""
-    why = context.moves.why_refused(rule)
+    why = context.moves.why_refused(rule) or why_wave_waits(context, message.group_id, rule)
     if why is None and _is_unreadable_to_brokers(message):
         return why_only_as_a_whole(
             context, message.group_id, "the broker can't read the subscriptions of its clients"
@@ -369,27 +396,39 @@ def _free_slot(
 ) -> Procedure[int | None]:
     """The slot that a client may take; None if there is none, or if the move does not go on."""
     moves, census = context.moves, looked.census
-    slots, now_ms = moves.slots(group_id), moves.records.now_ms(group_id, context.now)
-    downgraded = not census.is_consumer_group and bool(census.classic) and moves.was_converted(group_id, move)
-    held = taken(slots, looked.before, census, moves.ended(group_id), now_ms)
+    held, signals = _found_out(context, group_id, rule, move, looked)
     is_new = census.classic.isdisjoint(client.names) and census.translated.isdisjoint(client.names)
     members = census.members(held.values())
     moves.looked(group_id, members, len(census.translated))
     quota = rule.staged[move.step].quota(members + is_new)
-    number = None if downgraded else next_slot(held, census, quota)
+    number = None if signals.downgraded else next_slot(held, census, quota)
     if number is None:
         moves.set_full(group_id, context.now + LOOK_AGAIN_S)
-    signals = Signals(
-        now_ms=now_ms,
-        filled=number is None and is_filled(held, census, quota),
-        converted=bool(census.translated),
-        downgraded=downgraded,
+    signals = replace(signals, filled=number is None and is_filled(held, census, quota))
+    yield from _go_on(context, group_id, rule, move, decide(move, rule, signals))
+    return number
+
+
+def _found_out(
+    context: Context, group_id: str, rule: Rule, move: Move, looked: _Look
+) -> tuple[dict[int, Slot], Signals]:
+    """The slots that are taken, and what is known beside whether the step is filled."""
+    moves, census = context.moves, looked.census
+    signals = _signals(context, group_id, rule, move)
+    held = taken(moves.slots(group_id), looked.before, census, moves.ended(group_id), signals.now_ms)
+    downgraded = not census.is_consumer_group and bool(census.classic) and moves.was_converted(group_id, move)
+    return held, replace(signals, converted=bool(census.translated), downgraded=downgraded)
+
+
+def _signals(context: Context, group_id: str, rule: Rule, move: Move) -> Signals:
+    """What is known of a move without a look at its group."""
+    moves = context.moves
+    return Signals(
+        now_ms=moves.now_ms(group_id),
         asks=moves.asks,
         agreed=moves.agreed(group_id, move),
         waits=moves.why_waits(group_id, rule),
     )
-    yield from _go_on(context, group_id, rule, move, decide(move, rule, signals))
-    return number
 
 
 def _present_move(context: Context, group_id: str, rule: Rule) -> Procedure[Move | None]:
@@ -401,13 +440,12 @@ def _present_move(context: Context, group_id: str, rule: Rule) -> Procedure[Move
             is_whole = not context.moves.counts_members(group_id, rule)
             return context.moves.move(group_id, rule) if is_whole else None
         move, now_ms = context.moves.move(group_id, rule), records.now_ms(group_id, context.now)
+        if move is None and why_wave_waits(context, group_id, rule) is not None:
+            return None
         if move is None:
             after = begin(rule, records.position(group_id) + 1, now_ms, asks=context.moves.asks)
         else:
-            agreed = context.moves.agreed(group_id, move)
-            waits = context.moves.why_waits(group_id, rule)
-            signals = Signals(now_ms=now_ms, asks=context.moves.asks, agreed=agreed, waits=waits)
-            after = decide(move, rule, signals)
+            after = decide(move, rule, _signals(context, group_id, rule, move))
         if after == move:
             return move
         if not (yield from _go_on(context, group_id, rule, move, after)):

@@ -100,7 +100,7 @@ def roll_back(move: Move, why: str, now_ms: int) -> Move:
 
 
 class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How far the move of a group by steps is, for people: at ``step`` of ``steps``, counted from 1.
+    """How far the move of a group by steps is, for people: at ``step`` of ``steps``, from 1; 0 while its wave waits.
 
     ``allows`` is what the step allows as the policy says it: a number of members, or a share. ``settled`` says that as
     many are translated. ``waits`` says what the next step waits for, and ``next_step`` which one that is, counted from
@@ -170,6 +170,13 @@ def waits_for(move: Move, rule: Rule, now_ms: int) -> str:
     if not move.hook.why:
         return f"the hook is asked about step {step + 1}"
     return f"the hook does not let step {step + 1} begin: {move.hook.why}"
+
+
+def view_of_waiting(why: str, rule: Rule) -> MoveView:
+    """What is shown of a group whose wave has not begun: it is at no step yet."""
+    return MoveView(
+        step=0, steps=len(rule.staged), allows="", phase="waiting", settled=False, why=why, gates="", text=why
+    )
 
 
 def describe(move: Move, rule: Rule) -> str:

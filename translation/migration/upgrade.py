@@ -16,6 +16,7 @@ from translation.migration.admission import (
     is_held_up,
     may_be_told,
     why_only_as_a_whole,
+    why_wave_waits,
 )
 from translation.migration.convertibility import Obstacle, find_obstacle, passthrough_backoff_s
 from translation.migration.pending_moves import request_rejoin
@@ -86,6 +87,10 @@ def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
     if why is not None:
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
         return context.settings.relayed_s
+    if why_wave_waits(context, group_id, rule) is not None:
+        return (
+            context.settings.relayed_s
+        )  # what it waits for is in the view of its move, not in an event of each member
     return LOOK_AGAIN_S if context.moves.is_full(group_id) else 0.0
 
 

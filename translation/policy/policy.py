@@ -1,5 +1,9 @@
-"""Which mode each group runs in: an ordered list of rules, each for one group id or a pattern; the first match wins."""
+"""Which mode each group runs in: an ordered list of rules, for groups by name or by pattern; the first match wins.
 
+Names are looked up in an index, so a group costs the same however many are named; only patterns are tried in order.
+"""
+
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any
@@ -49,7 +53,7 @@ class Approval(StrEnum):
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """One line of the policy: exactly one of ``group`` and ``pattern``, and what holds for what it matches."""
+    """One line of the policy: one of ``group``, ``groups`` and ``pattern``, and what holds for what it matches."""
 
     mode: Annotated[
         Mode,
@@ -60,13 +64,20 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         ),
     ]
     group: Annotated[
-        _Name | None, Meta(description="The one group that is meant, by its id. Either this or `pattern`.")
+        _Name | None,
+        Meta(description="The one group that is meant, by its id. Either this, `groups` or `pattern`."),
+    ] = None
+    groups: Annotated[
+        Annotated[tuple[_Name, ...], Meta(min_length=1)] | None,
+        Meta(
+            description="All the groups that are meant, by their ids; many cost no more than one to look up."
+        ),
     ] = None
     pattern: Annotated[
         _Name | None,
         Meta(
             description="All groups whose whole id matches this RE2 expression: `web-.*` for all that begin with "
-            "`web-`. Either this or `group`."
+            "`web-`. Either this, `group` or `groups`."
         ),
     ] = None
     type: Annotated[
@@ -145,11 +156,22 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "defaults below. `null`: nothing but time decides whether the next step begins."
         ),
     ] = None
+    wave: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(
+            description="With `steps`, for groups that are named: the wave in which they move. None of them begins "
+            "before those of all waves with a lower number are over (`waves`). `null`: they wait for nobody."
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Refuse a rule that could never work, with what is wrong in the message."""
-        if (self.group is None) == (self.pattern is None):
-            raise ValueError("a rule needs exactly one of `group` and `pattern`")
+        if sum(one is not None for one in (self.group, self.groups, self.pattern)) != 1:
+            raise ValueError("a rule needs exactly one of `group`, `groups` and `pattern`")
+        if self.wave is not None and (self.steps is None or self.pattern is not None):
+            raise ValueError(
+                "`wave` needs `steps`, and `group` or `groups`: nobody knows how many groups a pattern matches"
+            )
         if self.mode is Mode.TRANSLATE and self.type not in {None, GroupType.CONSUMER}:
             raise ValueError(
                 f"a {self.type} group is never translated: `mode` has to be `observe` or `reject`"
@@ -204,11 +226,22 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def _compiled(self) -> Any:
         return None if self.pattern is None else _compile(self.pattern)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The groups that are meant by their ids; none with a pattern."""
+        if self.group is not None:
+            return (self.group,)
+        return self.groups or ()
+
+    @cached_property
+    def _named(self) -> frozenset[str]:
+        return frozenset(self.names)
+
     def matches(self, group_id: str) -> bool:
         """Whether this rule speaks of the group."""
         if self._compiled is not None:
             return self._compiled.fullmatch(group_id) is not None
-        return self.group == group_id
+        return group_id in self._named
 
     def refusal(self, api_key: int) -> ErrorCode | None:
         """The error for whoever joins these groups by this API, one of
@@ -224,7 +257,29 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_classic else ErrorCode.GROUP_ID_NOT_FOUND
 
 
-class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Waves(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
+    """When the next wave of groups may begin (``wave`` of the rules)."""
+
+    share: Annotated[
+        str,
+        Meta(
+            description="The share of each wave's groups that have to be over before the next wave begins: at "
+            "their last step, with as many members translated as it allows. A group that never joins is not over. "
+            "Whatever the share, a group that is held or aborted stops the waves behind it."
+        ),
+    ] = "100%"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share."""
+        parse_steps((self.share,))
+
+    @cached_property
+    def needed(self) -> Step:
+        """The share of a wave's groups."""
+        return parse_steps((self.share,))[0]
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """The rules in order, and the mode of groups that none of them matches."""
 
     default: Annotated[
@@ -239,10 +294,42 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             "user data need that `assignor`. `stream` (Kafka Streams) is refused."
         ),
     ] = ()
+    waves: Waves = Waves()
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        """The index of the first rule that names a group, by group id."""
+        found: dict[str, int] = {}
+        for number, rule in enumerate(self.rules):
+            for name in rule.names:
+                found.setdefault(name, number)
+        return found
+
+    @cached_property
+    def _patterns(self) -> tuple[tuple[int, Rule], ...]:
+        return tuple((number, rule) for number, rule in enumerate(self.rules) if rule.pattern is not None)
+
+    def number_for(self, group_id: str) -> int | None:
+        """The index in ``rules`` of the first rule that matches; None if none does."""
+        named = self._numbers.get(group_id)
+        for number, rule in self._patterns:
+            if named is not None and number > named:
+                break
+            if rule.matches(group_id):
+                return number
+        return named
 
     def rule_for(self, group_id: str) -> Rule:
         """The first rule that matches, or one made from the default."""
-        for rule in self.rules:
-            if rule.matches(group_id):
-                return rule
-        return Rule(mode=self.default, group=group_id)
+        number = self.number_for(group_id)
+        return Rule(mode=self.default, group=group_id) if number is None else self.rules[number]
+
+    @cached_property
+    def wave_of(self) -> Mapping[str, int]:
+        """The waves of the groups that are moved in one, by group id."""
+        found = {}
+        for group_id in self._numbers:
+            wave = self.rule_for(group_id).wave
+            if wave is not None:
+                found[group_id] = wave
+        return found

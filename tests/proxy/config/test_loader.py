@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.loader import ConfigError, load_config, load_policy, policy_of
+from proxy.config.loader import ConfigError, load_config, load_policy
+from proxy.config.policy_source import policy_of
 from proxy.config.schema import Address, Config
 from translation.policy.policy import Mode, Policy
 
@@ -266,7 +267,11 @@ def test_without_a_policy_every_group_is_observed(tmp_path):
             "2:31: rules[0].type",
             "expected one of `consumer`, `share`, `streams`",
         ),
-        ("rules:\n  - {mode: translate}\n", "2:5: rules[0]", "exactly one of `group` and `pattern`"),
+        (
+            "rules:\n  - {mode: translate}\n",
+            "2:5: rules[0]",
+            "exactly one of `group`, `groups` and `pattern`",
+        ),
         ("rules:\n  - {pattern: '(', mode: translate}\n", "2:5: rules[0]", "RE2"),
         ("rules:\n  - {group: g, mode: migrate}\n", "2:16: rules[0].mode", "invalid enum value 'migrate'"),
         ("rules:\n  - {group: '', mode: translate}\n", "2:6: rules[0].group", "length >= 1"),

@@ -1,4 +1,4 @@
-"""A Kubernetes API server with one ConfigMap: list and watch as kube-apiserver has them, over TLS on loopback."""
+"""A Kubernetes API server with ConfigMaps: list and watch as kube-apiserver has them, over TLS on loopback."""
 
 import json
 import ssl
@@ -16,13 +16,14 @@ from proxy.kubernetes.api_server import ServiceAccount
 
 NAMESPACE = "kafka"
 NAME = "epochgate-policy"
+LABELS = "epochgate.io/policy-set=main"
 Json = dict[str, Any]
 
 
 class FakeApiServer:
-    """Serves one ConfigMap to the service account in ``folder``, which it writes.
+    """Serves ConfigMaps to the service account in ``folder``, which it writes; all have the label of ``LABELS``.
 
-    As a Role with a resource name would, it refuses who does not select that name.
+    As Roles would, it refuses who selects neither the one called ``NAME`` nor that label.
     """
 
     def __init__(self, folder: Path, data: dict[str, str] | None) -> None:
@@ -34,7 +35,7 @@ class FakeApiServer:
         self._version = 100
         self._compacted = 0
         self._events: list[tuple[int, Json]] = []
-        self._data = data
+        self._maps = {} if data is None else {NAME: data}
         self._changed = trio.Condition()
         self._connections: set[trio.SocketStream] = set()
         self.port = 0
@@ -72,13 +73,15 @@ class FakeApiServer:
             self.port = listener.socket.getsockname()[1]
             task_status.started()
 
-    async def change(self, data: dict[str, str] | None) -> None:
-        """Put other data into the ConfigMap, or delete it."""
-        kind = "DELETED" if data is None else "ADDED" if self._data is None else "MODIFIED"
-        self._data = data if data is not None else self._data
+    async def change(self, data: dict[str, str] | None, name: str = NAME) -> None:
+        """Put other data into a ConfigMap, or delete it."""
+        kind = "DELETED" if data is None else "MODIFIED" if name in self._maps else "ADDED"
         self._version += 1
-        self._events.append((self._version, {"type": kind, "object": self._object()}))
-        self._data = data
+        if data is not None:
+            self._maps[name] = data
+        self._events.append((self._version, {"type": kind, "object": self._object(name)}))
+        if data is None:
+            del self._maps[name]
         await self._notify()
 
     async def bookmark(self) -> None:
@@ -138,14 +141,15 @@ class FakeApiServer:
             return self._whole(404, _status(404, "the server could not find the requested resource"))
         if token != self.token:
             return self._whole(401, _status(401, "Unauthorized"))
-        if query.get("fieldSelector") != f"metadata.name={NAME}":
+        of_one = query.get("fieldSelector") == f"metadata.name={NAME}"
+        if not of_one and query.get("labelSelector") != LABELS:
             return self._whole(
                 403, _status(403, 'configmaps is forbidden: cannot list resource "configmaps"')
             )
         if self.refusal is not None:
             return self._whole(self.refusal[0], _status(*self.refusal))
         if "watch" not in query:
-            items = [] if self._data is None else [self._object()]
+            items = [self._object(name) for name in self._maps if name == NAME or not of_one]
             listed = {"kind": "ConfigMapList", "apiVersion": "v1", "items": items}
             return self._whole(200, listed | {"metadata": {"resourceVersion": str(self._version)}})
         if self.expired:
@@ -188,12 +192,12 @@ class FakeApiServer:
         for part in (text[:half], text[half:] + b"\n"):
             await stream.send_all(connection.send(h11.Data(data=part)) or b"")
 
-    def _object(self) -> Json:
+    def _object(self, name: str) -> Json:
         return {
             "kind": "ConfigMap",
             "apiVersion": "v1",
-            "metadata": {"name": NAME, "namespace": NAMESPACE, "resourceVersion": str(self._version)},
-            "data": self._data,
+            "metadata": {"name": name, "namespace": NAMESPACE, "resourceVersion": str(self._version)},
+            "data": self._maps[name],
         }
 
 

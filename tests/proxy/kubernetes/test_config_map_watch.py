@@ -1,7 +1,7 @@
 """A ConfigMap is watched at an API server that does what kube-apiserver does: it compacts, ends, refuses and breaks."""
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,8 @@ class Told:
         self.reasons: list[str] = []
         self._changed = trio.Event()
 
-    def found(self, contents: Contents | None) -> None:
+    def found(self, maps: Mapping[str, Contents]) -> None:
+        contents = maps.get(NAME)
         self.contents.append(contents)
         self._wake()
 

@@ -8,13 +8,14 @@ import structlog
 import trio
 import trio.testing
 
+from protocol_codecs.policy_manifest import MANIFEST, manifest_of
 from proxy.config.file_watcher import POLL_INTERVAL_S, FileWatcher
 from proxy.config.loader import load_policy
 from proxy.kubernetes.config_map_watch import ConfigMapWatch
 from proxy.metrics.registry import Metrics
 from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.policy_watch import FILE_IS_CURRENT_AFTER_S, PolicyWatch
-from tests.proxy.fakes.kubernetes import NAME, FakeApiServer
+from tests.proxy.fakes.kubernetes import LABELS, NAME, FakeApiServer
 from translation.policy.policy import Policy
 
 BEFORE = "rules: [{group: orders, mode: translate}]\n"
@@ -39,7 +40,7 @@ class Proxy:
         self.changed.set()
 
     def api_says(self, text: str) -> None:
-        self.watch.found({"policy.yaml": text})
+        self.watch.found({NAME: {"policy.yaml": text}})
 
     @property
     def groups(self) -> list[str | None]:
@@ -135,8 +136,8 @@ async def test_a_config_map_that_is_no_policy_is_refused_once(
     proxy: Proxy, contents: dict[str, str] | None, place: str, said: list[structlog.typing.EventDict]
 ) -> None:
     proxy.api_says(NEXT)
-    proxy.watch.found(contents)
-    proxy.watch.found(contents)
+    for _ in range(2):
+        proxy.watch.found({} if contents is None else {NAME: contents})
     assert proxy.groups == ["payments"]
     assert proxy.metric("policy_is_current") == 0
     assert proxy.metric("policy_reloads_total", result="refused") == 1
@@ -170,3 +171,46 @@ async def test_a_change_at_the_api_server_is_in_force_while_the_file_stays(
     with trio.fail_after(10):
         await proxy.changed.wait()
     assert proxy.groups == ["payments"]
+
+
+async def test_a_set_of_config_maps_is_in_force_once_all_that_its_manifest_names_is_there(
+    proxy: Proxy, tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    """Which ConfigMap comes first is not decided here: kubectl applies them one after another."""
+    account = tmp_path / "account"
+    account.mkdir()
+    server = FakeApiServer(account, None)
+    await nursery.start(server.serve)
+    reloader = PolicyReloader(tmp_path, proxy._apply, proxy.metrics, Policy())
+    watch = PolicyWatch(None, tmp_path, reloader, proxy.metrics, labels=LABELS)
+    nursery.start_soon(ConfigMapWatch(None, watch, lambda: server.account, labels=LABELS).run)
+    files = {"wave-1.yaml": BEFORE.encode(), "wave-2.yaml": NEXT.encode()}
+    await server.change({MANIFEST: manifest_of(files).decode()}, "set-manifest")
+    await server.change({"wave-2.yaml": NEXT}, "set-2")
+    await server.change({"wave-1.yaml": LAST}, "set-1")
+    await server.change({"wave-1.yaml": BEFORE}, "set-1")
+    with trio.fail_after(10):
+        await proxy.changed.wait()
+    assert [[rule.group for rule in policy.rules] for policy in proxy.applied] == [["orders", "payments"]]
+    assert proxy.metric("policy_is_current") == 1
+
+
+@pytest.mark.parametrize(
+    ("maps", "reason"),
+    [
+        ({}, "no manifest.json among them"),
+        ({"a": {"wave-1.yaml": BEFORE}}, "no manifest.json among them"),
+        ({"a": {"wave-1.yaml": BEFORE}, "b": {"wave-1.yaml": NEXT}}, "wave-1.yaml is in both a and b"),
+        ({"m": {MANIFEST: manifest_of({"wave-1.yaml": b""}).decode()}}, "wave-1.yaml: not there"),
+    ],
+)
+async def test_a_set_that_is_not_whole_is_refused(
+    proxy: Proxy, maps: dict[str, dict[str, str]], reason: str, said: list[structlog.typing.EventDict]
+) -> None:
+    reloader = PolicyReloader(proxy.file.parent, proxy._apply, proxy.metrics, Policy())
+    PolicyWatch(None, proxy.file.parent, reloader, proxy.metrics, labels=LABELS).found(maps)
+    assert proxy.applied == []
+    (refused,) = [line for line in said if line["log_level"] == "error"]
+    assert refused["reason"] == f"ConfigMaps with {LABELS}: {reason}" or refused["reason"].endswith(
+        f"{reason}, and {MANIFEST} names it"
+    )

@@ -1,0 +1,96 @@
+"""Counts the groups of each wave by how far their moves are, as the records in the log say.
+
+A group's number moves when a record of its move is read, so nothing is ever searched, however many groups a wave has.
+What cannot be read counts as waiting: a wave is never over for want of a record.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from translation.fleet.group_log import GroupLog
+from translation.fleet.group_records import MOVE, Move, Phase
+from translation.policy.policy import Policy, Rule
+from translation.policy.steps import text_of
+
+
+class WaveState(StrEnum):
+    """How far a group of a wave is."""
+
+    WAITING = "waiting"
+    """It has no record, or one of another move: it has not begun, or nothing is known of it."""
+    MOVING = "moving"
+    OVER = "over"
+    """At its last step, which has settled."""
+    HELD = "held"
+    ABORTED = "aborted"
+
+
+class WaveCount(NamedTuple):
+    """The groups of one wave, by state."""
+
+    wave: int
+    groups: Mapping[WaveState, int]
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.groups.values())
+
+
+def state_of(move: Move | None, rule: Rule) -> WaveState:
+    """How far a group is that is moved by this rule, by the record of its move."""
+    if move is None or move.phase == Phase.OVER or move.steps != text_of(rule.staged):
+        return WaveState.WAITING
+    if move.phase in (Phase.AWAITING, Phase.MOVING):
+        is_over = move.step + 1 >= len(rule.staged) and move.settled_ms
+        return WaveState.OVER if is_over else WaveState.MOVING
+    return WaveState.ABORTED if move.phase == Phase.ABORTED else WaveState.HELD
+
+
+class WaveCounts:
+    """The waves of the policy in force."""
+
+    def __init__(self, records: GroupLog, policy: Policy) -> None:
+        self._records = records
+        self._policy = policy
+        self._states: dict[str, WaveState] = {}
+        self._counts: dict[int, Counter[WaveState]] = {}
+        records.on_move = self._changed
+        self.set_policy(policy)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Another policy is in force: count anew. Its groups are kept in the log as long as it is."""
+        self._policy = policy
+        self._records.keeps = policy.wave_of
+        self._states = {}
+        self._counts = {}
+        for group_id, wave in policy.wave_of.items():
+            state = self._state(group_id)
+            self._states[group_id] = state
+            self._counts.setdefault(wave, Counter())[state] += 1
+
+    def before(self, wave: int) -> list[WaveCount] | None:
+        """The waves that have to be over before this one; None if a part of the log can't be relied on."""
+        if not self._records.is_all_ready:
+            return None
+        return [one for one in self.all() if one.wave < wave]
+
+    def all(self) -> list[WaveCount]:
+        """Every wave in order."""
+        return [WaveCount(wave, dict(self._counts[wave])) for wave in sorted(self._counts)]
+
+    def _changed(self, group_id: str) -> None:
+        """The record of a group's move was read, or is forgotten."""
+        before = self._states.get(group_id)
+        if before is None:
+            return
+        after = self._states[group_id] = self._state(group_id)
+        counted = self._counts[self._policy.wave_of[group_id]]
+        counted[before] -= 1
+        counted[after] += 1
+
+    def _state(self, group_id: str) -> WaveState:
+        stored = self._records.of_group(group_id).get(MOVE)
+        return state_of(None if stored is None else stored.record.move, self._policy.rule_for(group_id))
