@@ -13,7 +13,7 @@ from translation import deadlines, log_outputs, relayed_responses
 from translation.actions import Action, CallId, Connection, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
-from translation.fleet.group_records import Phase
+from translation.fleet.group_records import Phase, Proof
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
 from translation.member_state import MemberState
@@ -145,7 +145,16 @@ class Translator:
         context = self._context
         rule = context.rules.rule_for(group_id)
         move = context.moves.move(group_id, rule) if rule.staged else None
-        return None if move is None else view_of(move, rule)
+        if move is None:
+            return None
+        return view_of(move, rule, context.moves.why_not_proven(group_id, rule, move))
+
+    def note_proofs(self, now: float, proof_of: Callable[[str], Proof | None]) -> list[Action]:
+        """Note what the live verification has found; ``proof_of`` returns it for a group, None if it has nothing."""
+        context = self._context
+        context.now = now
+        context.moves.note_proofs(proof_of)
+        return self._actions()
 
     def moves_by_phase(self) -> Counter[str]:
         """How many groups are moved by steps, by phase, as this process knows them; not those that are over."""

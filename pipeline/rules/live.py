@@ -19,15 +19,15 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from pipeline.rules.certificate import Certificate, Verdict
+from pipeline.rules.classes import Replicas
 from pipeline.rules.lines import Line, parse_line
 from pipeline.rules.losses import Process
 from pipeline.rules.numbers import Numbers
 from pipeline.rules.ordering import AFTER_LAST_US, FAR_US, Key, key_of
-from pipeline.rules.verified_group import Counts, VerifiedGroup
-from pipeline.rules.verifier import DEFAULT_SKEW_US, Doubt, Journal, Verifier
+from pipeline.rules.verified_group import Counts
+from pipeline.rules.verifier import DEFAULT_SKEW_US, Doubt, Journal, Verifier, Window
 
 ROOM_US = 10_000_000
 """How often, at most, groups that hold nothing are forgotten to make room for others."""
@@ -53,7 +53,8 @@ class Bounds(NamedTuple):
 class Proven(msgspec.Struct, frozen=True):
     """What speaks for a group: nothing has spoken against it from ``since_us`` until the last look at ``until_us``.
 
-    ``why`` is what the last look found that did. ``violated_us`` is when a violation was found last.
+    ``why`` is what a look found last that did. ``violated_us`` is the end of the newest violation of all the time; it
+    may still turn out to be due to clocks unless ``is_final``.
     """
 
     verdict: Verdict
@@ -61,6 +62,7 @@ class Proven(msgspec.Struct, frozen=True):
     until_us: int
     why: tuple[str, ...] = ()
     violated_us: int | None = None
+    is_final: bool = False
 
 
 class LiveVerifier:
@@ -89,8 +91,11 @@ class LiveVerifier:
         """Why the journal was not complete, each until when."""
         self._window_doubts: dict[str, int] = {}
         """The same for windows alone."""
+        self._clocks: dict[Replicas, int] = {}
+        """What the clocks of replicas accounted for at the last look."""
         self._too_large: set[str] = set()
         self._made_room_us = 0
+        self._known: tuple[object, Journal] | None = None
 
     @property
     def waiting(self) -> int:
@@ -134,7 +139,7 @@ class LiveVerifier:
             time_us, replica, boot, seq, _, event = heappop(waiting)
             self._floor = time_us, replica, boot, seq
             self._take(event)
-        if waiting and waiting[0][0] < until_us:
+        if waiting and (waiting[0][0] < until_us or len(waiting) > bounds.waiting):
             return True
         if until_us > self.until_us:
             self.until_us = until_us
@@ -217,35 +222,66 @@ class LiveVerifier:
     # -- verdicts ------------------------------------------------------------------------------------------------
 
     def look(self) -> Iterator[None]:
-        """Look at all groups, one at each step; nothing may be taken meanwhile. :attr:`proven` is what it finds."""
+        """Look at all groups, a part of one at each step; nothing may be taken meanwhile.
+
+        :attr:`proven` is what it finds.
+        """
         until_us, journal = self.until_us, self._journal()
         stopped = {_KILLED.format(".".join(process)) for process in self._verifier.stopped}
         doubts = tuple(Doubt(us, text) for text, us in self._window_doubts.items() if text not in stopped)
-        for name, group in list(self._verifier.groups.items()):
-            if group.is_exclusive:
-                self._look_at(name, group, journal, doubts, until_us)
-            yield
+        names = [name for name, group in self._verifier.groups.items() if group.is_exclusive]
+        found: dict[str, Window] = {}
+        for ask_clocks in (False, True):
+            if ask_clocks:
+                if not any(one.asks_for_clocks for one in found.values()):
+                    break
+                yield from self._ask_clocks(names)
+            for name in names:
+                if not ask_clocks or found[name].asks_for_clocks:
+                    since_us = self._before(name, until_us).since_us
+                    found[name] = self._verifier.window(name, journal, self._clocks, doubts, since_us)
+                yield
+        for name, window in found.items():
+            self.proven[name] = self._proven(name, window, until_us)
         self._window_doubts = {text: us for text, us in self._window_doubts.items() if us > until_us}
 
-    def _look_at(
-        self, name: str, group: VerifiedGroup, journal: Journal, doubts: tuple[Doubt, ...], until_us: int
-    ) -> None:
-        before = self.proven.get(name) or Proven(Verdict.UNPROVEN, group.first_us, until_us)
-        verdict, why = self._verifier.window(name, journal, doubts, before.since_us)
-        if verdict is Verdict.PROVEN and not why:
-            self.proven[name] = replace(before, verdict=verdict, until_us=until_us)
-            return
-        group.window = Counts(self._skew_us, until_us + 1)
-        violated_us = until_us if verdict is Verdict.VIOLATED else before.violated_us
-        verdict = Verdict.UNPROVEN if verdict is Verdict.PROVEN else verdict
-        self.proven[name] = Proven(verdict, until_us + 1, until_us, why, violated_us)
+    def _ask_clocks(self, names: Iterable[str]) -> Iterator[None]:
+        evidence = self._verifier.evidence()
+        for name in names:
+            self._verifier.add_open(name, evidence)
+            yield
+        self._clocks = self._verifier.clocks(evidence)
+
+    def _before(self, name: str, until_us: int) -> Proven:
+        first_us = self._verifier.groups[name].first_us
+        return self.proven.get(name) or Proven(Verdict.UNPROVEN, first_us, until_us)
+
+    def _proven(self, name: str, window: Window, until_us: int) -> Proven:
+        before = self._before(name, until_us)
+        is_clean = window.verdict is Verdict.PROVEN and not window.why
+        if not is_clean:
+            self._verifier.groups[name].window = Counts(self._skew_us, until_us + 1)
+        verdict = Verdict.PROVEN if is_clean else Verdict.UNPROVEN
+        return Proven(
+            verdict if window.violated_us is None else Verdict.VIOLATED,
+            before.since_us if is_clean else until_us + 1,
+            until_us,
+            before.why if is_clean else window.why or ("a partition had two owners",),
+            window.violated_us,
+            window.is_final,
+        )
 
     def certificate(self, name: str) -> Certificate | None:
         """Return what all that has been read says of a group; None if it is not judged."""
         group = self._verifier.groups.get(name)
         if group is None or not group.is_exclusive:
             return None
-        return self._verifier.certificate(name, self._journal())
+        return self._verifier.certificate(name, self._journal(), self._clocks)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether nothing is missing in all that has been read."""
+        return not self._doubts and not any(numbers.lost for numbers in self._numbers.values())
 
     def why_not_judged(self, name: str) -> str | None:
         """Return why there is no certificate of a group; None if there is one, or nothing to judge."""
@@ -256,6 +292,12 @@ class LiveVerifier:
         return None
 
     def _journal(self) -> Journal:
+        as_of = self._arrived, self.until_us, self._floor
+        if self._known is None or self._known[0] != as_of:
+            self._known = as_of, self._read_journal()
+        return self._known[1]
+
+    def _read_journal(self) -> Journal:
         losses = tuple(
             loss for process, numbers in sorted(self._numbers.items()) for loss in numbers.losses(process)
         )

@@ -70,6 +70,20 @@ class Judgement(NamedTuple):
     not_judged: int
 
 
+class Window(NamedTuple):
+    """What is found in a group's window, and the violations of all the time."""
+
+    verdict: Verdict
+    why: tuple[str, ...]
+    """Why it is not proven, or may not stay so."""
+    asks_for_clocks: bool
+    """Whether there are overlaps that the clocks of replicas may account for."""
+    violated_us: int | None
+    """When the newest violation of all the time ended, as far as is known."""
+    is_final: bool
+    """Whether one of them is within a process, so that nothing can account for it any more."""
+
+
 class Verifier:
     """Takes every event once, by (time_us, replica, boot, seq). ``from_us``: judge what ends then or later."""
 
@@ -112,7 +126,7 @@ class Verifier:
 
     def certificates(self, journal: Journal, only: Iterable[str] = ()) -> Judgement:
         """Judge all groups, or ``only`` some; changes nothing. A group that nothing is known of is ``unproven``."""
-        evidence = self._evidence.copy()
+        evidence = self.evidence()
         counted = {}
         open_overlaps: Counter[str] = Counter()
         for name, group in self.groups.items():
@@ -121,7 +135,7 @@ class Verifier:
                 counts.add(found, group.last_us)
                 evidence.add(found)
                 open_overlaps[name] += isinstance(found, Overlap) and self._may_still_end(found)
-        clocks = explained_by_clocks(self._skew_us, evidence.proofs, evidence.handovers.found())
+        clocks = self.clocks(evidence)
         judge = self._judge(journal, clocks, self._from_us)
         wanted = set(only) or {name for name, group in self.groups.items() if group.is_exclusive}
         certificates = tuple(
@@ -135,33 +149,41 @@ class Verifier:
         exclusive = sum(group.is_exclusive for group in self.groups.values())
         return Judgement(certificates, shown, len(self.groups) - exclusive)
 
-    def certificate(self, name: str, journal: Journal) -> Certificate:
-        """Judge one group, as :meth:`certificates` does, at a cost that other groups do not matter for, mostly."""
-        group = self.groups.get(name)
-        if group is None:
-            return self._judge(journal, {}, self._from_us).certificate(name, None, 0)
+    def evidence(self) -> Evidence:
+        """Return what is known of clocks so far; what groups say beside it is added by :meth:`add_open`."""
+        return self._evidence.copy()
+
+    def add_open(self, name: str, evidence: Evidence) -> None:
+        """Add to the evidence what is open in a group."""
+        for found in self.groups[name].ownership.end():
+            evidence.add(found)
+
+    def clocks(self, evidence: Evidence) -> dict[Replicas, int]:
+        """Return what the clocks account for, by (ahead, behind) in microseconds."""
+        return explained_by_clocks(self._skew_us, evidence.proofs, evidence.handovers.found())
+
+    def certificate(self, name: str, journal: Journal, clocks: dict[Replicas, int]) -> Certificate:
+        """Judge one group as :meth:`certificates` does, given what the clocks account for."""
+        group = self.groups[name]
         counts, open_overlaps = self._with_open(group, group.counts)
-        if counts.candidates:  # the evidence of all groups counts
-            (found,) = self.certificates(journal, (name,)).certificates
-            return found
-        return self._judge(journal, {}, self._from_us).certificate(name, counts, open_overlaps)
+        return self._judge(journal, clocks, self._from_us).certificate(name, counts, open_overlaps)
 
     def window(
-        self, name: str, journal: Journal, doubts: tuple[Doubt, ...], from_us: int
-    ) -> tuple[Verdict, tuple[str, ...]]:
-        """Judge the window of a group, which begins at ``from_us``; return the verdict, and why it is no other.
+        self,
+        name: str,
+        journal: Journal,
+        clocks: dict[Replicas, int],
+        doubts: tuple[Doubt, ...],
+        from_us: int,
+    ) -> "Window":
+        """Judge the window of a group, which begins at ``from_us``.
 
         ``doubts`` say what is missing in the journal; of ``journal`` the losses only tell what overlaps are due to.
         """
         group = self.groups[name]
-        counts, open_overlaps = self._with_open(group, group.window or group.counts)
-        clocks: dict[Replicas, int] = {}
-        losses: tuple[Loss, ...] = ()
-        if counts.candidates:
-            losses, evidence = journal.losses, self._evidence.copy()
-            for one in group.ownership.end():
-                evidence.add(one)
-            clocks = explained_by_clocks(self._skew_us, evidence.proofs, evidence.handovers.found())
+        in_window, open_overlaps = self._with_open(group, group.window or group.counts)
+        counts = self._with_open(group, group.counts)[0] if group.counts.candidates else in_window
+        losses = journal.losses if counts.candidates else ()
         judge = _Judge(
             self,
             journal._replace(losses=(), doubts=doubts),
@@ -169,8 +191,15 @@ class Verifier:
             from_us,
             self._skew_us,
         )
-        found = judge.verdict(name, group, counts, open_overlaps)
-        return found.verdict, found.why + found.pending
+        found = judge.verdict(name, group, in_window, open_overlaps)
+        violations = judge.verdict(name, group, counts, 0).violations if counts.candidates else ()
+        return Window(
+            found.verdict,
+            found.why + found.pending,
+            bool(counts.candidates),
+            max((row["until_us"] for row in violations), default=None),
+            any(len(set(_processes(row))) == 1 for row in violations),
+        )
 
     def _with_open(self, group: VerifiedGroup, counts: Counts) -> tuple[Counts, int]:
         """Return a copy of the counts with what is open now, and the overlaps that may still end."""

@@ -41,6 +41,7 @@ from translation.actions import (
     RequestId,
 )
 from translation.commits import COMMITS, codes_of
+from translation.fleet.group_records import Proof
 from translation.fleet.outputs import Output
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
@@ -126,6 +127,7 @@ class TranslatorDriver:
         self._handle_upstream_lost = handler("upstream_lost", translator.upstream_lost)
         self._handle_time = handler("handle_time", translator.handle_time)
         self._handle_policy = handler("set_policy", translator.set_policy)
+        self._handle_proofs = handler("note_proofs", translator.note_proofs)
         self._handle_log_outputs = handler("log_outputs", translator.handle_log_outputs)
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
@@ -276,6 +278,10 @@ class TranslatorDriver:
     def log_said(self, outputs: Sequence[Output]) -> None:
         """Hand the translator what the member log says."""
         self._dispatch(self._handle_log_outputs, None, outputs)
+
+    def note_proofs(self, proof_of: Callable[[str], Proof | None]) -> None:
+        """Hand the translator what the live verification has found of each group."""
+        self._dispatch(self._handle_proofs, None, proof_of)
 
     async def run_timers(self) -> None:
         """Call the translator at its deadlines until cancelled.

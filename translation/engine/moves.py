@@ -5,17 +5,20 @@ The records are those of the member log, or this process's own (:mod:`translatio
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
 from translation.engine.environment import Environment
+from translation.engine.proof import is_to_be_written, why_not_proven
 from translation.fleet.group_log import GroupLog, local_group_log, slots_of
 from translation.fleet.group_records import (
     MOVE,
+    PROOF,
     GroupKey,
     Move,
     Phase,
+    Proof,
     Slot,
     StoredGroup,
     group_key,
@@ -76,6 +79,27 @@ class Moves:
         if move is None or move.phase == Phase.OVER or move.steps != text_of(rule.staged):
             return None
         return move if move.step < len(rule.staged) else None
+
+    def why_not_proven(self, group_id: str, rule: Rule, move: Move) -> str:
+        """Why a settled step is not proven as the rule asks; empty if it is, or the rule does not ask."""
+        if not rule.proof_s or not move.settled_ms:
+            return ""
+        stored = self.records.of_group(group_id).get(PROOF)
+        now_ms = self.records.now_ms(group_id, self._environment.now)
+        return why_not_proven(rule, stored, move.settled_ms, now_ms)
+
+    def note_proofs(self, proof_of: Callable[[str], Proof | None]) -> None:
+        """The live verification has looked at all groups: write what it found, of those whose rule asks for it."""
+        now = self._environment.now
+        for group_id, _ in self.records.moves():
+            rule = self._rules.rule_for(group_id)
+            move = self.move(group_id, rule) if rule.proof_s else None
+            proof = None if move is None or not move.is_moving else proof_of(group_id)
+            if proof is None:
+                continue
+            stored = self.records.of_group(group_id).get(PROOF)
+            if is_to_be_written(stored, proof, self.records.now_ms(group_id, now)):
+                self.records.write(group_id, PROOF, now, proof=proof)
 
     def slots(self, group_id: str) -> Mapping[int, StoredGroup]:
         """The slots of a group, by number."""

@@ -21,10 +21,12 @@ from translation.fleet.counting import FORGET_MS, counts
 from translation.fleet.entries import Partition
 from translation.fleet.group_records import (
     MOVE,
+    PROOF,
     GroupKey,
     GroupRecord,
     Move,
     Phase,
+    Proof,
     Slot,
     StoredGroup,
     encode_group_key,
@@ -163,7 +165,14 @@ class GroupLog:
         return key in self._unresolved
 
     def write(
-        self, group_id: str, name: str, now: float, *, move: Move | None = None, slot: Slot | None = None
+        self,
+        group_id: str,
+        name: str,
+        now: float,
+        *,
+        move: Move | None = None,
+        slot: Slot | None = None,
+        proof: Proof | None = None,
     ) -> GroupKey | None:
         """Write a record in the place of the one that counts; return its key, None if nothing may be written now.
 
@@ -181,6 +190,7 @@ class GroupLog:
             server=shortened(self._members.settings.server),
             move=move,
             slot=slot,
+            proof=proof,
         )
         data = encode_group_value(record)
         if self._is_local:
@@ -261,8 +271,8 @@ class GroupLog:
                     break  # the oldest are the first
                 if in_use is None:
                     in_use = self._groups_in_use(number)
-                if key.group_id not in in_use:
-                    continue
+                if key.group_id not in in_use or key.name == PROOF:
+                    continue  # what was proven grows old, and nobody says it anew but who has looked
                 spread = crc32c.crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS
                 if newest_ms - stored.appended_ms < RENEW_MS + spread:
                     continue

@@ -1,8 +1,8 @@
-"""Records of whole groups in the member log: how far a group's move by steps is, and which members have a slot of it.
+"""Records of whole groups in the member log: how far a move by steps is, who has a slot of it, and what is proven.
 
 They lie in the partition of their group, in one order with the records of its members, and which of two counts is
-decided as for these (:mod:`translation.fleet.counting`). A key has a name beside the group, ``move`` or ``slot 3``, and
-the writer, so that compaction keeps the record that counts.
+decided as for these (:mod:`translation.fleet.counting`). A key has a name beside the group, ``move``, ``slot 3`` or
+``proof``, and the writer, so that compaction keeps the record that counts.
 
 A key of four elements can be none of a member's, which has three. So this needs no other format: a release before these
 records ignores them, says so in its log, and loses nothing, because nothing that it does looks at them. It does not
@@ -21,6 +21,9 @@ LONGEST_VALUE = 4096
 
 MOVE = "move"
 """The name of the record that says how far a group's move is."""
+
+PROOF = "proof"
+"""The name of the record that says what a replica has proven of the group."""
 
 _KIND = "group"
 _ARRAY_OF_FOUR = b"\x94"
@@ -70,6 +73,8 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the group has been a consumer group with translated members in this move."""
     why: str = ""
     """Why it is held, for people."""
+    unproven: str = ""
+    """Who let it go on although the step before was not proven, and why; empty if nobody had to."""
 
     @property
     def is_moving(self) -> bool:
@@ -91,14 +96,35 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
     """The move in which the slot was filled last, by this member or another; 0: in none."""
 
 
+class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the live verification found in a group, when the record was written.
+
+    It has lengths of time, not times: with the record's LogAppendTime they say since when by the log's clock, which no
+    replica's clock disturbs.
+    """
+
+    clean_ms: int = 0
+    """For how long nothing had spoken against the group, up to the last look."""
+    ago_ms: int = 0
+    """How long before the writing that look was."""
+    violated: bool = False
+    """Whether two owners are found in all that has been read."""
+    why: str = ""
+    """What spoke against it last, for people."""
+
+
 class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The value of a record: ``move`` or ``slot``, by its name. ``version`` and ``first`` as in a member's record."""
+    """The value of a record: ``move``, ``slot`` or ``proof``, by its name.
+
+    ``version`` and ``first`` are as in a member's record.
+    """
 
     version: int
     first: bool = False
     server: str = ""
     move: Move | None = None
     slot: Slot | None = None
+    proof: Proof | None = None
 
 
 class StoredGroup(NamedTuple):

@@ -351,6 +351,7 @@ def _free_slot(
         filled=number is None and is_filled(held, census, quota),
         converted=bool(census.translated),
         downgraded=downgraded,
+        unproven=moves.why_not_proven(group_id, rule, move),
     )
     yield from _go_on(context, group_id, rule, move, decide(move, rule, signals))
     return number
@@ -368,7 +369,8 @@ def _present_move(context: Context, group_id: str, rule: Rule) -> Procedure[Move
         if move is None:
             after = begin(rule, records.position(group_id) + 1, now_ms)
         else:
-            after = decide(move, rule, Signals(now_ms=now_ms))
+            unproven = context.moves.why_not_proven(group_id, rule, move)
+            after = decide(move, rule, Signals(now_ms=now_ms, unproven=unproven))
         if after == move:
             return move
         if not (yield from _go_on(context, group_id, rule, move, after)):

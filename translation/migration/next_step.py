@@ -4,6 +4,8 @@
   then the next begins; the last is held for good.
 * A group that the broker has made a classic one again, because its last translated member left, is **held**: to convert
   it again is not decided by whoever happens to join next.
+* A rule may ask for **proof** (``proof_s``): the next step begins only when what the settled step has done is proven
+  for so long (:mod:`translation.engine.proof`), or if somebody has said that it may all the same. That is recorded.
 * **Harm** aborts the move. Nothing reports any yet.
 
 Whatever is not moving stays as it is until somebody changes the policy's steps.
@@ -29,6 +31,8 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
     """It was a consumer group in this move, and is a classic one with members."""
     harm: str = ""
     """What the step has done, in words; empty: nothing is known."""
+    unproven: str = ""
+    """Why the step is not proven as the rule asks, in words; empty: it is, or the rule does not ask."""
 
 
 def begin(rule: Rule, number: int, now_ms: int) -> Move:
@@ -53,14 +57,18 @@ def decide(move: Move, rule: Rule, signals: Signals) -> Move:
     is_last = move.step + 1 >= len(rule.staged)
     if is_last or now_ms - move.settled_ms < rule.hold_s * 1000:
         return move
-    return replace(move, step=move.step + 1, since_ms=now_ms, settled_ms=0)
+    if signals.unproven and not rule.unproven_override:
+        return move
+    override = rule.unproven_override or "" if signals.unproven else ""
+    return replace(move, step=move.step + 1, since_ms=now_ms, settled_ms=0, unproven=override)
 
 
 class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How far the move of a group by steps is, for people: at ``step`` of ``steps``, counted from 1.
 
     ``allows`` is what the step allows as the policy says it: a number of members, or a share. ``settled`` says that as
-    many are translated. ``text`` says all of it.
+    many are translated. ``unproven`` says why a settled step is not proven as the policy asks, empty if it is or need
+    not be; ``override`` who let this step begin although the one before was not proven. ``text`` says all of it.
     """
 
     step: int
@@ -70,10 +78,13 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     settled: bool
     why: str
     text: str
+    unproven: str = ""
+    override: str = ""
 
 
-def view_of(move: Move, rule: Rule) -> MoveView:
-    """What is shown of a move."""
+def view_of(move: Move, rule: Rule, unproven: str = "") -> MoveView:
+    """What is shown of a move; ``unproven`` as in :class:`Signals`."""
+    unproven = unproven if move.is_moving and move.settled_ms else ""
     return MoveView(
         step=move.step + 1,
         steps=len(rule.staged),
@@ -81,13 +92,17 @@ def view_of(move: Move, rule: Rule) -> MoveView:
         phase=move.phase,
         settled=bool(move.settled_ms),
         why=move.why,
-        text=describe(move, rule),
+        text=describe(move, rule) + (f"; not proven: {unproven}" if unproven else ""),
+        unproven=unproven,
+        override=move.unproven,
     )
 
 
 def describe(move: Move, rule: Rule) -> str:
     """What a move does, for people."""
     where = f"step {move.step + 1} of {len(rule.staged)} ({rule.staged[move.step]})"
+    if move.unproven:
+        where += f", begun unproven ({move.unproven})"
     if move.phase == Phase.MOVING:
         return f"{where}, settled" if move.settled_ms else where
     return f"{where}, {move.phase}: {move.why}" if move.why else f"{where}, {move.phase}"
