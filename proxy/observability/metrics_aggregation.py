@@ -34,6 +34,7 @@ _HIGHEST = frozenset(
         f"{PREFIX}fleet_replicas",
         f"{PREFIX}group_moves",
         f"{PREFIX}known_nodes",
+        f"{PREFIX}proof_behind_seconds",
         f"{PREFIX}policy_version",
         f"{PREFIX}unreachable_nodes",
         "python_info",
