@@ -169,9 +169,9 @@ class LiveVerifier:
             self._doubt("events of processes that are gone are missing", numbers.last_us)
 
     def _late(self, event: Line) -> None:
-        numbers = self._numbers_of(event.process)
-        if numbers.take(event.seq, event.time_us):  # type: ignore[arg-type]  # parse_line has looked
-            self._doubt("events that came too late and are left out", event.time_us or 0)
+        """It is left out, so its number stays missing: an overlap may be due to that."""
+        if not self._numbers_of(event.process).has(event.seq or 0):
+            self._doubt("events that came too late and are left out", self.until_us)
 
     def _take(self, event: Line) -> None:
         numbers = self._numbers_of(event.process)

@@ -21,8 +21,18 @@ AT_ONCE = 500
 _TIMEOUT_S = 10.0
 _POLL_S = 0.5
 _LIST_EVERY_S = 60.0
-_NO_RIGHT_TO_GROUP = 30
-"""GROUP_AUTHORIZATION_FAILED: librdkafka looks for the coordinator of a group even if the consumer never joins it."""
+_ENDS_READING = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - the library's public name for it
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - likewise
+        KafkaError._AUTHENTICATION,  # noqa: SLF001 - likewise
+    }
+)
+"""Of other errors the library recovers by itself; what it reads late then counts as late."""
 
 
 class JournalReader:
@@ -105,7 +115,7 @@ class JournalReader:
             self._at_end.discard(number)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
             self._at_end.add(number)
-        elif error.code() != _NO_RIGHT_TO_GROUP and not error.retriable():
+        elif error.code() in _ENDS_READING or error.fatal():
             raise KafkaException(error)
 
     def _keep_together(self) -> None:
