@@ -171,7 +171,7 @@ class LiveVerifier:
     def _late(self, event: Line) -> None:
         """It is left out, so its number stays missing: an overlap may be due to that."""
         if not self._numbers_of(event.process).has(event.seq or 0):
-            self._doubt("events that came too late and are left out", self.until_us)
+            self._doubt("events that came too late and are left out", self.until_us + 1)
 
     def _take(self, event: Line) -> None:
         numbers = self._numbers_of(event.process)
