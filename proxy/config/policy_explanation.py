@@ -50,6 +50,8 @@ class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
     switch_pause_ms: int
     steps: tuple[int | str, ...] | None
     hold_s: int
+    proof_s: int
+    unproven_override: str | None
     notes: tuple[str, ...]
 
 
@@ -66,6 +68,8 @@ def rule_reports(policy: Policy) -> list[RuleReport]:
             switch_pause_ms=rule.switch_pause_ms,
             steps=rule.steps,
             hold_s=rule.hold_s,
+            proof_s=rule.proof_s,
+            unproven_override=rule.unproven_override,
             notes=tuple(_notes(policy, number, rule)),
         )
         for number, rule in enumerate(policy.rules, start=1)
@@ -121,6 +125,10 @@ def _describe(rule: Rule) -> str:
         said += f"; a live group is moved one member every {rule.switch_pause_ms} ms"
     if rule.staged:
         said += f" in steps of {text_of(rule.staged)}, each held for {rule.hold_s} s"
+    if rule.proof_s:
+        said += f" and until it is proven for {rule.proof_s} s"
+    if rule.unproven_override is not None:
+        said += f", or unproven ({rule.unproven_override})"
     return said
 
 
@@ -131,6 +139,8 @@ def _notes(policy: Policy, number: int, rule: Rule) -> Iterator[str]:
         yield f"never applies: {rule_label(*earlier)} already matches the same groups"
     if rule.pattern is not None and _LITERAL.fullmatch(rule.pattern):
         yield f"matches the group {rule.pattern} only: a pattern must match the whole id, as {rule.pattern}.* would"
+    if rule.proof_s:
+        yield "not known from the file: `proof_s` needs the live verification (`verify.live`), else no step is proven"
     if rule.type is not None and rule.mode is Mode.REJECT:
         yield f"the type {rule.type} has no effect: nobody may join"
     if rule.assignor is not None and rule.mode is not Mode.TRANSLATE:

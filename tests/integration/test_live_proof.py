@@ -1,8 +1,9 @@
-"""The live verification: a step waits until its group is proven, and a killed proxy leaves a time that is not proven."""
+"""The live verification: a step waits for its proof, and a killed proxy leaves a time that is not proven."""
 
 import json
 import subprocess
 import sys
+import urllib.error
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +18,17 @@ pytestmark = pytest.mark.kafka
 
 PARTITIONS = 6
 PROOF_S = 10
-SAME = ("verdict", "from_us", "until_us", "events", "members", "translated_since_us", "owners", "gaps", "pauses")
+SAME = (
+    "verdict",
+    "from_us",
+    "until_us",
+    "events",
+    "members",
+    "translated_since_us",
+    "owners",
+    "gaps",
+    "pauses",
+)
 POLICY = """\
 default: observe
 rules:
@@ -27,8 +38,11 @@ OVERRIDE = ', unproven_override: "INC-7, Anna"'
 
 
 def proof(proxy: Proxy, group: str):
-    """What /api/groups/{group} says of its proof."""
-    return proxy.group(group)["proof"]
+    """What /api/groups/{group} says of its proof; nothing before the group is known."""
+    try:
+        return proxy.group(group)["proof"] or {}
+    except urllib.error.HTTPError:
+        return {}
 
 
 def move(proxy: Proxy, group: str) -> str:
@@ -39,7 +53,17 @@ def move(proxy: Proxy, group: str) -> str:
 def by_verify(proxy: Proxy, group: str):
     """The certificate that `epochgate verify` makes of what the proxy has written so far."""
     done = subprocess.run(
-        [sys.executable, "-m", "proxy", "verify", "--journal", proxy.folder / "journal", "--live", "-o", "json"],
+        [
+            sys.executable,
+            "-m",
+            "proxy",
+            "verify",
+            "--journal",
+            proxy.folder / "journal",
+            "--live",
+            "-o",
+            "json",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -78,7 +102,9 @@ def test_the_next_step_begins_when_this_one_is_proven_and_the_certificate_is_tha
         )
         assert waiting.startswith("step 1 of 2 (1), settled; not proven: proven for ")
         assert converted(kafka, group) == 1
-        eventually(lambda: converted(kafka, group), lambda found: found == 3, what="all are moved", timeout_s=90)
+        eventually(
+            lambda: converted(kafka, group), lambda found: found == 3, what="all are moved", timeout_s=90
+        )
         found = eventually(
             lambda: proof(proxy, group),
             lambda one: one["verdict"] == "proven" and one["until"] - one["since"] > PROOF_S,
@@ -93,7 +119,7 @@ def test_the_next_step_begins_when_this_one_is_proven_and_the_certificate_is_tha
         certificate = proof(proxy, group)["certificate"]
         assert (certificate["verdict"], certificate["owners"]["violations"]) == ("proven", [])
         assert {"classic", "translated"} <= certificate["pauses"].keys()
-        assert certificate["commits"]["recorded"]
+        assert not certificate["commits"]["recorded"], "nothing was there to be read and committed"
 
 
 @pytest.mark.scenario("a proxy of a fleet is killed: its time is not proven, and the step waits")
@@ -121,7 +147,7 @@ def test_a_killed_replica_leaves_a_time_that_is_not_proven_and_the_step_waits(
         for proxy in proxies:
             consumers.start(CONFLUENT, proxy.bootstrap, group, topic, "range")
         states = eventually(
-            lambda: [(proof(proxy, group) or {}).get("state") for proxy in proxies],
+            lambda: [proof(proxy, group).get("state") for proxy in proxies],
             lambda found: sorted(map(str, found)) == ["elsewhere", "live"],
             what="one of the two verifies, and the other says so",
             timeout_s=90,
