@@ -15,7 +15,7 @@ from translation.actions import Action, CallId, Connection, ConnectionId, Reques
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
 from translation.engine.wave_counts import WaveCount
-from translation.fleet.group_records import Phase
+from translation.fleet.group_records import Phase, Proof
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
@@ -24,7 +24,8 @@ from translation.migration import hook_calls, judging
 from translation.migration.admission import why_wave_waits
 from translation.migration.command_writes import CommandOutcome, obey_command
 from translation.migration.commands import Command
-from translation.migration.next_step import MoveView, view_of, view_of_waiting
+from translation.migration.move_view import show
+from translation.migration.next_step import MoveView, view_of_waiting
 from translation.migration.wave_progress import is_look_due, look
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
@@ -169,8 +170,14 @@ class Translator:
         if move is None:
             why = why_wave_waits(context, group_id, rule)
             return None if why is None else view_of_waiting(why, rule)
-        verdict = context.moves.verdict(group_id, rule)
-        return view_of(move, rule, context.moves.now_ms(group_id), context.rules.digest, verdict)
+        return show(context, group_id, rule, move)
+
+    def note_proofs(self, now: float, proof_of: Callable[[str], Proof | None]) -> list[Action]:
+        """Note what the live verification has found; ``proof_of`` returns it for a group, None if it has nothing."""
+        context = self._context
+        context.now = now
+        context.moves.note_proofs(proof_of)
+        return self._actions()
 
     def set_wall_clock(self, offset_ms: int) -> None:
         """Say what the clock on the wall (milliseconds since 1970) shows more than ``now``.

@@ -48,6 +48,11 @@ class Commits:
         self._from_us = from_us
         self._offsets: dict[tuple[str, int], int] = {}
 
+    @property
+    def size(self) -> int:
+        """Return of how many partitions an offset is known."""
+        return len(self._offsets)
+
     def take(self, event: Line) -> bool:
         """Take the next event ``committed`` of the group; return False if its ``commits`` do not match the schema."""
         try:

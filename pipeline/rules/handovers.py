@@ -14,7 +14,9 @@ _FIFTIETH = 50
 class ShortestHandovers:
     """The handovers of partitions between replicas (from, to), each with the time that it took in microseconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_pairs: int | None = None) -> None:
+        """``most_pairs``: of more replicas those that came first are forgotten; None: all are kept."""
+        self._most_pairs = most_pairs
         self._counts: dict[Replicas, int] = {}
         self._shortest: dict[Replicas, list[int]] = {}
 
@@ -24,6 +26,9 @@ class ShortestHandovers:
             return
         pair = origin, target
         self._counts[pair] = self._counts.get(pair, 0) + 1
+        if len(self._counts) > (self._most_pairs or len(self._counts)):
+            oldest = next(iter(self._counts))
+            del self._counts[oldest], self._shortest[oldest]
         kept = self._shortest.setdefault(pair, [])  # a heap of negative times: the longest is its first
         if len(kept) < MOST_KEPT:
             heappush(kept, -took_us)
@@ -32,7 +37,7 @@ class ShortestHandovers:
 
     def copy(self) -> "ShortestHandovers":
         """Return a copy, to which more can be added."""
-        made = ShortestHandovers()
+        made = ShortestHandovers(self._most_pairs)
         made._counts = dict(self._counts)
         made._shortest = {pair: list(kept) for pair, kept in self._shortest.items()}
         return made

@@ -10,7 +10,7 @@ VERSION = 1
 JOINED, ASSIGNED, REVOKED = "joined", "assigned", "revoked"
 ADOPTED, REJOINED = "adopted", "rejoined_after_loss"
 STATE_CHANGED, CALL_REFUSED, LOST = "state_changed", "call_refused", "lost"
-STOPPED, COMMITTED = "stopped", "committed"
+STOPPED, COMMITTED, ALIVE = "stopped", "committed", "alive"
 
 ENDS = frozenset({"left", "fenced", "session_expired", "rebalance_expired"})
 """Event kinds that end a membership."""
@@ -20,7 +20,7 @@ CALLS = frozenset({JOINED, ASSIGNED, REVOKED, ADOPTED, REJOINED})
 
 KINDS = CALLS | ENDS | {
     "revoke_requested", "epoch_moved", STATE_CHANGED, "policy_changed", "step_changed", "passed_through", CALL_REFUSED,
-    "started", STOPPED, LOST, COMMITTED,
+    "started", STOPPED, LOST, COMMITTED, ALIVE,
 }  # fmt: skip
 
 EXCLUSIVE = frozenset({"translated", "classic", "consumer", "", None})

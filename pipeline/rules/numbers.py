@@ -63,6 +63,11 @@ class Numbers:
         self.events += 1
         return True
 
+    def has(self, seq: int) -> bool:
+        """Return whether an event with this number has come."""
+        at = bisect_right(self._firsts, seq) - 1
+        return seq <= self.last and (at < 0 or seq > self._holes[at].last)
+
     @property
     def lost(self) -> int:
         """Return how many numbers are missing."""

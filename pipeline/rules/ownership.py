@@ -290,6 +290,11 @@ class GroupOwnership:
         """Return how many partitions have an owner."""
         return len(self._holders)
 
+    @property
+    def size(self) -> int:
+        """Return how many members, partitions and overlaps are kept."""
+        return len(self._members) + len(self._holders) + len(self._free) + len(self._heard)
+
     def members(self) -> AbstractSet[str]:
         """Return the members that are known."""
         return self._members.keys()

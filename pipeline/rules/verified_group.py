@@ -44,13 +44,15 @@ _TELL_PARTITIONS = frozenset({JOINED, ASSIGNED, REVOKED})
 class Evidence:
     """What all groups together say of the clocks: proofs, and the handovers between replicas."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_pairs: int | None = None) -> None:
+        """``most_pairs``: pairs of replicas that are kept; None: all."""
         self.proofs: dict[tuple[str, str], int] = {}
-        self.handovers = ShortestHandovers()
+        self.handovers = ShortestHandovers(most_pairs)
+        self._most_pairs = most_pairs
 
     def copy(self) -> "Evidence":
         """Return a copy, to which more can be added."""
-        made = Evidence()
+        made = Evidence(self._most_pairs)
         made.proofs, made.handovers = dict(self.proofs), self.handovers.copy()
         return made
 
@@ -67,6 +69,8 @@ class Evidence:
         elif isinstance(found, ClockProof):
             pair = found.ahead[0], found.behind[0]
             self.proofs[pair] = max(found.at_least_us, self.proofs.get(pair, 0))
+            if len(self.proofs) > (self._most_pairs or len(self.proofs)):
+                del self.proofs[next(iter(self.proofs))]
 
 
 class Counts:
@@ -132,6 +136,7 @@ class VerifiedGroup:
         self.pauses = Pauses(from_us)
         self.commits = Commits(from_us)
         self.events = 0
+        self.first_us = 0
         self.last_us = 0
         self.members: Counter[str] = Counter()
         self.is_exclusive = False
@@ -141,14 +146,22 @@ class VerifiedGroup:
         self.unknown: dict[str, int] = {}
         """Members whose partitions the journal does not tell, and since when."""
         self.unknown_until_us = 0
+        self.window: Counts | None = None
+        """The same counts from a later time on, if somebody asks for them (:mod:`pipeline.rules.live`)."""
         self._from_us = from_us
         self._seen: set[str] = set()
+
+    @property
+    def size(self) -> int:
+        """Return how many things are kept of it, roughly."""
+        return self.ownership.size + self.commits.size + self.pauses.now + len(self._seen)
 
     def take(self, event: Line) -> Iterable[Finding]:
         """Take the group's next event; return what it shows, which is counted already."""
         time_us: int = event.time_us  # type: ignore[assignment]  # parse_line has looked
         self.events += time_us >= self._from_us
         if time_us > self.last_us:
+            self.first_us = self.first_us or time_us
             self.last_us = time_us
         if not event.member:
             return ()
@@ -167,6 +180,8 @@ class VerifiedGroup:
         found = self.ownership.take(event)  # type: ignore[arg-type]  # likewise
         for one in found:
             self.counts.add(one, time_us)
+            if self.window is not None:
+                self.window.add(one, time_us)
             self.unreadable += isinstance(one, BadSnapshot)
         return found
 

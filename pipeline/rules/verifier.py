@@ -70,55 +70,74 @@ class Judgement(NamedTuple):
     not_judged: int
 
 
+class Window(NamedTuple):
+    """What is found in a group's window, and the violations of all the time."""
+
+    verdict: Verdict
+    why: tuple[str, ...]
+    """Why it is not proven, or may not stay so."""
+    asks_for_clocks: bool
+    """Whether there are overlaps that the clocks of replicas may account for."""
+    violated_us: int | None
+    """When the newest violation of all the time ended, as far as is known."""
+    is_final: bool
+    """Whether one of them is within a process, so that nothing can account for it any more."""
+
+
 class Verifier:
     """Takes every event once, by (time_us, replica, boot, seq). ``from_us``: judge what ends then or later."""
 
-    def __init__(self, *, skew_us: int = DEFAULT_SKEW_US, from_us: int = 0) -> None:
+    def __init__(
+        self, *, skew_us: int = DEFAULT_SKEW_US, from_us: int = 0, most_pairs: int | None = None
+    ) -> None:
+        """``most_pairs``: pairs of replicas of whose clocks evidence is kept; None: all."""
         self._skew_us = skew_us
         self._from_us = from_us
-        self._groups: dict[str, VerifiedGroup] = {}
-        self._ended: dict[Process, int] = {}
-        self._stopped: set[Process] = set()
-        self._evidence = Evidence()
+        self.groups: dict[str, VerifiedGroup] = {}
+        self.ended: dict[Process, int] = {}
+        """The processes that write nothing any more, with the time of their last event."""
+        self.stopped: set[Process] = set()
+        """Those of which the journal has the end."""
+        self._evidence = Evidence(most_pairs)
         self._swept_us = 0
 
     def take(self, event: Line) -> None:
         """Take the next event."""
         if not event.group:
             if event.kind == STOPPED:
-                self._stopped.add((event.replica, event.boot))  # type: ignore[arg-type]
+                self.stopped.add((event.replica, event.boot))  # type: ignore[arg-type]
             return
-        group = self._groups.get(event.group)
+        group = self.groups.get(event.group)
         if group is None:
-            group = self._groups[event.group] = VerifiedGroup(self._ended, self._skew_us, self._from_us)
+            group = self.groups[event.group] = VerifiedGroup(self.ended, self._skew_us, self._from_us)
         for found in group.take(event):
             self._evidence.add(found)
 
     def process_ended(self, process: Process, last_us: int) -> None:
         """A process writes nothing after its event at ``last_us``."""
-        self._ended[process] = last_us
+        self.ended[process] = last_us
 
     def forget(self, now_us: int) -> None:
         """Forget who has been silent for long; call it now and then with the time of the events."""
         if now_us - self._swept_us >= FORGET_US:
             self._swept_us = now_us
-            for group in self._groups.values():
-                group.forget(self._ended, now_us - FORGET_US)
+            for group in self.groups.values():
+                group.forget(self.ended, now_us - FORGET_US)
 
     def certificates(self, journal: Journal, only: Iterable[str] = ()) -> Judgement:
         """Judge all groups, or ``only`` some; changes nothing. A group that nothing is known of is ``unproven``."""
-        evidence = self._evidence.copy()
+        evidence = self.evidence()
         counted = {}
         open_overlaps: Counter[str] = Counter()
-        for name, group in self._groups.items():
+        for name, group in self.groups.items():
             counts = counted[name] = group.counts.copy()
             for found in group.ownership.end():
                 counts.add(found, group.last_us)
                 evidence.add(found)
                 open_overlaps[name] += isinstance(found, Overlap) and self._may_still_end(found)
-        clocks = explained_by_clocks(self._skew_us, evidence.proofs, evidence.handovers.found())
-        judge = _Judge(self, journal, OverlapClassifier(self._skew_us, clocks, journal.losses))
-        wanted = set(only) or {name for name, group in self._groups.items() if group.is_exclusive}
+        clocks = self.clocks(evidence)
+        judge = self._judge(journal, clocks, self._from_us)
+        wanted = set(only) or {name for name, group in self.groups.items() if group.is_exclusive}
         certificates = tuple(
             judge.certificate(name, counted.get(name), open_overlaps[name]) for name in sorted(wanted)
         )
@@ -127,24 +146,94 @@ class Verifier:
             for pair, us in clocks.items()
             if pair in judge.told_by_clocks or evidence.proofs.get(pair, 0) > self._skew_us
         }
-        exclusive = sum(group.is_exclusive for group in self._groups.values())
-        return Judgement(certificates, shown, len(self._groups) - exclusive)
+        exclusive = sum(group.is_exclusive for group in self.groups.values())
+        return Judgement(certificates, shown, len(self.groups) - exclusive)
+
+    def evidence(self) -> Evidence:
+        """Return what is known of clocks so far; what groups say beside it is added by :meth:`add_open`."""
+        return self._evidence.copy()
+
+    def add_open(self, name: str, evidence: Evidence) -> None:
+        """Add to the evidence what is open in a group."""
+        for found in self.groups[name].ownership.end():
+            evidence.add(found)
+
+    def clocks(self, evidence: Evidence) -> dict[Replicas, int]:
+        """Return what the clocks account for, by (ahead, behind) in microseconds."""
+        return explained_by_clocks(self._skew_us, evidence.proofs, evidence.handovers.found())
+
+    def certificate(self, name: str, journal: Journal, clocks: dict[Replicas, int]) -> Certificate:
+        """Judge one group as :meth:`certificates` does, given what the clocks account for."""
+        group = self.groups[name]
+        counts, open_overlaps = self._with_open(group, group.counts)
+        return self._judge(journal, clocks, self._from_us).certificate(name, counts, open_overlaps)
+
+    def window(
+        self,
+        name: str,
+        journal: Journal,
+        clocks: dict[Replicas, int],
+        doubts: tuple[Doubt, ...],
+        from_us: int,
+    ) -> "Window":
+        """Judge the window of a group, which begins at ``from_us``.
+
+        ``doubts`` say what is missing in the journal; of ``journal`` the losses only tell what overlaps are due to.
+        """
+        group = self.groups[name]
+        in_window, open_overlaps = self._with_open(group, group.window or group.counts)
+        counts = self._with_open(group, group.counts)[0] if group.counts.candidates else in_window
+        losses = journal.losses if counts.candidates else ()
+        judge = _Judge(
+            self,
+            journal._replace(losses=(), doubts=doubts),
+            OverlapClassifier(self._skew_us, clocks, losses),
+            from_us,
+            self._skew_us,
+        )
+        found = judge.verdict(name, group, in_window, open_overlaps)
+        violations = judge.verdict(name, group, counts, 0).violations if counts.candidates else ()
+        return Window(
+            found.verdict,
+            found.why + found.pending,
+            bool(counts.candidates),
+            max((row["until_us"] for row in violations), default=None),
+            any(len(set(_processes(row))) == 1 for row in violations),
+        )
+
+    def _with_open(self, group: VerifiedGroup, counts: Counts) -> tuple[Counts, int]:
+        """Return a copy of the counts with what is open now, and the overlaps that may still end."""
+        counts, open_overlaps = counts.copy(), 0
+        for found in group.ownership.end():
+            counts.add(found, group.last_us)
+            open_overlaps += isinstance(found, Overlap) and self._may_still_end(found)
+        return counts, open_overlaps
+
+    def _judge(self, journal: Journal, clocks: dict[Replicas, int], from_us: int) -> "_Judge":
+        classifier = OverlapClassifier(self._skew_us, clocks, journal.losses)
+        return _Judge(self, journal, classifier, from_us, self._skew_us)
 
     def _may_still_end(self, overlap: Overlap) -> bool:
         """Whether the end of an open overlap may just not be there yet: it is between two processes that go on."""
         processes = overlap.first_process, overlap.second_process
-        return processes[0] != processes[1] and not set(processes) <= self._stopped
+        return processes[0] != processes[1] and not set(processes) <= self.stopped
 
 
 class _Judge:
     """Writes certificates from what was counted."""
 
-    def __init__(self, verifier: Verifier, journal: Journal, classifier: OverlapClassifier) -> None:
-        self._groups = verifier._groups  # noqa: SLF001 - a part of it
-        self._stopped = verifier._stopped  # noqa: SLF001
-        self._from_us = verifier._from_us  # noqa: SLF001
-        self._ended = verifier._ended  # noqa: SLF001
-        self._skew_us = verifier._skew_us  # noqa: SLF001
+    def __init__(
+        self,
+        verifier: Verifier,
+        journal: Journal,
+        classifier: OverlapClassifier,
+        from_us: int,
+        skew_us: int,
+    ) -> None:
+        self._groups = verifier.groups
+        self._stopped = verifier.stopped
+        self._from_us = from_us
+        self._skew_us = skew_us
         self._last_us = journal.last_us
         self._classifier = classifier
         self._missing = _missing(journal, self._from_us)
@@ -158,8 +247,38 @@ class _Judge:
                 VerifiedGroup({}, self._skew_us, self._from_us),
                 Counts(self._skew_us, self._from_us),
             )
+        found = self.verdict(name, group, counts, open_overlaps)
+        return Certificate(
+            group=name,
+            verdict=found.verdict,
+            provisional=bool(found.pending),
+            why=found.why,
+            pending=found.pending,
+            from_us=self._from_us,
+            until_us=group.last_us,
+            events=group.events,
+            members=dict(group.members),
+            translated_since_us=group.translated_since_us,
+            owners=Owners(found.overlaps, tuple(map(_shown, found.violations[:MOST_SHOWN]))),
+            gaps=Gaps(counts.gaps, counts.longest_us, counts.total_us, counts.open_gaps),
+            pauses={
+                protocol: PauseTimes(
+                    lengths.count, lengths.quantile_us(0.5), lengths.quantile_us(0.99), lengths.longest_us
+                )
+                for protocol, lengths in sorted(group.pauses.by_protocol.items())
+            },
+            commits=CommitCounts(
+                recorded=bool(group.commits.recorded),
+                refused=dict(group.commits.refused),
+                set_back=group.commits.set_back,
+                examples=tuple(group.commits.examples),
+            ),
+        )
+
+    def verdict(self, name: str, group: VerifiedGroup, counts: Counts, open_overlaps: int) -> "_Found":
+        """Judge what was counted of a group."""
         overlaps = dict(counts.overlaps)
-        violations = []
+        violations: list[Mapping[str, Any]] = []
         for row in counts.candidates:
             found = self._classifier.class_of(row)
             overlaps[found] = overlaps.get(found, 0) + 1
@@ -178,32 +297,7 @@ class _Judge:
             verdict = Verdict.VIOLATED
         else:
             verdict = Verdict.UNPROVEN if doubts or open_overlaps else Verdict.PROVEN
-        return Certificate(
-            group=name,
-            verdict=verdict,
-            provisional=bool(pending),
-            why=tuple(doubts),
-            pending=tuple(pending),
-            from_us=self._from_us,
-            until_us=group.last_us,
-            events=group.events,
-            members=dict(group.members),
-            translated_since_us=group.translated_since_us,
-            owners=Owners(overlaps, tuple(map(_shown, violations[:MOST_SHOWN]))),
-            gaps=Gaps(counts.gaps, counts.longest_us, counts.total_us, counts.open_gaps),
-            pauses={
-                protocol: PauseTimes(
-                    lengths.count, lengths.quantile_us(0.5), lengths.quantile_us(0.99), lengths.longest_us
-                )
-                for protocol, lengths in sorted(group.pauses.by_protocol.items())
-            },
-            commits=CommitCounts(
-                recorded=bool(group.commits.recorded),
-                refused=dict(group.commits.refused),
-                set_back=group.commits.set_back,
-                examples=tuple(group.commits.examples),
-            ),
-        )
+        return _Found(verdict, tuple(doubts), tuple(pending), overlaps, violations)
 
     def _goes_on(self, row: Mapping[str, Any]) -> bool:
         """Whether a violation may just not have ended yet (:meth:`Verifier._may_still_end`)."""
@@ -230,6 +324,16 @@ class _Judge:
         if any(first[0] != second[0] and not {first, second} <= self._stopped for first, second in pairs):
             found.append("later events may show that the clocks of two replicas differ")
         return found
+
+
+class _Found(NamedTuple):
+    """The verdict of what was counted, and what it rests on."""
+
+    verdict: Verdict
+    why: tuple[str, ...]
+    pending: tuple[str, ...]
+    overlaps: dict[str, int]
+    violations: list[Mapping[str, Any]]
 
 
 def _doubts_of_group(

@@ -55,6 +55,8 @@ class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[int | str, ...] | None
     hold_s: int
     wave: int | None
+    proof_s: int
+    unproven_override: str | None
     notes: tuple[str, ...]
 
 
@@ -81,6 +83,8 @@ def rule_reports(policy: Policy) -> list[RuleReport]:
             steps=rule.steps,
             hold_s=rule.hold_s,
             wave=rule.wave,
+            proof_s=rule.proof_s,
+            unproven_override=rule.unproven_override,
             notes=tuple(_notes(policy, number, rule, earlier)),
         )
         for number, rule, earlier in _with_earlier(policy)
@@ -164,6 +168,10 @@ def _describe(rule: Rule) -> str:
         said += f" in steps of {text_of(rule.staged)}, each held for {rule.hold_s} s"
     if rule.wave is not None:
         said += f", in wave {rule.wave}"
+    if rule.proof_s:
+        said += f" and until it is proven for {rule.proof_s} s"
+    if rule.unproven_override is not None:
+        said += f", or unproven ({rule.unproven_override})"
     return said
 
 
@@ -183,6 +191,8 @@ def _notes(policy: Policy, number: int, rule: Rule, earlier: tuple[int, Rule] | 
         yield f"{groups_text(len(too_long))} of them with {longest}: such a group is never translated"
     if rule.pattern is not None and _LITERAL.fullmatch(rule.pattern):
         yield f"matches the group {rule.pattern} only: a pattern must match the whole id, as {rule.pattern}.* would"
+    if rule.proof_s:
+        yield "not known from the file: `proof_s` needs the live verification (`verify.live`), else no step is proven"
     if rule.type is not None and rule.mode is Mode.REJECT:
         yield f"the type {rule.type} has no effect: nobody may join"
     if rule.assignor is not None and rule.mode is not Mode.TRANSLATE:

@@ -172,3 +172,45 @@ class JournalSection(Section, frozen=True, kw_only=True):
                 f"`journal.keep_bytes`: {self.keep_bytes} is less than two files of `file_max_bytes` "
                 f"({self.file_max_bytes}), of which each replica that shares the directory writes one"
             )
+
+
+class Verify(Section, frozen=True, kw_only=True):
+    """The live verification of the journal (docs/how-to/live-proof.md)."""
+
+    live: Annotated[
+        bool,
+        Meta(
+            description="Whether the proxy goes by the rules of `epochgate verify` all the time. With `journal.topic` "
+            "and `fleet` one replica verifies what all write; its account needs Read on the topic. Otherwise each "
+            "process verifies its own events."
+        ),
+    ] = False
+    cpu_share: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="Share of a processor core that it takes at most, a few milliseconds at a time; a topic with "
+            "a long history is read more slowly.",
+        ),
+    ] = 0.2
+    groups: Annotated[
+        int,
+        Meta(ge=1, description="Groups that are verified; others have no certificate, and are not proven."),
+    ] = 10_000
+    things_of_group: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Members, partitions and overlaps of one group that are kept; a group with more is not "
+            "verified.",
+        ),
+    ] = 100_000
+    waiting_events: Annotated[
+        int,
+        Meta(
+            ge=1000,
+            description="Events of all replicas that wait for earlier ones to come; beyond that the oldest wait no "
+            "longer, and an earlier one that comes then leaves the time unproven.",
+        ),
+    ] = 100_000

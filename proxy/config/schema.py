@@ -13,7 +13,7 @@ from proxy.config.control import Control, Hook
 from proxy.config.fleet import Fleet
 from proxy.config.limits import Limits
 from proxy.config.network import NODE_ID, Address, Admin, Listener, Upstream
-from proxy.config.reporting import JournalSection, Log, MetricsSection, Visibility
+from proxy.config.reporting import JournalSection, Log, MetricsSection, Verify, Visibility
 from proxy.config.section import Section
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "MetricsSection",
     "PolicySource",
     "Upstream",
+    "Verify",
     "Versions",
     "Visibility",
 ]
@@ -125,6 +126,7 @@ class Config(Section, frozen=True, kw_only=True):
     metrics: MetricsSection = MetricsSection()
     visibility: Visibility = Visibility()
     journal: JournalSection = JournalSection()
+    verify: Verify = Verify()
     drain: Drain = Drain()
     log: Log = Log()
     fleet: Annotated[

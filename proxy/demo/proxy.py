@@ -10,6 +10,7 @@ from proxy.config.schema import Admin, Config, Drain, Listener, Upstream
 from proxy.server.server import Server
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
+from translation.fleet.group_records import Proof
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome
@@ -77,6 +78,10 @@ class ReportingTranslator:
     def move_of(self, group_id: str) -> MoveView | None:
         """How far the move of a group by steps is."""
         return self._translator.move_of(group_id)
+
+    def note_proofs(self, now: float, proof_of: Callable[[str], Proof | None]) -> list[Action]:
+        """What the live verification has found."""
+        return self._report_events(self._translator.note_proofs(now, proof_of))
 
     def moves_by_phase(self) -> Counter[str]:
         """How many groups are moved by steps."""

@@ -88,6 +88,7 @@ class Metrics:
         self._declare_requests()
         self._declare_translation()
         self._declare_journal()
+        self._declare_proof()
         self._declare_fleet()
         self._declare_process()
         self.groups: GroupSeries | None = None
@@ -318,6 +319,27 @@ class Metrics:
             "Finished files of the journal that were deleted because of `journal.keep_bytes` or a full disk.",
         )
         self.journal_queue = self._gauge("journal_queue_events", "Events queued for the journal.", "sink")
+
+    def _declare_proof(self) -> None:
+        self.proof_groups = self._gauge(
+            "proof_groups",
+            "Groups that the live verification judges here, by verdict of the present window (`proven`, `unproven`), "
+            "or `violated`.",
+            "verdict",
+        )
+        self.proof_behind = self._gauge(
+            "proof_behind_seconds",
+            "How old the newest event is that the live verification has gone through to; infinite before the first.",
+        )
+        self.proof_waiting = self._gauge(
+            "proof_waiting_events", "Events that wait in the live verification for earlier ones to come."
+        )
+        self.proof_left_out = self._counter(
+            "proof_left_out_events", "Events of groups that the live verification has no room for."
+        )
+        self.proof_errors = self._counter(
+            "proof_errors", "Failed attempts of the live verification to read the journal's topic."
+        )
 
     def _declare_fleet(self) -> None:
         self.group_moves = self._gauge(

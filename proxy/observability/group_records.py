@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from proxy.observability.proof_view import ProofView
 from proxy.observability.snapshot import REBALANCING, BrokerView
 from translation.actions import Event
 from translation.connect_worker import ConnectWorker
@@ -31,6 +32,11 @@ _WHOLE = "100%"
 
 def no_move() -> MoveView | None:
     """The move of a group that does not move by steps."""
+    return None
+
+
+def no_proof() -> ProofView | None:
+    """What is proven of a group without a live verification."""
     return None
 
 
@@ -117,6 +123,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     broker: BrokerView | None = None
     move: Callable[[], MoveView | None] = no_move
     """How far its move by steps is now."""
+    proof: Callable[[], ProofView | None] = no_proof
+    """What the live verification says of it now."""
     mode_since_us: int = 0
     last_move_us: int = 0
     move_requested_us: int = 0

@@ -21,6 +21,7 @@ from proxy.observability.event_history import EventHistory
 from proxy.observability.group_records import MICRO, GroupRecord, RecordedEvent
 from proxy.observability.group_views import view_of
 from proxy.observability.member_registry import MemberRegistry
+from proxy.observability.proof_view import ProofView
 from proxy.observability.snapshot import BrokerView, GroupView
 from proxy.observability.vacant_groups import VacantGroups
 from translation.actions import Event, EventKind
@@ -51,6 +52,8 @@ class GroupRegistry:
         """By id, the group with the oldest last event first."""
         self.move_of: Callable[[str], MoveView | None] = lambda _: None
         """How far the move of a group by steps is."""
+        self.proof_of: Callable[[str], ProofView | None] = lambda _: None
+        """What the live verification says of a group."""
         self._policy = policy
         self._on_drop = on_drop
         self._limits = limits or Visibility()
@@ -152,10 +155,14 @@ class GroupRegistry:
             assignor=rule.assignor,
             mode_since_us=now_us,
             move=partial(self._move_of, group_id),
+            proof=partial(self._proof_of, group_id),
         )
 
     def _move_of(self, group_id: str) -> MoveView | None:
         return self.move_of(group_id)
+
+    def _proof_of(self, group_id: str) -> ProofView | None:
+        return self.proof_of(group_id)
 
     # -- bounds ---------------------------------------------------------------------------------------------
 

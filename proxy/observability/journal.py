@@ -31,6 +31,7 @@ _RETRY_S = 1.0
 _FLUSH_S = 5.0
 _LOG_INTERVAL_S = 60.0
 
+ALIVE = "alive"
 LOST = "lost"
 STARTED = "started"
 STOPPED = "stopped"
@@ -245,6 +246,12 @@ class Journal:
         """Record that the process started or stopped."""
         if self._queues:
             self._put(QueuedEvent(time_us, kind, reason=reason))
+
+    def record_alive(self, time_us: int) -> None:
+        """Record in the topic that the process is alive; its files need no such event."""
+        for queue in self._queues:
+            if queue.sink.name == "topic":
+                queue.put(QueuedEvent(time_us, ALIVE))
 
     async def run(self) -> None:
         """Run all sinks for ever, each at its own pace."""

@@ -35,6 +35,7 @@ _HIGHEST = frozenset(
         f"{PREFIX}group_gates",
         f"{PREFIX}group_moves",
         f"{PREFIX}known_nodes",
+        f"{PREFIX}proof_behind_seconds",
         f"{PREFIX}policy_version",
         f"{PREFIX}unreachable_nodes",
         "python_info",

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import trio
@@ -31,6 +31,8 @@ from translation.policy.policy import Policy
 from translation.uuids import kafka_uuid
 
 _EVICT_INTERVAL_S = 60.0
+_ALIVE_INTERVAL_S = 5.0
+"""Whoever verifies the topic takes a process for dead that has written nothing for 15 s."""
 
 
 def replica_name() -> str:
@@ -80,6 +82,7 @@ class Observability:
     """Ties together event dispatcher, group registry, broker poller, group metrics and journal.
 
     ``reason()`` returns why the process is not ready, None if it is. ``folder`` is the configuration file's.
+    ``more_sinks`` makes further destinations of the journal.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Observability:
         *,
         folder: Path | None = None,
         open_: Open = open_tcp,
+        more_sinks: Callable[["Observability"], Sequence[Sink]] = lambda _: (),
     ) -> None:
         boot = kafka_uuid()
         self._config = config
@@ -105,8 +109,9 @@ class Observability:
             policy, on_drop=self._on_drop, limits=config.visibility, hit=metrics.hit
         )
         self._dispatcher = EventDispatcher(metrics, self.registry, self.clock, self.labels, config.visibility)
+        sinks = journal_sinks(config, folder, self.replica, boot, open_, metrics.journal_files_deleted.inc)
         self._journal = Journal(
-            journal_sinks(config, folder, self.replica, boot, open_, metrics.journal_files_deleted.inc),
+            [*sinks, *more_sinks(self)],
             replica=self.replica,
             boot=boot,
             queue_events=config.journal.queue_events,
@@ -143,6 +148,8 @@ class Observability:
         nursery.start_soon(self._poller.run)
         nursery.start_soon(run_periodically, _EVICT_INTERVAL_S, self._evict_idle, self._metrics)
         nursery.start_soon(self._run_journal)
+        if self._config.verify.live:
+            nursery.start_soon(run_periodically, _ALIVE_INTERVAL_S, self._record_alive, self._metrics)
 
     async def snapshot(self, *, events: bool = True) -> Snapshot:
         """Take a snapshot, with or without the groups' events.
@@ -192,6 +199,9 @@ class Observability:
     async def _write_journal(self, writing: trio.CancelScope) -> None:
         with writing:
             await self._journal.run()
+
+    def _record_alive(self) -> None:
+        self._journal.record_alive(self.clock.now_us())
 
     def _evict_idle(self) -> None:
         log_suppressed_lines()

@@ -15,6 +15,7 @@ import msgspec
 from protocol_codecs.classic_clients import RACKS_IGNORED
 from protocol_codecs.messages.connect_protocol import CONNECTOR
 from proxy.observability.fleet_view import FleetView, GroupFleet
+from proxy.observability.proof_view import ProofView
 from translation.member_state import MemberState
 from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitions
@@ -171,6 +172,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``fleet`` is what other replicas serve of it; None without a member log. ``client`` is what the client that joined
     last offers; None if no JoinGroup was seen. ``notes`` say what a translation changes for its clients. ``connect``
     is set if it is a group of Kafka Connect. ``move`` says how far its move by steps is; None if it does not move so.
+    ``proof`` is what the live verification says; None without it, without ``events``, and if there is nothing to prove.
     """
 
     id: str
@@ -194,6 +196,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     options: str | None = None
     notes: tuple[str, ...] = ()
     move: MoveView | None = None
+    proof: ProofView | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -341,7 +344,14 @@ def _merged(parts: list[GroupView]) -> GroupView:
         options=newest.options,
         notes=newest.notes,
         move=newest.move,
+        proof=_proof_of(parts),
     )
+
+
+def _proof_of(parts: Iterable[GroupView]) -> ProofView | None:
+    """Return the proof of the worker that has one; the others say who it is."""
+    known = [part.proof for part in parts if part.proof is not None]
+    return next((one for one in known if one.certificate is not None), known[0] if known else None)
 
 
 def _newest_members(parts: Iterable[GroupView]) -> tuple[MemberView, ...]:

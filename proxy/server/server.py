@@ -1,5 +1,6 @@
 """One proxy process: builds its parts, starts them in the order in which they can fail, and drains at the end."""
 
+import os
 import signal
 import socket
 import time
@@ -19,6 +20,7 @@ from proxy.cluster.bootstrap import reach_brokers
 from proxy.cluster.broker_health import BrokerHealth
 from proxy.cluster.dialer import Dialer, Open
 from proxy.cluster.node_table import NodeTable
+from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Address, Config, Listener
 from proxy.console.exit_codes import ExitCode
 from proxy.control.command_runner import run_command
@@ -28,9 +30,12 @@ from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
 from proxy.observability.fleet_reading import FleetReader
+from proxy.observability.journal import Sink
 from proxy.observability.metrics_aggregation import MetricDump, dump_metrics
 from proxy.observability.observability import Observability
 from proxy.observability.process_queries import QueryHandler
+from proxy.proof.live_proof import LiveProof
+from proxy.proof.sources import Election
 from proxy.runtime.fd_limits import pipe_limit
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.server.client_connection import ClientConnection
@@ -143,6 +148,7 @@ class Server:
             "groups": lambda: self.observability.snapshot(events=False),
             "groups with events": lambda: self.observability.snapshot(events=True),
         }
+        self._proof: LiveProof | None = None
         self.nodes = NodeTable()
         self.nodes.on_change = self._node_changed
         self._request_metrics = RequestMetrics(self.metrics)
@@ -154,6 +160,7 @@ class Server:
             replica,
             folder=folder,
             open_=open_,
+            more_sinks=partial(self._start_proof, fleet),
         )
         self._topics = TopicNames()
         self._rules = RuleCache(policy or Policy())
@@ -172,6 +179,7 @@ class Server:
         for say in Say:
             self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
         self.observability.registry.move_of = translator.move_of
+        self._connect_proof()
         for phase in _SHOWN_PHASES:
             self.metrics.group_moves.labels(phase).set_function(partial(_count_moves, translator, phase))
         self._hook = None
@@ -199,6 +207,33 @@ class Server:
         self._ids = count(1)
         self._stopping = trio.Event()
         self._starting = trio.CancelScope()
+
+    def _start_proof(self, fleet: "FleetDriver | None", observability: Observability) -> Sequence[Sink]:
+        """Make the live verification, if there is to be one; return where the journal of this process feeds it."""
+        config = self._config
+        if not config.verify.live:
+            return ()
+        open_journal = election = None
+        if fleet is not None and config.fleet is not None and config.journal.topic is not None:
+            from proxy.proof.journal_reader import topic_of  # noqa: PLC0415 - needs confluent-kafka, as `fleet` does
+
+            open_journal = topic_of(config.journal.topic, kafka_properties(config.fleet, os.environ))
+            election = Election.among(fleet.replicas, lambda: fleet.replica)
+        self._proof = LiveProof(
+            config.verify,
+            self.metrics,
+            observability.clock,
+            observability.replica,
+            is_alone=config.sole_process and config.workers == 1 and config.fleet is None,
+            open_=open_journal,
+            election=election,
+        )
+        return self._proof.sinks
+
+    def _connect_proof(self) -> None:
+        if self._proof is not None:
+            self.observability.registry.proof_of = self._proof.view
+            self._proof.on_look = self.driver.note_proofs
 
     def _bind(self, bound_so_far: ExitStack) -> None:
         self._admin_socket = bind(self._config.admin.bind, self._config.admin.port)
@@ -270,6 +305,8 @@ class Server:
             nursery.start_soon(self.driver.run_timers)
             nursery.start_soon(self._gates.run)
             self.observability.start(nursery, self.driver)
+            if self._proof is not None:
+                nursery.start_soon(self._proof.run)
             nursery.start_soon(self.driver.reporter.expire_observed_members)
             nursery.start_soon(self._connections.enforce_limits)
             self._broker_health.start(nursery)

@@ -1,12 +1,13 @@
 """The interfaces between the driver, the translator and the connections."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from protocol_codecs import Message
 from proxy.session.speculation import Prediction
 from translation.actions import Action, Call, CallId, Connection, ConnectionId, Request, RequestId
+from translation.fleet.group_records import Proof
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome
@@ -75,6 +76,10 @@ class Translation(Protocol):
 
     def move_of(self, group_id: str) -> MoveView | None:
         """Return how far the move of a group by steps is; None if there is none."""
+        ...
+
+    def note_proofs(self, now: float, proof_of: Callable[[str], Proof | None]) -> list[Action]:
+        """Note what the live verification has found; ``proof_of`` returns it for a group."""
         ...
 
     def moves_by_phase(self) -> Counter[str]:

@@ -42,6 +42,7 @@ from translation.actions import (
     RequestId,
 )
 from translation.commits import COMMITS, codes_of
+from translation.fleet.group_records import Proof
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome
@@ -132,6 +133,7 @@ class TranslatorDriver:
         self._handle_upstream_lost = handler("upstream_lost", translator.upstream_lost)
         self._handle_time = handler("handle_time", translator.handle_time)
         self._handle_policy = handler("set_policy", translator.set_policy)
+        self._handle_proofs = handler("note_proofs", translator.note_proofs)
         self._handle_log_outputs = handler("log_outputs", translator.handle_log_outputs)
         self._handle_hook = handler("hook_answered", translator.hook_answered)
         self._take_actions = handler("command", translator.take_actions)
@@ -308,6 +310,10 @@ class TranslatorDriver:
     def hook_answered(self, call: CallHook, veto: str | None) -> None:
         """Hand the translator what the hook has answered."""
         self._dispatch(self._handle_hook, None, call.group, call.number, call.step, veto)
+
+    def note_proofs(self, proof_of: Callable[[str], Proof | None]) -> None:
+        """Hand the translator what the live verification has found of each group."""
+        self._dispatch(self._handle_proofs, None, proof_of)
 
     async def run_timers(self) -> None:
         """Call the translator at its deadlines until cancelled.

@@ -11,13 +11,16 @@ from msgspec.structs import replace
 
 from translation.actions import CallHook
 from translation.engine.environment import Environment
-from translation.engine.wave_counts import WaveCounts
+from translation.engine.proof import is_to_be_written, why_not_proven
+from translation.engine.wave_counts import WaveCounts, is_over
 from translation.fleet.group_log import GroupLog, local_group_log, slots_of
 from translation.fleet.group_records import (
     MOVE,
+    PROOF,
     GroupKey,
     Move,
     Phase,
+    Proof,
     Slot,
     StoredGroup,
     group_key,
@@ -120,6 +123,27 @@ class Moves:
         if move is None or move.phase == Phase.OVER or move.steps != text_of(rule.staged):
             return None
         return move if move.step < len(rule.staged) else None
+
+    def why_not_proven(self, group_id: str, rule: Rule, move: Move) -> str:
+        """Why a settled step is not proven as the rule asks; empty if it is, or the rule does not ask."""
+        if not rule.proof_s or not move.settled_ms:
+            return ""
+        stored = self.records.of_group(group_id).get(PROOF)
+        now_ms = self.records.now_ms(group_id, self._environment.now)
+        return why_not_proven(rule, stored, move.settled_ms, now_ms)
+
+    def note_proofs(self, proof_of: Callable[[str], Proof | None]) -> None:
+        """The live verification has looked at all groups: write what it found, of those whose rule asks for it."""
+        now = self._environment.now
+        for group_id, _ in self.records.moves():
+            rule = self._rules.rule_for(group_id)
+            move = self.move(group_id, rule) if rule.proof_s else None
+            proof = None if move is None or not move.is_moving else proof_of(group_id)
+            if proof is None:
+                continue
+            stored = self.records.of_group(group_id).get(PROOF)
+            if is_to_be_written(stored, proof, self.records.now_ms(group_id, now)):
+                self.records.write(group_id, PROOF, now, proof=proof)
 
     def slots(self, group_id: str) -> Mapping[int, StoredGroup]:
         """The slots of a group, by number."""
@@ -276,8 +300,7 @@ class Moves:
         if self._look_at.get(group_id, self._environment.now) > self._environment.now:
             return False
         move = self.move(group_id, rule)
-        is_over = move is not None and move.step + 1 >= len(rule.staged) and bool(move.settled_ms)
-        return not is_over and (move is None or move.is_moving)
+        return move is None or (move.is_moving and not is_over(move, rule))
 
     def set_look_at(self, group_id: str, until: float) -> None:
         """The broker is asked now who is in a group; not again before ``until`` (seconds)."""

@@ -22,7 +22,7 @@ class WaveState(StrEnum):
     """It has no record, or one of another move: it has not begun, or nothing is known of it."""
     MOVING = "moving"
     OVER = "over"
-    """At its last step, which has settled."""
+    """At its last step, which has settled, and is proven if its rule asks for that."""
     HELD = "held"
     ABORTED = "aborted"
 
@@ -44,9 +44,14 @@ def state_of(move: Move | None, rule: Rule) -> WaveState:
     if move is None or move.phase == Phase.OVER or move.steps != text_of(rule.staged):
         return WaveState.WAITING
     if move.phase in (Phase.AWAITING, Phase.MOVING):
-        is_over = move.step + 1 >= len(rule.staged) and move.settled_ms
-        return WaveState.OVER if is_over else WaveState.MOVING
+        return WaveState.OVER if is_over(move, rule) else WaveState.MOVING
     return WaveState.ABORTED if move.phase == Phase.ABORTED else WaveState.HELD
+
+
+def is_over(move: Move, rule: Rule) -> bool:
+    """Whether a move by this rule has nothing before it: its last step has settled, and is proven as the rule asks."""
+    is_last = move.step + 1 >= len(rule.staged)
+    return is_last and bool(move.settled_ms) and (move.proven or not rule.proof_s)
 
 
 class WaveCounts:

@@ -28,12 +28,13 @@ from translation.fleet.group_records import (
     GroupRecord,
     Move,
     Phase,
+    Proof,
     Slot,
     StoredGroup,
     encode_group_key,
     encode_group_value,
     group_key,
-    is_report_name,
+    is_finding,
     report_name,
     slot_number,
 )
@@ -255,6 +256,7 @@ class GroupLog:
         move: Move | None = None,
         slot: Slot | None = None,
         report: Report | None = None,
+        proof: Proof | None = None,
     ) -> GroupKey | None:
         """Write a record in the place of the one that counts; return its key, None if nothing may be written now.
 
@@ -273,6 +275,7 @@ class GroupLog:
             move=move,
             slot=slot,
             report=report,
+            proof=proof,
         )
         data = encode_group_value(record)
         if self._is_local:
@@ -369,7 +372,8 @@ class GroupLog:
                 if in_use is None:
                     in_use = self._groups_in_use(number)
                 is_kept = key.name == MOVE and key.group_id in self.keeps
-                if is_report_name(key.name) or not (is_kept or key.group_id in in_use):
+                # Who reports or proves something of a group looks anew; what was found before grows old.
+                if is_finding(key.name) or not (is_kept or key.group_id in in_use):
                     continue
                 spread = crc32c.crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS
                 if newest_ms - stored.appended_ms < RENEW_MS + spread:

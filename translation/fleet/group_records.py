@@ -1,8 +1,8 @@
-"""Records of whole groups in the member log: how far a group's move by steps is, and which members have a slot of it.
+"""Records of whole groups in the member log: how far a move by steps is, who has a slot of it, and what is proven.
 
 They lie in the partition of their group, in one order with the records of its members, and which of two counts is
-decided as for these (:mod:`translation.fleet.counting`). A key has a name beside the group, ``move`` or ``slot 3``, and
-the writer, so that compaction keeps the record that counts. While a move with gates goes on, each writer has one more
+decided as for these (:mod:`translation.fleet.counting`). A key has a name beside the group, ``move``, ``slot 3`` or
+``proof``, and the writer, so that compaction keeps the record that counts. While a move with gates goes on, each writer has one more
 for what it reports of the group (:mod:`translation.fleet.signals`): ``report`` and the first writer of its replica.
 
 A key of four elements can be none of a member's, which has three. So this needs no other format: a release before these
@@ -26,6 +26,9 @@ LONGEST_WORDS = 200
 
 MOVE = "move"
 """The name of the record that says how far a group's move is."""
+
+PROOF = "proof"
+"""The name of the record that says what a replica has proven of the group."""
 
 _KIND = "group"
 _REPORT = "report "
@@ -117,6 +120,10 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     hook: HookCall | None = None
     baseline: Baseline | None = None
     """What the group was like before the first step, if the move has gates."""
+    unproven: str = ""
+    """Who let it go on although the step before was not proven, and why; empty if nobody had to."""
+    proven: bool = False
+    """Whether the last step is proven, if the rule asks for that."""
 
     @property
     def is_moving(self) -> bool:
@@ -143,9 +150,28 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
     """The move in which the slot was filled last, by this member or another; 0: in none."""
 
 
+class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the live verification found in a group, when the record was written.
+
+    It has lengths of time, not times: with the record's LogAppendTime they say since when by the log's clock, which no
+    replica's clock disturbs.
+    """
+
+    clean_ms: int = 0
+    """For how long nothing had spoken against the group, up to the last look."""
+    ago_ms: int = 0
+    """How long before the writing that look was."""
+    violated: bool = False
+    """Whether two owners are found in all that has been read."""
+    why: str = ""
+    """What spoke against it last, for people."""
+
+
 class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The value of a record: ``move``, ``slot`` or ``report``, by its name. ``version`` and ``first`` as in a member's
-    record."""
+    """The value of a record: ``move``, ``slot``, ``report`` or ``proof``, by its name.
+
+    ``version`` and ``first`` are as in a member's record.
+    """
 
     version: int
     first: bool = False
@@ -153,6 +179,7 @@ class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     move: Move | None = None
     slot: Slot | None = None
     report: Report | None = None
+    proof: Proof | None = None
 
 
 class StoredGroup(NamedTuple):
@@ -188,6 +215,11 @@ def slot_number(name: str) -> int | None:
 def report_name(first: Writer) -> str:
     """The name of the record that has the report of the replica whose first writer this is."""
     return f"{_REPORT}{first.hex()}"
+
+
+def is_finding(name: str) -> bool:
+    """Whether a record with this name says what a replica has found out: a report, or a proof."""
+    return name == PROOF or is_report_name(name)
 
 
 def is_report_name(name: str) -> bool:

@@ -428,6 +428,7 @@ def _signals(context: Context, group_id: str, rule: Rule, move: Move) -> Signals
         asks=moves.asks,
         agreed=moves.agreed(group_id, move),
         waits=moves.why_waits(group_id, rule),
+        unproven=moves.why_not_proven(group_id, rule, move),
     )
 
 

@@ -11,7 +11,8 @@ import msgspec
 from translation.engine.context import Context
 from translation.fleet.group_records import MOVE, Move, group_key
 from translation.migration.commands import Command, Present, Refused, obey
-from translation.migration.next_step import MoveView, describe, view_of
+from translation.migration.move_view import show
+from translation.migration.next_step import MoveView, describe
 
 
 class CommandState(StrEnum):
@@ -95,8 +96,5 @@ def _outcome(
 ) -> CommandOutcome:
     group_id = command.group
     rule = context.rules.written_rule_for(group_id)
-    view = None
-    if move is not None:
-        verdict = context.moves.verdict(group_id, rule)
-        view = view_of(move, rule, context.moves.now_ms(group_id), context.rules.digest, verdict)
+    view = None if move is None else show(context, group_id, rule, move)
     return CommandOutcome(state=state, text=text, changed=changed, move=view)

@@ -7,6 +7,9 @@
 * **Gates** (:mod:`translation.migration.gates`) keep the next step waiting. **Harm** that they report aborts the move.
 * A step begins only if nothing that somebody has set stands against it (:mod:`translation.migration.step_start`), and
   the hook agrees, if there is one (:mod:`translation.migration.hook_calls`). The first is **awaited** until then.
+* A rule may ask for **proof** (``proof_s``): the next step begins only when what the settled step has done is proven
+  for so long (:mod:`translation.engine.proof`), or if somebody has said that it may all the same. That is recorded.
+  The last step has to be proven too, before the next wave of groups begins (:mod:`translation.migration.next_wave`).
 
 Whatever is not moving stays as it is until somebody changes the policy's steps, or says how it goes on
 (:mod:`translation.migration.commands`).
@@ -46,6 +49,8 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
     """Names this process, if it has a hook to ask before a step begins; empty: it has none."""
     agreed: int | None = None
     """The index of the step to which the hook has agreed a moment ago."""
+    unproven: str = ""
+    """Why the step is not proven as the rule asks, in words; empty: it is, or the rule does not ask."""
 
 
 def begin(rule: Rule, number: int, now_ms: int, *, asks: str = "") -> Move:
@@ -83,11 +88,19 @@ def decide(move: Move, rule: Rule, signals: Signals) -> Move:
 def _begin_next(move: Move, rule: Rule, signals: Signals) -> Move:
     """The move at its next step, if there is one that may begin now."""
     step, now_ms = next_step(move, rule), signals.now_ms
-    if step is None or signals.waits or what_it_waits_for(move, rule, step, now_ms):
+    if signals.unproven and not rule.unproven_override:
+        return move
+    override = rule.unproven_override or "" if signals.unproven else ""
+    if step is None:
+        is_news = bool(rule.proof_s) and not move.proven
+        return replace(move, proven=True, unproven=override or move.unproven) if is_news else move
+    if signals.waits or what_it_waits_for(move, rule, step, now_ms):
         return move
     if signals.asks and signals.agreed != step:
         return ask(move, step, signals.asks, now_ms)
-    return replace(move, phase=Phase.MOVING, step=step, since_ms=now_ms, settled_ms=0, hook=None)
+    return replace(
+        move, phase=Phase.MOVING, step=step, since_ms=now_ms, settled_ms=0, hook=None, unproven=override
+    )
 
 
 def roll_back(move: Move, why: str, now_ms: int) -> Move:
@@ -107,7 +120,9 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     1; both are empty if there is nothing to wait for. ``policy`` names the policy that is in force
     (:mod:`translation.policy.digest`). ``said`` is the last command that somebody gave, with who gave it; ``said_ms``
     when (milliseconds since 1970). ``gates`` is what its gates say: ``baseline``, ``clear``, ``watching``, ``suspect``,
-    ``paused`` or ``missing``; empty without gates, and when it does not move. ``text`` says all but the command.
+    ``paused`` or ``missing``; empty without gates, and when it does not move. ``unproven`` says why a settled step is
+    not proven as the policy asks, empty if it is or need not be; ``override`` who let this step begin although the one
+    before was not proven. ``text`` says all but the command.
     """
 
     step: int
@@ -123,15 +138,21 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     policy: str = ""
     said: str = ""
     said_ms: int | None = None
+    unproven: str = ""
+    override: str = ""
 
 
-def view_of(move: Move, rule: Rule, now_ms: int, policy: str, verdict: Verdict) -> MoveView:
-    """What is shown of a move. ``now_ms`` as in :class:`Signals`; ``policy`` names the policy."""
+def view_of(
+    move: Move, rule: Rule, now_ms: int, policy: str, verdict: Verdict, unproven: str = ""
+) -> MoveView:
+    """What is shown of a move. ``now_ms`` and ``unproven`` as in :class:`Signals`; ``policy`` names the policy."""
     has_gates = rule.abort_if is not None and _goes_on(move)
+    unproven = unproven if move.is_moving and move.settled_ms and not move.proven else ""
     gates = verdict.text if has_gates else ""
     waits, step = waits_for(move, rule, now_ms), next_step(move, rule)
     said = move.said
     of_step = f" of step {said.step}" if said is not None and said.step else ""
+    not_proven = f"not proven: {unproven}" if unproven else ""
     return MoveView(
         waits=waits,
         next_step=None if step is None or not _goes_on(move) else step + 1,
@@ -145,7 +166,9 @@ def view_of(move: Move, rule: Rule, now_ms: int, policy: str, verdict: Verdict) 
         settled=bool(move.settled_ms),
         why=move.why or (verdict.why if gates else ""),
         gates=str(verdict.say) if has_gates else "",
-        text="; ".join(filter(None, (describe(move, rule), gates, waits))),
+        text="; ".join(filter(None, (describe(move, rule), gates, not_proven, waits))),
+        unproven=unproven,
+        override=move.unproven,
     )
 
 
@@ -184,6 +207,8 @@ def describe(move: Move, rule: Rule) -> str:
     where = f"step {move.step + 1} of {len(rule.staged)} ({rule.staged[move.step]})"
     if move.phase == Phase.AWAITING:
         return f"before {where}"
+    if move.unproven:
+        where += f", begun unproven ({move.unproven})"
     if move.phase == Phase.MOVING:
         return f"{where}, settled" if move.settled_ms else where
     phase = move.phase.replace("_", " ")

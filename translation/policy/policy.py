@@ -163,6 +163,21 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "before those of all waves with a lower number are over (`waves`). `null`: they wait for nobody."
         ),
     ] = None
+    proof_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="With `steps`: for how many seconds the live verification has to have proven the group, from "
+            "when the step has settled, before the next begins (`verify.live`). 0: it need not be proven.",
+        ),
+    ] = 0
+    unproven_override: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=255)] | None,
+        Meta(
+            description="With `proof_s`: who lets the next step begin although this one is not proven, and why, as "
+            "`INC-123, Anna: the broker was restarted`. It is recorded in the move. `null`: it waits."
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Refuse a rule that could never work, with what is wrong in the message."""
@@ -188,6 +203,10 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 )
         elif self.abort_if is not None:
             raise ValueError("`abort_if` stops a move by steps: it needs `steps`")
+        elif self.proof_s:
+            raise ValueError("`proof_s` is about `steps`, and the rule has none")
+        if self.unproven_override is not None and not self.proof_s:
+            raise ValueError("`unproven_override` is about `proof_s`, and the rule has none")
         self._check_control()
         if self.pattern is not None:
             try:

@@ -1,10 +1,11 @@
 """Simulated journals by seed, judged by the verifier and by the independent checker, in the same form.
 
 ``python -m tests.pipeline.rules.journals --seeds 2000`` (``make verify-seeds``) does so for many seeds, and for some of
-them on Spark as well.
+them on Spark and by the live pass as well.
 """
 
 import argparse
+import random
 import sys
 import tempfile
 from collections import Counter
@@ -13,12 +14,17 @@ from typing import Any, NamedTuple
 
 from pipeline.rules.certificate import Report
 from pipeline.rules.classes import VIOLATION
+from pipeline.rules.lines import Line, parse_line
+from pipeline.rules.live import LiveVerifier
 from pipeline.verify import files, job
 from tests.pipeline.checker import Check, read
-from tests.pipeline.migration import MS, Migration, Plan
+from tests.pipeline.migration import MS, Migration, Plan, S
 
 SKEW_US = 100 * MS
 EVERY_ON_SPARK = 100
+EVERY_LIVE = 10
+LIVE_DELAY_US = 60 * S
+"""No process of the model is silent for so long while it lives; a real one writes `alive` events."""
 FAULTS: tuple[dict[str, Any], ...] = (
     {},
     {"violations": 3},
@@ -60,6 +66,45 @@ def streams(folder: Path) -> list[files.FileStream]:
 def verified(folder: Path, **options: Any) -> Report:
     """What `epochgate verify` reports."""
     return job.run(streams(folder), job.Options(skew_us=SKEW_US, **options))
+
+
+def live(folder: Path, seed: int) -> LiveVerifier:
+    """What the live pass knows in the end, when lines come up to ten seconds after they were written, by the seed."""
+    late = random.Random(seed)  # noqa: S311 - a model, no secret
+    arriving = []
+    for path in folder.rglob("*.jsonl"):
+        for line in path.read_bytes().splitlines():
+            event = parse_line(line)
+            assert isinstance(event, Line)
+            arriving.append(((event.time_us or 0) + late.randrange(10 * S), line))
+    arriving.sort()
+    verifier, looked_us = LiveVerifier(delay_us=LIVE_DELAY_US, skew_us=SKEW_US), 0
+    for now_us, line in arriving:
+        verifier.add([line])
+        if now_us - looked_us >= S:
+            looked_us = now_us
+            look(verifier, now_us)
+    look(verifier, arriving[-1][0] + 2 * LIVE_DELAY_US)
+    return verifier
+
+
+def look(verifier: LiveVerifier, now_us: int) -> None:
+    """Go through what has waited for long enough, and look at all groups."""
+    while verifier.go_through(now_us - LIVE_DELAY_US, 100):
+        pass
+    for _ in verifier.look():
+        pass
+
+
+def live_differences(report: Report, verifier: LiveVerifier) -> list[str]:
+    """What the live pass says otherwise than `epochgate verify`."""
+    found = {one.group: verifier.certificate(one.group) for one in report.certificates}
+    return [
+        f"{one.group}: {field} {getattr(one, field)} is not {getattr(found[one.group], field, None)} live"
+        for one in report.certificates
+        for field in one.__struct_fields__
+        if getattr(one, field) != getattr(found[one.group], field, None)
+    ]
 
 
 def of_report(report: Report) -> dict[str, OfGroup]:
@@ -128,6 +173,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--spark-every", type=int, default=EVERY_ON_SPARK, help="0: never")
+    parser.add_argument("--live-every", type=int, default=EVERY_LIVE, help="0: never")
     options = parser.parse_args()
     spark = None
     if options.spark_every:
@@ -135,12 +181,16 @@ def main() -> int:
         from tests.pipeline.command_line import SETTINGS  # noqa: PLC0415
 
         spark = sessions.start("verified", master="local[2]", conf=SETTINGS)
-    wrong, on_spark, classes, groups = 0, 0, Counter[str](), 0
+    wrong, on_spark, lives, classes, groups = 0, 0, 0, Counter[str](), 0
     for seed in range(options.first, options.first + options.seeds):
         with tempfile.TemporaryDirectory() as temporary:
             folder = saved(seed, Path(temporary) / "journal")
-            ours = of_report(verified(folder))
+            report = verified(folder)
+            ours = of_report(report)
             found = differences(ours, checked(folder))
+            if options.live_every and seed % options.live_every == 0:
+                lives += 1
+                found += live_differences(report, live(folder, seed))
             if spark is not None and seed % options.spark_every == 0:
                 on_spark += 1
                 found += differences(ours, audited(spark, folder, Path(temporary) / "out"))
@@ -152,7 +202,8 @@ def main() -> int:
             print(f"seed {seed}: {text}", flush=True)
     if spark is not None:
         spark.stop()
-    print(f"{options.seeds} journals of {groups} groups, {on_spark} of them on Spark too: {wrong} differ")
+    also = f"{on_spark} of them on Spark too, {lives} live"
+    print(f"{options.seeds} journals of {groups} groups, {also}: {wrong} differ")
     print(f"overlaps: {dict(classes)}")
     return 1 if wrong else 0
 

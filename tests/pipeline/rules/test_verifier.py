@@ -287,7 +287,7 @@ def test_memory_is_for_those_who_live_not_for_the_history() -> None:
             verifier.take(line({**one, **process, "seq": seq, "time_us": at_us}))
         verifier.process_ended((process["replica"], process["boot"]), at_us)
         verifier.forget(at_us)
-    group = verifier._groups["g"]
+    group = verifier.groups["g"]
     left = FORGET_US // (300 * S) * 2
     states = (group._seen, group.ownership._members, group.pauses._since, group.ownership._last_seq)
     assert all(len(state) <= left for state in states)

@@ -37,6 +37,17 @@ def test_every_rule_is_explained_in_order_and_one_that_never_applies_is_named():
     ]
 
 
+def test_proof_is_explained():
+    rule = Rule(
+        group="payments", mode=Mode.TRANSLATE, steps=(1, "100%"), proof_s=600, unproven_override="INC-7, Anna"
+    )
+    explained, *notes, _ = explain(Policy(rules=(rule,)))
+    assert explained.endswith(
+        "each held for 600 s and until it is proven for 600 s, or unproven (INC-7, Anna)"
+    )
+    assert any("`verify.live`" in note for note in notes)
+
+
 def test_steps_are_explained_with_what_the_file_does_not_tell():
     rule = Rule(group="payments", mode=Mode.TRANSLATE, steps=(1, "10%"), hold_s=60)
     assert list(explain(Policy(rules=(rule,))))[:-1] == [

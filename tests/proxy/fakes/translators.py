@@ -7,6 +7,7 @@ from typing import Any
 
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Forward, Release, Request
+from translation.fleet.group_records import Proof
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome, CommandState
@@ -60,6 +61,9 @@ class ForwardEverything:
 
     def move_of(self, group_id: str) -> None:
         return None
+
+    def note_proofs(self, now: float, proof_of: Callable[[str], Proof | None]) -> list[Action]:
+        return []
 
     def moves_by_phase(self) -> Counter[str]:
         return Counter()

@@ -142,7 +142,7 @@ def test_the_documented_fields_and_kinds_are_those_that_are_written():
     assert described == list(JournalEvent.__struct_fields__)
     rows = page.split("## Kinds")[1].splitlines()
     named = {kind for line in rows if line.startswith("| `") for kind in line.split("|")[1].split("`")[1::2]}
-    assert named == {*map(str, EventKind), "started", "stopped", "lost"}
+    assert named == {*map(str, EventKind), "started", "stopped", "alive", "lost"}
 
 
 async def test_what_does_not_fit_is_lost_and_told_where_it_is_missing(autojump_clock):
@@ -302,3 +302,15 @@ async def test_a_topic_without_partitions_costs_no_more_than_the_attempt(nursery
     with pytest.raises(JournalError, match="a partition has no leader") as caught:
         await TopicSink("t", [Address("kafka-0", 9092)], open_).write([line(1)])
     assert caught.value.keep
+
+
+async def test_that_a_process_is_alive_is_written_to_the_topic_alone(autojump_clock):
+    file, of_topic = Memory(), Memory()
+    of_topic.name = "topic"
+    journal = Journal([file, of_topic], **IDENTITY, queue_events=9, queue_max_bytes=2**20, metrics=Metrics())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        journal.record_alive(7)
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert (file.written, kinds(of_topic.written)) == ([], ["alive"])

@@ -83,6 +83,8 @@ def test_gauges_that_are_no_amounts_are_not_added_up():
         "journal_queue_events",
         "large_group_calls_held_bytes",
         "lingering_upstream_connections",
+        "proof_groups",
+        "proof_waiting_events",
         "proxy_to_server_active_connections",
         "share_sessions_open",
         "tasks",

@@ -1,5 +1,7 @@
 """A live group moves by steps: who is told, who is translated, and who stays classic."""
 
+import msgspec
+
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
@@ -9,7 +11,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
 from tests.translation.live_groups import A, B, classic_group, described, mixed_group
 from translation.actions import EventKind
-from translation.fleet.group_records import Phase, Slot
+from translation.fleet.group_records import MOVE, Phase, Proof, Slot
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 
@@ -202,3 +204,35 @@ def test_the_step_of_100_percent_is_as_without_steps() -> None:
     assert bench.error(bench.join(bench.connect(), "")) == ErrorCode.MEMBER_ID_REQUIRED
     assert bench.calls == []
     assert bench.translator.move_of(GROUP) is None
+
+
+def test_the_next_step_waits_for_its_proof_which_is_recorded_for_rules_that_ask() -> None:
+    rule = Rule(group=GROUP, mode=Mode.TRANSLATE, steps=(1, "100%"), hold_s=0, proof_s=60)
+    bench = Bench(policy=Policy(rules=(rule,)))
+    told_in_a_classic_group(bench)
+    moves = bench.translator._context.moves
+    (_, move), *_ = moves.records.moves()
+    settled = msgspec.structs.replace(move, settled_ms=int(bench.now * 1000))
+    moves.records.write(GROUP, MOVE, bench.now, move=settled)
+    assert moves.why_not_proven(GROUP, rule, settled) == "no replica verifies it"
+
+    asked: list[str] = []
+
+    def proof_of(group_id: str) -> Proof:
+        asked.append(group_id)
+        return Proof(clean_ms=3_600_000)
+
+    bench.translator.note_proofs(bench.now, proof_of)
+    assert asked == [GROUP]
+    view = bench.translator.move_of(GROUP)
+    assert view is not None
+    assert view.unproven.startswith("proven for ")
+    bench.now += 100
+    bench.translator.note_proofs(bench.now, proof_of)
+    view = bench.translator.move_of(GROUP)
+    assert view is not None
+    assert view.unproven == ""
+
+    bench.translator.set_policy(bench.now, by_steps(1, "100%"))
+    bench.translator.note_proofs(bench.now, proof_of)
+    assert asked == [GROUP, GROUP], "without `proof_s` nobody asks"

@@ -1,10 +1,12 @@
 """How a move by steps goes on, by what was found out: the pure decision."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from translation.fleet.group_records import Move, Phase
-from translation.migration.next_step import Signals, begin, decide, describe
+from translation.migration.next_step import Signals, begin, decide, describe, view_of
 from translation.policy.policy import Mode, Rule
 
 RULE = Rule(group="g", mode=Mode.TRANSLATE, steps=(1, "50%", "100%"), hold_s=60)
@@ -57,3 +59,45 @@ def test_harm_aborts_before_anything_else() -> None:
 def test_what_does_not_move_stays_as_it_is(phase: str) -> None:
     move = replace(FIRST, phase=phase, settled_ms=1)
     assert decide(move, RULE, Signals(now_ms=10**12, filled=True, downgraded=True, harm="x")) is move
+
+
+PROVEN = replace(RULE, proof_s=60)
+
+
+def test_a_step_that_is_not_proven_is_held_and_says_why() -> None:
+    settled = replace(FIRST, settled_ms=5_000)
+    waits = Signals(now_ms=10**12, filled=True, unproven="no replica verifies it")
+    assert decide(settled, PROVEN, waits) is settled
+    assert view_of(settled, PROVEN, waits.unproven).text == (
+        "step 1 of 3 (1), settled; not proven: no replica verifies it"
+    )
+    assert decide(settled, PROVEN, replace(waits, unproven="")).step == 1
+
+
+def test_somebody_may_let_it_go_on_and_that_is_recorded_until_the_next_step() -> None:
+    settled = replace(FIRST, settled_ms=5_000)
+    override = replace(PROVEN, unproven_override="INC-7, Anna")
+    waits = Signals(now_ms=65_000, filled=True, unproven="no replica verifies it")
+    second = decide(settled, override, waits)
+    assert (second.step, second.unproven) == (1, "INC-7, Anna")
+    assert describe(second, override) == "step 2 of 3 (50%), begun unproven (INC-7, Anna)"
+    third = decide(replace(second, settled_ms=70_000), override, Signals(now_ms=10**9, filled=True))
+    assert (third.step, third.unproven) == (2, "")
+
+
+def test_an_override_does_not_shorten_the_hold() -> None:
+    settled = replace(FIRST, settled_ms=5_000)
+    override = replace(PROVEN, unproven_override="INC-7, Anna")
+    assert decide(settled, override, Signals(now_ms=64_999, unproven="x")) is settled
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"proof_s": 60}, "`proof_s` is about `steps`"),
+        ({"steps": (1,), "unproven_override": "Anna"}, "`unproven_override` is about `proof_s`"),
+    ],
+)
+def test_keys_that_would_do_nothing_are_refused(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Rule(group="g", mode=Mode.TRANSLATE, **more)

@@ -1,0 +1,187 @@
+"""The live verification: a step waits for its proof, and a killed proxy leaves a time that is not proven."""
+
+import json
+import subprocess
+import sys
+import urllib.error
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support import ROOT
+from support.clients import CONFLUENT
+from support.entry import Proxy, running_proxy
+from support.waiting import eventually
+
+pytestmark = pytest.mark.kafka
+
+PARTITIONS = 6
+PROOF_S = 10
+SAME = (
+    "verdict",
+    "from_us",
+    "until_us",
+    "events",
+    "members",
+    "translated_since_us",
+    "owners",
+    "gaps",
+    "pauses",
+)
+POLICY = """\
+default: observe
+rules:
+  - {{pattern: ".*", mode: translate, switch_pause_ms: 200, steps: [1, 100%], hold_s: 0, proof_s: {proof_s}{more}}}
+"""
+OVERRIDE = ', unproven_override: "INC-7, Anna"'
+
+
+def proof(proxy: Proxy, group: str):
+    """What /api/groups/{group} says of its proof; nothing before the group is known."""
+    try:
+        return proxy.group(group)["proof"] or {}
+    except urllib.error.HTTPError:
+        return {}
+
+
+def move(proxy: Proxy, group: str) -> str:
+    """How far the group's move is, in words."""
+    return (proxy.group(group)["move"] or {}).get("text", "")
+
+
+def by_verify(proxy: Proxy, group: str):
+    """The certificate that `epochgate verify` makes of what the proxy has written so far."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "proxy",
+            "verify",
+            "--journal",
+            proxy.folder / "journal",
+            "--live",
+            "-o",
+            "json",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return next(one for one in json.loads(done.stdout)["certificates"] if one["group"] == group)
+
+
+def converted(kafka, group: str) -> int:
+    """How many members the broker has that speak the new protocol."""
+    described = kafka.describe(group)
+    found = [] if described is None else described.members
+    return Counter(one.member_type for one in found)["consumer"]
+
+
+@pytest.mark.scenario("a step waits until its group is proven, in one process")
+def test_the_next_step_begins_when_this_one_is_proven_and_the_certificate_is_that_of_verify(
+    kafka, consumers, folder: Path, group
+):
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    with running_proxy(
+        kafka.bootstrap,
+        folder / "proxy",
+        policy=POLICY.format(proof_s=PROOF_S, more=""),
+        journal={"path": "journal", "file_max_age_s": 1},
+        verify={"live": True},
+    ) as proxy:
+        for _ in range(3):
+            consumers.start(CONFLUENT, proxy.bootstrap, group, topic, "range")
+        eventually(lambda: converted(kafka, group), lambda found: found == 1, what="the first step is taken")
+        waiting = eventually(
+            lambda: move(proxy, group),
+            lambda text: f"of {PROOF_S} s" in text,
+            what="the settled step is proven for a part of the time",
+        )
+        assert waiting.startswith("step 1 of 2 (1), settled; not proven: proven for ")
+        assert converted(kafka, group) == 1
+        eventually(
+            lambda: converted(kafka, group), lambda found: found == 3, what="all are moved", timeout_s=90
+        )
+        found = eventually(
+            lambda: proof(proxy, group),
+            lambda one: one["verdict"] == "proven" and one["until"] - one["since"] > PROOF_S,
+            what="the whole move is proven",
+        )
+        assert (found["state"], found["scope"], found["complete"]) == ("live", "all processes", True)
+        eventually(
+            lambda: (proof(proxy, group)["certificate"], by_verify(proxy, group)),
+            lambda both: all(both[0][key] == both[1][key] for key in SAME),
+            what="the certificate is that of `epochgate verify` on the files",
+        )
+        certificate = proof(proxy, group)["certificate"]
+        assert (certificate["verdict"], certificate["owners"]["violations"]) == ("proven", [])
+        assert {"classic", "translated"} <= certificate["pauses"].keys()
+        assert not certificate["commits"]["recorded"], "nothing was there to be read and committed"
+
+
+@pytest.mark.scenario("a proxy of a fleet is killed: its time is not proven, and the step waits")
+def test_a_killed_replica_leaves_a_time_that_is_not_proven_and_the_step_waits(
+    kafka, consumers, folder: Path, group
+):
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    options = {
+        "policy": POLICY.format(proof_s=3600, more=""),
+        "sole_process": False,
+        "fleet": {
+            "kafka": {"bootstrap.servers": kafka.bootstrap},
+            "topic": f"members-{group}",
+            "partitions": 2,
+            "replication": 1,
+        },
+        "journal": {"topic": f"journal-{group}"},
+        "verify": {"live": True},
+    }
+    with ExitStack() as stack:
+        proxies = [
+            stack.enter_context(running_proxy(kafka.bootstrap, folder / f"proxy-{number}", **options))
+            for number in range(2)
+        ]
+        for proxy in proxies:
+            consumers.start(CONFLUENT, proxy.bootstrap, group, topic, "range")
+        states = eventually(
+            lambda: [proof(proxy, group).get("state") for proxy in proxies],
+            lambda found: sorted(map(str, found)) == ["elsewhere", "live"],
+            what="one of the two verifies, and the other says so",
+            timeout_s=90,
+        )
+        verifier, other = proxies if states[0] == "live" else reversed(proxies)
+        eventually(
+            lambda: proof(verifier, group),
+            lambda one: one["verdict"] == "proven" and one["certificate"]["events"] > 0,
+            what="the members of both replicas are proven",
+            timeout_s=90,
+        )
+        assert sum(proof(verifier, group)["certificate"]["members"].values()) >= 2
+        eventually(
+            lambda: [move(proxy, group) for proxy in proxies],
+            lambda found: all("not proven: proven for" in text for text in found),
+            what="both replicas read what is proven in the member log",
+        )
+        other.kill()
+        cut = eventually(
+            lambda: proof(verifier, group),
+            lambda one: any("has ended, and did not say so" in why for why in one["why"]),
+            what="the time of the kill is not proven",
+        )
+        again = eventually(
+            lambda: proof(verifier, group),
+            lambda one: one["verdict"] == "proven" and one["since"] > cut["until"] - 1,
+            what="the time after it is",
+            timeout_s=120,
+        )
+        assert again["violated_at"] is None
+        assert "step 1 of 2" in move(verifier, group)
+        (verifier.folder / "policy.yaml").write_text(POLICY.format(proof_s=3600, more=OVERRIDE))
+        eventually(
+            lambda: move(verifier, group),
+            lambda text: text.startswith("step 2 of 2 (100%), begun unproven (INC-7, Anna)"),
+            what="somebody lets it go on, which is recorded",
+        )
