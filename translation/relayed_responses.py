@@ -60,6 +60,11 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
     if response.error_code == ErrorCode.NONE:
         # It is a classic member, whatever it was before.
         context.natives.discard(message.group_id, response.member_id)
+        if (
+            context.rules.rule_for(message.group_id).mend is True
+            or context.mends.mend(message.group_id)[0].moved_back
+        ):
+            context.mends.learn_leader(message.group_id, response.leader, response.member_id)
     reason = why_not_translated(context, message)
     if reason is None or context.rules.rule_for(message.group_id).mode is not Mode.TRANSLATE:
         return

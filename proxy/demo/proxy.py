@@ -10,7 +10,9 @@ from proxy.config.schema import Admin, Config, Drain, Listener, Upstream
 from proxy.server.server import Server
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
+from translation.engine.mends import Unowned
 from translation.fleet.outputs import Output
+from translation.migration.mending import Description
 from translation.migration.next_step import MoveView
 from translation.policy.policy import Mode, Policy, Rule
 from translation.translator import Translator
@@ -73,6 +75,22 @@ class ReportingTranslator:
     def move_of(self, group_id: str) -> MoveView | None:
         """How far the move of a group by steps is."""
         return self._translator.move_of(group_id)
+
+    def handle_description(
+        self, now: float, connection_id: ConnectionId, group_id: str, description: Description
+    ) -> list[Action]:
+        """See :class:`proxy.server.translation_protocols.Translation`."""
+        return self._report_events(
+            self._translator.handle_description(now, connection_id, group_id, description)
+        )
+
+    def unowned(self, group_id: str) -> Unowned | None:
+        """See :class:`proxy.server.translation_protocols.Translation`."""
+        return self._translator.unowned(group_id)
+
+    def count_unowned(self) -> int:
+        """See :class:`proxy.server.translation_protocols.Translation`."""
+        return self._translator.count_unowned()
 
     def moves_by_phase(self) -> Counter[str]:
         """How many groups are moved by steps."""

@@ -8,6 +8,7 @@ import msgspec
 from proxy.observability.snapshot import REBALANCING, BrokerView
 from translation.actions import Event
 from translation.connect_worker import ConnectWorker
+from translation.engine.mends import Unowned
 from translation.member_state import MemberState
 from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitions
@@ -31,6 +32,11 @@ _WHOLE = "100%"
 
 def no_move() -> MoveView | None:
     """The move of a group that does not move by steps."""
+    return None
+
+
+def none_unowned() -> Unowned | None:
+    """Nothing is known of partitions that nobody has."""
     return None
 
 
@@ -117,6 +123,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     broker: BrokerView | None = None
     move: Callable[[], MoveView | None] = no_move
     """How far its move by steps is now."""
+    unowned: Callable[[], Unowned | None] = none_unowned
+    """Which of its partitions nobody has now."""
     mode_since_us: int = 0
     last_move_us: int = 0
     move_requested_us: int = 0

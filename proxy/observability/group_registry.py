@@ -24,6 +24,7 @@ from proxy.observability.member_registry import MemberRegistry
 from proxy.observability.snapshot import BrokerView, GroupView
 from proxy.observability.vacant_groups import VacantGroups
 from translation.actions import Event, EventKind
+from translation.engine.mends import Unowned
 from translation.migration.next_step import MoveView
 from translation.policy.policy import Policy, Rule
 from translation.reasons import OBSERVED
@@ -51,6 +52,8 @@ class GroupRegistry:
         """By id, the group with the oldest last event first."""
         self.move_of: Callable[[str], MoveView | None] = lambda _: None
         """How far the move of a group by steps is."""
+        self.unowned_of: Callable[[str], Unowned | None] = lambda _: None
+        """Which partitions of a group nobody has."""
         self._policy = policy
         self._on_drop = on_drop
         self._limits = limits or Visibility()
@@ -152,10 +155,14 @@ class GroupRegistry:
             assignor=rule.assignor,
             mode_since_us=now_us,
             move=partial(self._move_of, group_id),
+            unowned=partial(self._unowned_of, group_id),
         )
 
     def _move_of(self, group_id: str) -> MoveView | None:
         return self.move_of(group_id)
+
+    def _unowned_of(self, group_id: str) -> Unowned | None:
+        return self.unowned_of(group_id)
 
     # -- bounds ---------------------------------------------------------------------------------------------
 

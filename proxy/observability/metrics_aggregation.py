@@ -35,6 +35,7 @@ _HIGHEST = frozenset(
         f"{PREFIX}group_moves",
         f"{PREFIX}known_nodes",
         f"{PREFIX}policy_version",
+        f"{PREFIX}unowned_partitions",
         f"{PREFIX}unreachable_nodes",
         "python_info",
     }

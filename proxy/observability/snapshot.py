@@ -15,6 +15,7 @@ import msgspec
 from protocol_codecs.classic_clients import RACKS_IGNORED
 from protocol_codecs.messages.connect_protocol import CONNECTOR
 from proxy.observability.fleet_view import FleetView, GroupFleet
+from translation.engine.mends import Unowned
 from translation.member_state import MemberState
 from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitions
@@ -171,6 +172,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``fleet`` is what other replicas serve of it; None without a member log. ``client`` is what the client that joined
     last offers; None if no JoinGroup was seen. ``notes`` say what a translation changes for its clients. ``connect``
     is set if it is a group of Kafka Connect. ``move`` says how far its move by steps is; None if it does not move so.
+    ``unowned`` says which of its partitions the broker has left to nobody; None if there are none, or it is not known.
     """
 
     id: str
@@ -194,6 +196,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     options: str | None = None
     notes: tuple[str, ...] = ()
     move: MoveView | None = None
+    unowned: Unowned | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -341,6 +344,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
         options=newest.options,
         notes=newest.notes,
         move=newest.move,
+        unowned=next((part.unowned for part in parts if part.unowned is not None), None),
     )
 
 

@@ -155,6 +155,8 @@ class Server:
             None if fleet is None else fleet.carry_out,
         )
         self.observability.registry.move_of = translator.move_of
+        self.observability.registry.unowned_of = translator.unowned
+        self.metrics.unowned_partitions.set_function(translator.count_unowned)
         for phase in (Phase.MOVING, Phase.HELD, Phase.ABORTED):
             self.metrics.group_moves.labels(phase).set_function(partial(_count_moves, translator, phase))
         if fleet is not None:

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 from protocol_codecs import Message
 from proxy.session.speculation import Prediction
 from translation.actions import Action, Call, CallId, Connection, ConnectionId, Request, RequestId
+from translation.engine.mends import Unowned
 from translation.fleet.outputs import Output
+from translation.migration.mending import Description
 from translation.migration.next_step import MoveView
 from translation.policy.policy import Policy
 
@@ -75,6 +77,20 @@ class Translation(Protocol):
 
     def moves_by_phase(self) -> Counter[str]:
         """Return how many groups are moved by steps, by phase."""
+        ...
+
+    def handle_description(
+        self, now: float, connection_id: ConnectionId, group_id: str, description: Description
+    ) -> list[Action]:
+        """Note how a broker describes a group."""
+        ...
+
+    def unowned(self, group_id: str) -> Unowned | None:
+        """Return what partitions of a group nobody has; None if nothing is known."""
+        ...
+
+    def count_unowned(self) -> int:
+        """Return how many partitions of all groups nobody has."""
         ...
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:

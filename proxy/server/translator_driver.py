@@ -42,6 +42,7 @@ from translation.actions import (
 )
 from translation.commits import COMMITS, codes_of
 from translation.fleet.outputs import Output
+from translation.migration.mending import Description
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
@@ -126,6 +127,7 @@ class TranslatorDriver:
         self._handle_upstream_lost = handler("upstream_lost", translator.upstream_lost)
         self._handle_time = handler("handle_time", translator.handle_time)
         self._handle_policy = handler("set_policy", translator.set_policy)
+        self._handle_description = handler("description", translator.handle_description)
         self._handle_log_outputs = handler("log_outputs", translator.handle_log_outputs)
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
@@ -227,6 +229,12 @@ class TranslatorDriver:
     ) -> bool:
         """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
         return self._routes.ask(group_id, make_query, on_response)
+
+    def described(self, group_id: str, description: Description) -> None:
+        """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
+        connection_id = self._routes.connection_id(group_id)
+        if connection_id is not None and self.knows(connection_id):
+            self._dispatch(self._handle_description, connection_id, connection_id, group_id, description)
 
     def reply(self, call_id: CallId, message: Message) -> None:
         """Hand a broker's response to whoever made the call: the translator, or a query about a group."""

@@ -20,9 +20,11 @@ import crc32c
 from translation.fleet.counting import FORGET_MS, counts
 from translation.fleet.entries import Partition
 from translation.fleet.group_records import (
+    MEND,
     MOVE,
     GroupKey,
     GroupRecord,
+    Mend,
     Move,
     Phase,
     Slot,
@@ -162,8 +164,20 @@ class GroupLog:
         """Whether a record is written and not read back."""
         return key in self._unresolved
 
+    def is_own(self, group_id: str, name: str) -> bool:
+        """Whether the record that counts was written by this process."""
+        stored = self.of_group(group_id).get(name)
+        return stored is not None and stored.writer == self._members.writer
+
     def write(
-        self, group_id: str, name: str, now: float, *, move: Move | None = None, slot: Slot | None = None
+        self,
+        group_id: str,
+        name: str,
+        now: float,
+        *,
+        move: Move | None = None,
+        slot: Slot | None = None,
+        mend: Mend | None = None,
     ) -> GroupKey | None:
         """Write a record in the place of the one that counts; return its key, None if nothing may be written now.
 
@@ -181,6 +195,7 @@ class GroupLog:
             server=shortened(self._members.settings.server),
             move=move,
             slot=slot,
+            mend=mend,
         )
         data = encode_group_value(record)
         if self._is_local:
@@ -261,8 +276,8 @@ class GroupLog:
                     break  # the oldest are the first
                 if in_use is None:
                     in_use = self._groups_in_use(number)
-                if key.group_id not in in_use:
-                    continue
+                if key.group_id not in in_use or key.name == MEND:
+                    continue  # when a group was mended last must not begin anew
                 spread = crc32c.crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS
                 if newest_ms - stored.appended_ms < RENEW_MS + spread:
                     continue

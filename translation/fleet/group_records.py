@@ -22,6 +22,9 @@ LONGEST_VALUE = 4096
 MOVE = "move"
 """The name of the record that says how far a group's move is."""
 
+MEND = "mend"
+"""The name of the record that says when something was last done about partitions that nobody has."""
+
 _KIND = "group"
 _ARRAY_OF_FOUR = b"\x94"
 """The first byte of a key: how msgpack begins an array of four."""
@@ -91,14 +94,26 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
     """The move in which the slot was filled last, by this member or another; 0: in none."""
 
 
+class Mend(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What replicas tell each other of partitions that nobody has (:mod:`translation.migration.mending`)."""
+
+    moved_back: bool = False
+    """Whether members of it were translated, and were told to go back to the classic protocol."""
+    tries: int = 0
+    """How often something was done about the same partitions; the last time is when the record was appended."""
+    unowned: int = 0
+    """Names these partitions (:func:`translation.mending.look.digest_of`)."""
+
+
 class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The value of a record: ``move`` or ``slot``, by its name. ``version`` and ``first`` as in a member's record."""
+    """The value of a record: a move, a slot or a mend, by its name. ``version`` and ``first`` as in a member's."""
 
     version: int
     first: bool = False
     server: str = ""
     move: Move | None = None
     slot: Slot | None = None
+    mend: Mend | None = None
 
 
 class StoredGroup(NamedTuple):

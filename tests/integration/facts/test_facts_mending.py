@@ -1,4 +1,4 @@
-"""What makes a broker assign the partitions that it has left to nobody, asked of one by hand: see docs/evidence/facts.md."""
+"""What makes a broker assign what it has left to nobody, asked of one by hand: see docs/evidence/facts.md."""
 
 from collections.abc import Iterator
 

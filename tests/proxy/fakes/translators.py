@@ -57,6 +57,17 @@ class ForwardEverything:
     def move_of(self, group_id: str) -> None:
         return None
 
+    def handle_description(
+        self, now: float, connection_id: ConnectionId, group_id: str, description: Any
+    ) -> list[Action]:
+        return []
+
+    def unowned(self, group_id: str) -> None:
+        return None
+
+    def count_unowned(self) -> int:
+        return 0
+
     def moves_by_phase(self) -> Counter[str]:
         return Counter()
 
