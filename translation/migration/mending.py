@@ -63,6 +63,8 @@ _REBALANCE_TIMEOUT_MS = 60_000
 _READ_BACK_S = 2.0
 _TELL_S = 60.0
 """For so long the leader's Heartbeat is waited for."""
+_JOINS_ANEW_S = 60.0
+"""A client that was told to join anew, as its group is moved, does so by then."""
 _ELSEWHERE_S = 30.0
 """A replica that does not know the leader leaves it for so long to one that does."""
 _DESCRIBE_GROUPS_VERSION = 5
@@ -162,7 +164,9 @@ def _why_not(context: Context, group_id: str, suspicion: Suspicion) -> str:
         return "the member log is away"
     if rule.staged and moves.counts_members(group_id, rule):
         return "its move by steps is not over"
-    if known is not None and known.pending_moves:
+    if known is not None and any(
+        context.now - move.told_at < _JOINS_ANEW_S for move in known.pending_moves.values()
+    ):
         return "members of it are being moved"
     if suspicion.tries >= TRIES:
         return f"{suspicion.tries} tries have not helped"

@@ -73,10 +73,11 @@ class Proxy:
         limits: Mapping[str, object] = LIMITS_OF_TEST_BROKERS,
         fleet: Mapping[str, object] | None = None,
         journal: Mapping[str, object] | None = None,
+        metrics: Mapping[str, object] | None = None,
     ) -> None:
         self.folder = folder
         self._limits = limits
-        self._fleet, self._journal = fleet, journal or {}
+        self._fleet, self._journal, self._metrics = fleet, journal or {}, metrics or {}
         self._sole_process, self._workers = sole_process, workers
         self._tls = listener_tls, upstream_tls
         self._bind, self._advertised_host = bind, advertised_host
@@ -212,6 +213,7 @@ class Proxy:
             "limits": dict(self._limits),
             "fleet": self._fleet and dict(self._fleet),
             "journal": dict(self._journal),
+            "metrics": dict(self._metrics),
         }
         return json.dumps(config, indent=2)
 
