@@ -162,6 +162,8 @@ class EventKind(StrEnum):
     ADOPTED = "adopted"
     POLICY_CHANGED = "policy_changed"
     STEP_CHANGED = "step_changed"
+    MENDING = "mending"
+    LEFT_UNOWNED = "left_unowned"
     PASSED_THROUGH = "passed_through"
     CALL_REFUSED = "call_refused"
     COMMITTED = "committed"

@@ -60,6 +60,7 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
     if response.error_code == ErrorCode.NONE:
         # It is a classic member, whatever it was before.
         context.natives.discard(message.group_id, response.member_id)
+        learn_leader(context, message.group_id, response)
     reason = why_not_translated(context, message)
     if reason is None or context.rules.rule_for(message.group_id).mode is not Mode.TRANSLATE:
         return
@@ -68,6 +69,12 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
         context.registry.relay(group, response.member_id, math.inf)
     if not any(member.joined for member in group.members.values()):
         group.migration.relay_until_join()
+
+
+def learn_leader(context: Context, group_id: str, response: JoinGroupResponse) -> None:
+    """Remember the leader of a classic group that may have to be mended, from a JoinGroup's answer without an error."""
+    if context.rules.rule_for(group_id).mend is True or context.mends.mend(group_id)[0].moved_back:
+        context.mends.learn_leader(group_id, response.leader, response.member_id)
 
 
 def _left(context: Context, message: LeaveGroupRequest, response: LeaveGroupResponse) -> None:

@@ -14,6 +14,7 @@ from translation import deadlines, log_outputs, relayed_responses
 from translation.actions import Action, CallId, Connection, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
+from translation.engine.mends import Unowned
 from translation.engine.wave_counts import WaveCount
 from translation.fleet.group_records import Phase, Proof
 from translation.fleet.member_log import MemberLog
@@ -24,6 +25,7 @@ from translation.migration import hook_calls, judging
 from translation.migration.admission import why_wave_waits
 from translation.migration.command_writes import CommandOutcome, obey_command
 from translation.migration.commands import Command
+from translation.migration.mending import Description, described
 from translation.migration.move_view import show
 from translation.migration.next_step import MoveView, view_of_waiting
 from translation.migration.wave_progress import is_look_due, look
@@ -106,7 +108,11 @@ class Translator:
         """
         context = self._context
         context.now = now
-        return context.registry.find(group_id, member_id) is None and is_relayed(context, group_id, member_id)
+        return (
+            context.registry.find(group_id, member_id) is None
+            and group_id not in context.mends.telling
+            and is_relayed(context, group_id, member_id)
+        )
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """Handle the broker's response to a :class:`~translation.actions.Call`; ``message`` is decoded."""
@@ -154,6 +160,24 @@ class Translator:
         context.now = now
         log_outputs.handle_outputs(context, outputs)
         return self._actions()
+
+    def handle_description(
+        self, now: float, connection_id: ConnectionId, group_id: str, description: Description
+    ) -> list[Action]:
+        """Learn from how a broker describes a group without an error, to the principal of this connection: whether
+        nobody has some of its partitions (:mod:`translation.migration.mending`)."""
+        context = self._context
+        context.now = now
+        described(context, context.connections.connection(connection_id), group_id, description)
+        return self._actions()
+
+    def unowned(self, group_id: str) -> Unowned | None:
+        """What partitions of a group nobody has, and what is done about it; None if nothing is known."""
+        return self._context.mends.unowned(group_id)
+
+    def count_unowned(self) -> int:
+        """How many partitions of all groups nobody has, as far as this process knows."""
+        return self._context.mends.count()
 
     def set_migration_policy(self, policy: str | None) -> None:
         """Note the brokers' ``group.consumer.migration.policy``; None if it is not known."""

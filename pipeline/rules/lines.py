@@ -20,7 +20,7 @@ CALLS = frozenset({JOINED, ASSIGNED, REVOKED, ADOPTED, REJOINED})
 
 KINDS = CALLS | ENDS | {
     "revoke_requested", "epoch_moved", STATE_CHANGED, "policy_changed", "step_changed", "passed_through", CALL_REFUSED,
-    "started", STOPPED, LOST, COMMITTED, ALIVE,
+    "mending", "left_unowned", "started", STOPPED, LOST, COMMITTED, ALIVE,
 }  # fmt: skip
 
 EXCLUSIVE = frozenset({"translated", "classic", "consumer", "", None})

@@ -10,11 +10,13 @@ from proxy.config.schema import Admin, Config, Drain, Listener, Upstream
 from proxy.server.server import Server
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
+from translation.engine.mends import Unowned
 from translation.fleet.group_records import Proof
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome
 from translation.migration.commands import Command
+from translation.migration.mending import Description
 from translation.migration.next_step import MoveView
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Mode, Policy, Rule
@@ -82,6 +84,22 @@ class ReportingTranslator:
     def note_proofs(self, now: float, proof_of: Callable[[str], Proof | None]) -> list[Action]:
         """What the live verification has found."""
         return self._report_events(self._translator.note_proofs(now, proof_of))
+
+    def handle_description(
+        self, now: float, connection_id: ConnectionId, group_id: str, description: Description
+    ) -> list[Action]:
+        """See :class:`proxy.server.translation_protocols.Translation`."""
+        return self._report_events(
+            self._translator.handle_description(now, connection_id, group_id, description)
+        )
+
+    def unowned(self, group_id: str) -> Unowned | None:
+        """See :class:`proxy.server.translation_protocols.Translation`."""
+        return self._translator.unowned(group_id)
+
+    def count_unowned(self) -> int:
+        """See :class:`proxy.server.translation_protocols.Translation`."""
+        return self._translator.count_unowned()
 
     def moves_by_phase(self) -> Counter[str]:
         """How many groups are moved by steps."""

@@ -366,6 +366,11 @@ class Metrics:
             "`watching`, `suspect`, `paused`, `missing` or `harm`.",
             "say",
         )
+        self.unowned_partitions = self._gauge(
+            "unowned_partitions",
+            "Partitions that brokers have left to nobody, of groups that Epochgate has moved and whose members come "
+            "through here.",
+        )
         self.fleet_away = self._gauge(
             "fleet_log_away",
             "Partitions of the member log (`fleet`) that can't be read or written now, or are not read yet.",

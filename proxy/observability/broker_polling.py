@@ -106,6 +106,7 @@ class BrokerGroupPoller:
                         epoch=group.group_epoch,
                         members=tuple(member.member_id for member in group.members),
                     )
+                    self._brokers.described(group_id, group)
 
         if not self._brokers.ask(group_id, make_query, on_response):
             self._query_classic_group(group_id)
@@ -130,6 +131,7 @@ class BrokerGroupPoller:
                         classic=len(group.members),
                         members=tuple(member.member_id for member in group.members),
                     )
+                    self._brokers.described(group_id, group)
 
         self._brokers.ask(group_id, make_query, on_response)
 

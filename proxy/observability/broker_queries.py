@@ -7,6 +7,7 @@ import msgspec
 
 from protocol_codecs import Message
 from translation.actions import Connection
+from translation.migration.mending import Description
 
 
 class BrokerQuery(msgspec.Struct, frozen=True):
@@ -35,3 +36,6 @@ class BrokerQueries(Protocol):
         ``on_response`` gets the response; it is not called if the connection ends first. Returns False if no
         connection can carry the query.
         """
+
+    def described(self, group_id: str, description: Description) -> None:
+        """A broker has described a group without an error, in answer to a query."""

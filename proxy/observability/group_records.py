@@ -9,6 +9,7 @@ from proxy.observability.proof_view import ProofView
 from proxy.observability.snapshot import REBALANCING, BrokerView
 from translation.actions import Event
 from translation.connect_worker import ConnectWorker
+from translation.engine.mends import Unowned
 from translation.member_state import MemberState
 from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitions
@@ -37,6 +38,10 @@ def no_move() -> MoveView | None:
 
 def no_proof() -> ProofView | None:
     """What is proven of a group without a live verification."""
+
+
+def none_unowned() -> Unowned | None:
+    """Nothing is known of partitions that nobody has."""
     return None
 
 
@@ -125,6 +130,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     """How far its move by steps is now."""
     proof: Callable[[], ProofView | None] = no_proof
     """What the live verification says of it now."""
+    unowned: Callable[[], Unowned | None] = none_unowned
+    """Which of its partitions nobody has now."""
     mode_since_us: int = 0
     last_move_us: int = 0
     move_requested_us: int = 0

@@ -25,6 +25,7 @@ from proxy.observability.proof_view import ProofView
 from proxy.observability.snapshot import BrokerView, GroupView
 from proxy.observability.vacant_groups import VacantGroups
 from translation.actions import Event, EventKind
+from translation.engine.mends import Unowned
 from translation.migration.next_step import MoveView
 from translation.policy.policy import Policy, Rule
 from translation.reasons import OBSERVED
@@ -54,6 +55,8 @@ class GroupRegistry:
         """How far the move of a group by steps is."""
         self.proof_of: Callable[[str], ProofView | None] = lambda _: None
         """What the live verification says of a group."""
+        self.unowned_of: Callable[[str], Unowned | None] = lambda _: None
+        """Which partitions of a group nobody has."""
         self._policy = policy
         self._on_drop = on_drop
         self._limits = limits or Visibility()
@@ -156,6 +159,7 @@ class GroupRegistry:
             mode_since_us=now_us,
             move=partial(self._move_of, group_id),
             proof=partial(self._proof_of, group_id),
+            unowned=partial(self._unowned_of, group_id),
         )
 
     def _move_of(self, group_id: str) -> MoveView | None:
@@ -163,6 +167,9 @@ class GroupRegistry:
 
     def _proof_of(self, group_id: str) -> ProofView | None:
         return self.proof_of(group_id)
+
+    def _unowned_of(self, group_id: str) -> Unowned | None:
+        return self.unowned_of(group_id)
 
     # -- bounds ---------------------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         options=options(group.why_not),
         move=group.move(),
         proof=group.proof() if events else None,
+        unowned=group.unowned(),
         notes=notes_of(group.offer),
     )
 

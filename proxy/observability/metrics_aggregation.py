@@ -37,6 +37,7 @@ _HIGHEST = frozenset(
         f"{PREFIX}known_nodes",
         f"{PREFIX}proof_behind_seconds",
         f"{PREFIX}policy_version",
+        f"{PREFIX}unowned_partitions",
         f"{PREFIX}unreachable_nodes",
         "python_info",
     }

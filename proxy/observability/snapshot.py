@@ -16,6 +16,7 @@ from protocol_codecs.classic_clients import RACKS_IGNORED
 from protocol_codecs.messages.connect_protocol import CONNECTOR
 from proxy.observability.fleet_view import FleetView, GroupFleet
 from proxy.observability.proof_view import ProofView
+from translation.engine.mends import Unowned
 from translation.member_state import MemberState
 from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitions
@@ -173,6 +174,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     last offers; None if no JoinGroup was seen. ``notes`` say what a translation changes for its clients. ``connect``
     is set if it is a group of Kafka Connect. ``move`` says how far its move by steps is; None if it does not move so.
     ``proof`` is what the live verification says; None without it, without ``events``, and if there is nothing to prove.
+    ``unowned`` says which of its partitions the broker has left to nobody; None if there are none, or it is not known.
     """
 
     id: str
@@ -197,6 +199,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     notes: tuple[str, ...] = ()
     move: MoveView | None = None
     proof: ProofView | None = None
+    unowned: Unowned | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -345,6 +348,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
         notes=newest.notes,
         move=newest.move,
         proof=_proof_of(parts),
+        unowned=next((part.unowned for part in parts if part.unowned is not None), None),
     )
 
 

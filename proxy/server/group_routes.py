@@ -53,6 +53,11 @@ class GroupRoutes:
         route = self._routes.get(group_id)
         return route is not None and route.shell is shell
 
+    def connection_id(self, group_id: str) -> ConnectionId | None:
+        """The connection on which queries about a group go; None if there is none."""
+        route = self._routes.get(group_id)
+        return None if route is None else route.connection.id
+
     def remember(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
         """Remember the connection of a call that the broker accepts, for its group."""
         group_id = request.message.group_id

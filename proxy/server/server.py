@@ -179,6 +179,8 @@ class Server:
         for say in Say:
             self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
         self.observability.registry.move_of = translator.move_of
+        self.observability.registry.unowned_of = translator.unowned
+        self.metrics.unowned_partitions.set_function(translator.count_unowned)
         self._connect_proof()
         for phase in _SHOWN_PHASES:
             self.metrics.group_moves.labels(phase).set_function(partial(_count_moves, translator, phase))

@@ -7,11 +7,13 @@ from typing import Any, Protocol
 from protocol_codecs import Message
 from proxy.session.speculation import Prediction
 from translation.actions import Action, Call, CallId, Connection, ConnectionId, Request, RequestId
+from translation.engine.mends import Unowned
 from translation.fleet.group_records import Proof
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome
 from translation.migration.commands import Command
+from translation.migration.mending import Description
 from translation.migration.next_step import MoveView
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
@@ -114,6 +116,19 @@ class Translation(Protocol):
 
     def gates_by_say(self) -> Counter[str]:
         """Return how many moves with gates there are, by what the gates say."""
+
+    def handle_description(
+        self, now: float, connection_id: ConnectionId, group_id: str, description: Description
+    ) -> list[Action]:
+        """Note how a broker describes a group."""
+        ...
+
+    def unowned(self, group_id: str) -> Unowned | None:
+        """Return what partitions of a group nobody has; None if nothing is known."""
+        ...
+
+    def count_unowned(self) -> int:
+        """Return how many partitions of all groups nobody has."""
         ...
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:

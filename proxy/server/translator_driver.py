@@ -47,6 +47,7 @@ from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome
 from translation.migration.commands import Command
+from translation.migration.mending import Description
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
@@ -134,6 +135,7 @@ class TranslatorDriver:
         self._handle_time = handler("handle_time", translator.handle_time)
         self._handle_policy = handler("set_policy", translator.set_policy)
         self._handle_proofs = handler("note_proofs", translator.note_proofs)
+        self._handle_description = handler("description", translator.handle_description)
         self._handle_log_outputs = handler("log_outputs", translator.handle_log_outputs)
         self._handle_hook = handler("hook_answered", translator.hook_answered)
         self._take_actions = handler("command", translator.take_actions)
@@ -241,6 +243,12 @@ class TranslatorDriver:
     ) -> bool:
         """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
         return self._routes.ask(group_id, make_query, on_response)
+
+    def described(self, group_id: str, description: Description) -> None:
+        """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
+        connection_id = self._routes.connection_id(group_id)
+        if connection_id is not None and self.knows(connection_id):
+            self._dispatch(self._handle_description, connection_id, connection_id, group_id, description)
 
     def reply(self, call_id: CallId, message: Message) -> None:
         """Hand a broker's response to whoever made the call: the translator, or a query about a group."""

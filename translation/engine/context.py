@@ -14,6 +14,7 @@ part                    who uses it
 ``rules``               whoever asks for the policy's rule of a group
 ``fleet``               whoever serves a member that another replica may serve, or speaks for it to the broker
 ``moves``               whoever moves a member of a group that is moved by steps
+``mends``               whoever finds partitions that nobody has, or does something about them
 ``topic_names``         whoever turns topic ids into names
 ======================= ============================================================================================
 """
@@ -33,6 +34,7 @@ from translation.engine.fleet import Fleet
 from translation.engine.member import Group, Member
 from translation.engine.member_ids import MemberIds
 from translation.engine.memberships import Memberships
+from translation.engine.mends import Mends
 from translation.engine.moves import Moves
 from translation.engine.native_members import NativeMembers
 from translation.engine.procedure import WakeReason
@@ -64,6 +66,7 @@ class Context(Environment):
         self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
         self.fleet = Fleet(self, self.ids, member_log)
         self.moves = Moves(self, self.rules, member_log, on_other_rule)
+        self.mends = Mends(self, self.moves.records, member_log)
         self.natives = NativeMembers(settings.native_members_limit)
         self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
         self.connections = ClientConnections(self._release, self._awaits_answer)

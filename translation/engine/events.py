@@ -1,6 +1,6 @@
 """Emits what happens to members and groups, for log, metrics and journal."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from protocol_codecs import Uuid
 from protocol_codecs.messages.join_group import JoinGroupRequest
@@ -8,7 +8,7 @@ from translation.actions import Emit, Event, EventKind, MemberProtocol, Request
 from translation.engine.connections import ClientConnections
 from translation.engine.environment import Environment
 from translation.engine.member import Member
-from translation.partitions import NONE, Partitions, to_topic_partitions
+from translation.partitions import NONE, Partitions, TopicPartitionSet, to_topic_partitions
 from translation.policy.client_offer import offer_of
 
 
@@ -72,6 +72,30 @@ class Events:
             software="" if connection is None else connection.software,
             reason=reason,
             offer=offer_of(message).bounded if isinstance(message, JoinGroupRequest) else None,
+        )
+        self._environment.actions.append(Emit(event))
+
+    def emit_mending(
+        self,
+        kind: EventKind,
+        group_id: str,
+        reason: str,
+        unowned: Iterable[tuple[str, int]],
+        member_id: str = "",
+    ) -> None:
+        """Emit what is done about partitions that nobody has, or why nothing is."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, number in sorted(unowned):
+            by_topic.setdefault(topic, []).append(number)
+        event = Event(
+            kind=kind,
+            group_id=group_id,
+            member_id=member_id,
+            reason=reason,
+            partitions=tuple(
+                TopicPartitionSet(topic=topic, id=None, partitions=tuple(numbers))
+                for topic, numbers in by_topic.items()
+            ),
         )
         self._environment.actions.append(Emit(event))
 

@@ -51,6 +51,10 @@ class MemberIds:
         self.issued(member_id)
         return member_id
 
+    def unlike_ours(self, prefix: str) -> str:
+        """Make a member id that is not remembered, and has no form that :func:`may_be_translated`."""
+        return prefix + self._new_uuid()
+
     def issued(self, member_id: str) -> None:
         """Remember that this process gave out an id."""
         self._issued[member_id] = False

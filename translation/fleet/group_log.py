@@ -26,6 +26,7 @@ from translation.fleet.group_records import (
     MOVE,
     GroupKey,
     GroupRecord,
+    Mend,
     Move,
     Phase,
     Proof,
@@ -247,6 +248,11 @@ class GroupLog:
         """Whether a record is written and not read back."""
         return key in self._unresolved
 
+    def is_own(self, group_id: str, name: str) -> bool:
+        """Whether the record that counts was written by this process."""
+        stored = self.of_group(group_id).get(name)
+        return stored is not None and stored.writer == self._members.writer
+
     def write(
         self,
         group_id: str,
@@ -257,6 +263,7 @@ class GroupLog:
         slot: Slot | None = None,
         report: Report | None = None,
         proof: Proof | None = None,
+        mend: Mend | None = None,
     ) -> GroupKey | None:
         """Write a record in the place of the one that counts; return its key, None if nothing may be written now.
 
@@ -276,6 +283,7 @@ class GroupLog:
             slot=slot,
             report=report,
             proof=proof,
+            mend=mend,
         )
         data = encode_group_value(record)
         if self._is_local:
@@ -372,7 +380,6 @@ class GroupLog:
                 if in_use is None:
                     in_use = self._groups_in_use(number)
                 is_kept = key.name == MOVE and key.group_id in self.keeps
-                # Who reports or proves something of a group looks anew; what was found before grows old.
                 if is_finding(key.name) or not (is_kept or key.group_id in in_use):
                     continue
                 spread = crc32c.crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS

@@ -1,9 +1,10 @@
 """Records of whole groups in the member log: how far a move by steps is, who has a slot of it, and what is proven.
 
 They lie in the partition of their group, in one order with the records of its members, and which of two counts is
-decided as for these (:mod:`translation.fleet.counting`). A key has a name beside the group, ``move``, ``slot 3`` or
-``proof``, and the writer, so that compaction keeps the record that counts. While a move with gates goes on, each writer has one more
-for what it reports of the group (:mod:`translation.fleet.signals`): ``report`` and the first writer of its replica.
+decided as for these (:mod:`translation.fleet.counting`). A key has a name beside the group, ``move``, ``slot 3``,
+``proof`` or ``mend``, and the writer, so that compaction keeps the record that counts. While a move with gates goes on,
+each writer has one more for what it reports of the group (:mod:`translation.fleet.signals`): ``report`` and the first
+writer of its replica.
 
 A key of four elements can be none of a member's, which has three. So this needs no other format: a release before these
 records ignores them, says so in its log, and loses nothing, because nothing that it does looks at them. It does not
@@ -29,6 +30,9 @@ MOVE = "move"
 
 PROOF = "proof"
 """The name of the record that says what a replica has proven of the group."""
+
+MEND = "mend"
+"""The name of the record that says when something was last done about partitions that nobody has."""
 
 _KIND = "group"
 _REPORT = "report "
@@ -167,8 +171,19 @@ class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
     """What spoke against it last, for people."""
 
 
+class Mend(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What replicas tell each other of partitions that nobody has (:mod:`translation.migration.mending`)."""
+
+    moved_back: bool = False
+    """Whether members of it were translated, and were told to go back to the classic protocol."""
+    tries: int = 0
+    """How often something was done about the same partitions; the last time is when the record was appended."""
+    unowned: int = 0
+    """Names these partitions (:func:`translation.mending.look.digest_of`)."""
+
+
 class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The value of a record: ``move``, ``slot``, ``report`` or ``proof``, by its name.
+    """The value of a record: ``move``, ``slot``, ``report``, ``proof`` or ``mend``, by its name.
 
     ``version`` and ``first`` are as in a member's record.
     """
@@ -180,6 +195,7 @@ class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     slot: Slot | None = None
     report: Report | None = None
     proof: Proof | None = None
+    mend: Mend | None = None
 
 
 class StoredGroup(NamedTuple):
@@ -218,8 +234,8 @@ def report_name(first: Writer) -> str:
 
 
 def is_finding(name: str) -> bool:
-    """Whether a record with this name says what a replica has found out: a report, or a proof."""
-    return name == PROOF or is_report_name(name)
+    """Whether a record with this name says what a replica has found out or done, and when: it is not to be renewed."""
+    return name in (PROOF, MEND) or is_report_name(name)
 
 
 def is_report_name(name: str) -> bool:

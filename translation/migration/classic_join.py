@@ -8,6 +8,7 @@ from translation.engine.join_outcomes import Failed, refused
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, Send, Wait
 from translation.migration.old_membership import leave_classic
+from translation.relayed_responses import learn_leader
 from translation.serving import settle_relayed
 
 _JOIN_RETRIES = 50
@@ -48,6 +49,8 @@ def relay_classic_join(
             break
         yield Wait(context.now + _JOIN_RETRY_S)
         response = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    if response.error_code == ErrorCode.NONE:
+        learn_leader(context, request.message.group_id, response)
     context.answer(request, response)
 
 

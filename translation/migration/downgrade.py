@@ -56,6 +56,7 @@ def has_to_move_back(context: Context, connection: Connection, request: Request)
         return False
     if not group.migration.may_move(context.now) or not context.fleet.may_end(member):
         return False
+    context.mends.moves_back(message.group_id)
     request_rejoin(context, group, connection, request, rule, "told to go back to the classic protocol")
     return True
 

@@ -179,6 +179,15 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         ),
     ] = None
 
+    mend: Annotated[
+        bool | None,
+        Meta(
+            description="Whether the broker, or the group's leader, is made to assign partitions that brokers have "
+            "left to nobody. `null`: in translated groups, and in classic ones that were translated in the last day. "
+            "`true`: in any classic group under `observe` too. `false`: never; it is only reported."
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
         """Refuse a rule that could never work, with what is wrong in the message."""
         if sum(one is not None for one in (self.group, self.groups, self.pattern)) != 1:

@@ -36,7 +36,7 @@ from translation.apis.sync_group import sync
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, ProcedureQueue
-from translation.migration import downgrade
+from translation.migration import downgrade, mending
 from translation.migration.adoption import adopt_then
 from translation.policy.policy import Mode
 from translation.routing.guarded_joins import route_member_heartbeat
@@ -148,7 +148,14 @@ def _route_member_call(
         context.answer(request, refusal(code))
 
     if is_relayed(context, group_id, member_id):
-        context.forward(request)
+        if (
+            context.mends.telling
+            and request.api_key == ApiKey.HEARTBEAT
+            and context.mends.tells(group_id, member_id)
+        ):
+            mending.tell_leader(context, connection, request)
+        else:
+            context.forward(request)
         return
     known = context.registry.find(group_id, member_id)
     proceed = partial(route_again, context, connection, request, authorized=True)

@@ -55,6 +55,24 @@ def lookup_topics(context: Context, topics: frozenset[str]) -> Procedure[tuple[d
     return found, forbidden
 
 
+def lookup_sizes(topics: frozenset[str]) -> Procedure[dict[str, int]]:
+    """Ask the broker how many partitions these topics have: 0 if there is no such topic.
+
+    One that the principal may not describe, or of which the broker does not know it now, is left out.
+    """
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
+        allow_auto_topic_creation=False,
+    )
+    response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    sizes = {
+        topic.name: len(topic.partitions)
+        for topic in response.topics
+        if topic.name and topic.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    }
+    return {name: size for name, size in sizes.items() if name in topics}
+
+
 def _keep_names(context: Context, pairs: Iterable[tuple[Uuid, str]]) -> None:
     """Keep names by topic id, the last ``known_topics_limit`` of them."""
     names = context.topic_names

@@ -74,10 +74,12 @@ class Proxy:
         fleet: Mapping[str, object] | None = None,
         journal: Mapping[str, object] | None = None,
         verify: Mapping[str, object] | None = None,
+        metrics: Mapping[str, object] | None = None,
     ) -> None:
         self.folder = folder
         self._limits = limits
-        self._fleet, self._journal, self._verify = fleet, journal or {}, verify or {}
+        self._fleet, self._journal = fleet, journal or {}
+        self._verify, self._metrics = verify or {}, metrics or {}
         self._sole_process, self._workers = sole_process, workers
         self._tls = listener_tls, upstream_tls
         self._bind, self._advertised_host = bind, advertised_host
@@ -214,6 +216,7 @@ class Proxy:
             "fleet": self._fleet and dict(self._fleet),
             "journal": dict(self._journal),
             "verify": dict(self._verify),
+            "metrics": dict(self._metrics),
         }
         return json.dumps(config, indent=2)
 

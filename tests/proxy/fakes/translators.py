@@ -65,6 +65,17 @@ class ForwardEverything:
     def note_proofs(self, now: float, proof_of: Callable[[str], Proof | None]) -> list[Action]:
         return []
 
+    def handle_description(
+        self, now: float, connection_id: ConnectionId, group_id: str, description: Any
+    ) -> list[Action]:
+        return []
+
+    def unowned(self, group_id: str) -> None:
+        return None
+
+    def count_unowned(self) -> int:
+        return 0
+
     def moves_by_phase(self) -> Counter[str]:
         return Counter()
 
