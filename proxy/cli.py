@@ -28,6 +28,7 @@ from proxy.metrics.registry import software_version
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.observability.observability import replica_name
 from proxy.observability.status_command import status
+from proxy.preflight.background import BackgroundPreflight, check_preflight
 from proxy.preflight.command import preflight
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
@@ -131,11 +132,18 @@ async def _run(
     policy_path: Path | None,
     certificates: Sequence[Reloadable] = (),
 ) -> None:
+    preflights = BackgroundPreflight(process, config, policy)
+
+    def apply(policy: Policy) -> None:
+        set_policy(policy)
+        preflights.set_policy(policy)
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.stop_at_signals)
+        nursery.start_soon(preflights.run)
         reloadables: list[Reloadable] = list(certificates)
         if policy_path is not None:
-            reloader = PolicyReloader(policy_path, set_policy, process.metrics, policy)
+            reloader = PolicyReloader(policy_path, apply, process.metrics, policy)
             if config.policy.config_map is None:
                 reloadables.append(reloader)
             else:
@@ -143,7 +151,7 @@ async def _run(
                 reloadables.append(watch)
                 nursery.start_soon(ConfigMapWatch(config.policy.config_map, watch).run)
         nursery.start_soon(FileWatcher(reloadables).run)
-        await process.run()
+        await process.run(preflights)
         nursery.cancel_scope.cancel()
 
 
@@ -164,6 +172,7 @@ def _checked(config: Path) -> tuple[Config, Policy]:
     """
     loaded = load_config(config)
     check_fleet(loaded)
+    check_preflight(loaded)
     check_files(tuple(listener.tls for listener in loaded.listeners), loaded.upstream.tls)
     return loaded, policy_of(loaded, config)
 

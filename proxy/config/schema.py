@@ -12,7 +12,7 @@ from msgspec import Meta
 from proxy.config.fleet import Fleet
 from proxy.config.limits import Limits
 from proxy.config.network import NODE_ID, Address, Admin, Listener, Upstream
-from proxy.config.reporting import JournalSection, Log, MetricsSection, Visibility
+from proxy.config.reporting import JournalSection, Log, MetricsSection, PreflightSection, Visibility
 from proxy.config.section import Section
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Log",
     "MetricsSection",
     "PolicySource",
+    "PreflightSection",
     "Upstream",
     "Versions",
     "Visibility",
@@ -99,6 +100,7 @@ class Config(Section, frozen=True, kw_only=True):
     metrics: MetricsSection = MetricsSection()
     visibility: Visibility = Visibility()
     journal: JournalSection = JournalSection()
+    preflight: PreflightSection = PreflightSection()
     drain: Drain = Drain()
     log: Log = Log()
     fleet: Annotated[

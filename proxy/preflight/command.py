@@ -18,10 +18,10 @@ from proxy.console.exit_codes import ExitCode
 from proxy.console.kafka_options import KafkaConf, KafkaConfFile, pairs
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.observability.admin_client import admin_url
+from proxy.observability.preflight_report import Finding, Report, Status
 from proxy.preflight.ask import Target, account_of, ask, upstream_of, with_files
 from proxy.preflight.facts import BadProperty, Version
 from proxy.preflight.judge import acceptable, judge
-from proxy.preflight.report import Finding, Report, Status
 from proxy.transport.tls_context import TlsFilesError
 from translation.policy.policy import Mode, Policy
 

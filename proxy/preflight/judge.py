@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from proxy.observability.preflight_report import Finding, Outcome, Report, Source, Status
 from proxy.preflight.checks.check import Check
 from proxy.preflight.checks.table import CHECKS
 from proxy.preflight.facts import Facts, Unknown
 from proxy.preflight.gaps import gaps, not_asked
-from proxy.preflight.report import Finding, Outcome, Report, Source, Status
 
 _TOOLS = (
     "Tools that ask brokers directly about groups (kafka_exporter, Burrow, AKHQ and others) can't be detected. To old "
