@@ -66,6 +66,10 @@ _FAILURES = (
 )
 
 
+_CLOSED = (UnreachableError, trio.BrokenResourceError)
+"""What becomes of a connection on which a broker wanted SASL first."""
+
+
 class BrokerAddress(msgspec.Struct, frozen=True):
     """A broker in the cluster's metadata."""
 
@@ -89,7 +93,7 @@ async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: flo
     """Ask the bootstrap brokers, all at once, for the cluster's brokers, without credentials."""
     answered: dict[str, Apis] = {}
     told: dict[Address, tuple[BrokerAddress, ...]] = {}
-    failures: dict[Address, str] = {}
+    failures: dict[Address, Exception] = {}
     limiter = trio.CapacityLimiter(CONCURRENT)
 
     async def ask(address: Address) -> None:
@@ -101,7 +105,7 @@ async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: flo
                         answered[str(address)] = _read_versions(await _ask_versions(stream))
                         told[address] = await _ask_metadata(stream)
         except (*_FAILURES, trio.TooSlowError) as error:
-            failures[address] = f"{address}: {_reason(error, timeout_s)}"
+            failures[address] = error
 
     async with trio.open_nursery() as nursery:
         for address in bootstrap:
@@ -109,10 +113,11 @@ async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: flo
     brokers: tuple[BrokerAddress, ...] | Unknown
     if told:
         brokers = believable(next(iter(told.values())))
-    elif answered:
+    elif any(str(one) in answered and isinstance(failures[one], _CLOSED) for one in bootstrap):
         brokers = Unknown("brokers tell it to authenticated clients only", _NEEDS_ACCOUNT_DO)
     else:
-        brokers = Unknown("; ".join(failures[one] for one in bootstrap), _UNREACHABLE_DO)
+        reasons = (f"{one}: {_reason(failures[one], timeout_s)}" for one in bootstrap)
+        brokers = Unknown("; ".join(reasons), _UNREACHABLE_DO)
     return Found(brokers, answered)
 
 
@@ -204,8 +209,11 @@ def _read_versions(frame: bytes) -> Apis:
     offset = response_body_offset(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, frame)
     try:
         response = _decode(ApiVersionsResponse, _API_VERSIONS_VERSION, frame, offset)
-    except CodecError:
-        response = _decode(ApiVersionsResponse, 0, frame, offset)
+    except CodecError as error:
+        try:
+            response = _decode(ApiVersionsResponse, 0, frame, offset)
+        except CodecError:
+            raise error from None
     if response.error_code not in (0, ErrorCode.UNSUPPORTED_VERSION):
         raise _NoAnswer(f"the answer to ApiVersions is the error {response.error_code}")
     return Apis(

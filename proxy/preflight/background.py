@@ -42,6 +42,7 @@ _MOST_ERROR_BYTES = 16 * 1024
 _MARGIN_S = 5.0
 _EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  what an admin port may listen on
 _SAID = "the preflight's process "
+_COMMAND = (sys.executable, "-m", "proxy.preflight")
 
 
 class NoReport(Exception):
@@ -212,7 +213,7 @@ async def make_in_process(order: Order) -> Report:
     timeout_s = order.config.preflight.timeout_s
     try:
         process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "proxy.preflight"],
+            _COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

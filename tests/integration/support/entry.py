@@ -73,10 +73,12 @@ class Proxy:
         limits: Mapping[str, object] = LIMITS_OF_TEST_BROKERS,
         fleet: Mapping[str, object] | None = None,
         journal: Mapping[str, object] | None = None,
+        preflight: Mapping[str, object] | None = None,
     ) -> None:
         self.folder = folder
         self._limits = limits
         self._fleet, self._journal = fleet, journal or {}
+        self._preflight = preflight or {"enabled": False}  # it takes a second of a core
         self._sole_process, self._workers = sole_process, workers
         self._tls = listener_tls, upstream_tls
         self._bind, self._advertised_host = bind, advertised_host
@@ -212,6 +214,7 @@ class Proxy:
             "limits": dict(self._limits),
             "fleet": self._fleet and dict(self._fleet),
             "journal": dict(self._journal),
+            "preflight": dict(self._preflight),
         }
         return json.dumps(config, indent=2)
 
