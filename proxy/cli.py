@@ -28,8 +28,9 @@ from proxy.metrics.registry import software_version
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.observability.observability import replica_name
 from proxy.observability.status_command import status
-from proxy.preflight.background import BackgroundPreflight, check_preflight
+from proxy.preflight.background import BackgroundPreflight
 from proxy.preflight.command import preflight
+from proxy.preflight.judge import check_preflight
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.policy_watch import PolicyWatch

@@ -198,11 +198,11 @@ class PreflightSection(Section, frozen=True, kw_only=True):
             ge=128 * 1024 * 1024,
             description="Memory that a preflight may take, in bytes. It is a process of its own, which ends with it.",
         ),
-    ] = 512 * 1024 * 1024
+    ] = 256 * 1024 * 1024
     accept: Annotated[
         tuple[str, ...],
         Meta(
-            description="Checks whose findings are listed and not counted, as with `--accept` of the command."
+            description="Checks whose findings are listed and not counted; `epochgate preflight --config` does so too."
         ),
     ] = ()
     kafka_version: Annotated[

@@ -139,6 +139,7 @@ def _findings(report: Report | None) -> dict[str, object]:
     }
     return {
         **{name: listed[:_FINDINGS_SHOWN] for name, listed in apart.items()},
+        "counts": {name: len(listed) for name, listed in apart.items()},
         "left_out": sum(max(0, len(listed) - _FINDINGS_SHOWN) for listed in apart.values()),
         "passed": 0 if report is None else sum(one.status == "passed" for one in report.checks),
     }
@@ -208,6 +209,7 @@ def page_routes(processes: Processes, preflight: PreflightBoard) -> list[Route]:
             now=snapshot.time,
             view=view,
             report=view.report,
+            known={group.id for group in snapshot.groups},
             groups_shown=_GROUPS_OF_FINDING,
             **_findings(view.report),
         )

@@ -16,15 +16,12 @@ import msgspec
 import structlog
 import trio
 
-from proxy.config.loader import ConfigError
 from proxy.config.schema import Address, Config
 from proxy.metrics.registry import Metrics
 from proxy.observability.preflight_report import Finding, Report, Status
 from proxy.observability.preflight_view import PreflightBoard, PreflightState
 from proxy.preflight.checks.table import CHECKS
 from proxy.preflight.child import Order
-from proxy.preflight.facts import Version
-from proxy.preflight.judge import acceptable
 from translation.policy.policy import Policy
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.preflight")
@@ -66,21 +63,6 @@ class _Process(Protocol):
 
     @property
     def ports(self) -> _Ports: ...
-
-
-def check_preflight(config: Config) -> None:
-    """Check the names in the section ``preflight``.
-
-    :raises ConfigError: there is no such check, or the release has another form.
-    """
-    unknown = sorted(set(config.preflight.accept) - acceptable())
-    if unknown:
-        raise ConfigError(f"`preflight.accept`: there is no check {unknown[0]!r}")
-    try:
-        if config.preflight.kafka_version is not None:
-            Version.parse(config.preflight.kafka_version)
-    except ValueError as error:
-        raise ConfigError(f"`preflight.kafka_version`: {error}") from None
 
 
 class BackgroundPreflight:

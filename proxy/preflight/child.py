@@ -17,9 +17,10 @@ import trio
 from proxy.config.fleet import UnreadableSecret
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
-from proxy.observability.preflight_report import Report, shortened
+from proxy.observability.preflight_report import Report, Source, shortened
 from proxy.preflight.ask import Target, account_of, ask
 from proxy.preflight.facts import BadProperty, Version
+from proxy.preflight.gaps import NOT_ASKED
 from proxy.preflight.judge import judge
 from proxy.transport.tls_context import TlsFilesError
 from translation.policy.policy import Policy
@@ -30,6 +31,10 @@ CHARACTERS = 1_000
 """Bounds of a report, which is kept in the proxy's memory and shown on a page."""
 
 _REQUEST_S = 10.0
+_KEYS = {
+    NOT_ASKED[Source.PORTS]: "a proxy that has not been started",
+    NOT_ASKED[Source.VERSION]: "preflight.kafka_version",
+}
 _NICE = 19
 _ERRORS = (UnreadableSecret, BadProperty, TlsFilesError, ValueError)
 """What makes asking impossible; the message is all that a person needs."""
@@ -81,7 +86,15 @@ async def _preflight(order: Order) -> Report:
             timeout_s=_REQUEST_S,
         )
     )
-    return judge(facts, config.preflight.accept)
+    return _for_a_running_proxy(judge(facts, config.preflight.accept))
+
+
+def _for_a_running_proxy(report: Report) -> Report:
+    """Name the keys of the configuration where the command has options."""
+    checks = (
+        msgspec.structs.replace(one, needs=_KEYS.get(one.needs or "", one.needs)) for one in report.checks
+    )
+    return msgspec.structs.replace(report, checks=tuple(checks))
 
 
 def _write(report: Report, to: BinaryIO) -> None:

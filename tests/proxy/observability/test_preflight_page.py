@@ -11,6 +11,7 @@ from proxy.observability.admin_http import Health, SingleProcessBackend, admin_a
 from proxy.observability.formatting import ago
 from proxy.observability.preflight_report import Finding, Outcome, Report, Status
 from proxy.observability.preflight_view import PreflightBoard, PreflightState, PreflightView
+from tests.proxy.observability.events import life
 from tests.proxy.observability.test_pages import CONTROL, HOSTILE, NOW_S, Elements, Http, Site
 
 
@@ -80,7 +81,9 @@ def site() -> PreflightSite:
 
 def test_found_and_unknown_are_told_apart_with_what_to_do(site):
     gap = finding("acls", unknown=True, what="the ACLs: refused", checks=("acl_hosts", "acl_topics"))
-    site.done(finding(groups=("a", "b/c")), gap)
+    for group in ("a", "b/c"):
+        site.record(life(group=group), 990)
+    site.done(finding(groups=("a", "b/c", "never seen here")), gap)
     found, unknown = site.section("Found"), site.section("Not known")
     for said in (
         "what is wrong",
@@ -89,6 +92,8 @@ def test_found_and_unknown_are_told_apart_with_what_to_do(site):
         '<a href="/groups/b%2Fc">b/c</a>',
     ):
         assert said in found
+    assert "never seen here" in found
+    assert "never%20seen%20here" not in found, "the proxy has no page of it"
     assert "the ACLs" not in found
     assert "the ACLs: refused" in unknown
     assert "not checked: acl_hosts, acl_topics" in unknown
@@ -109,7 +114,7 @@ def test_every_check_is_listed_with_its_status(site):
 
 def test_what_is_accepted_stands_apart(site):
     site.done(finding(accepted=True, what="known and wanted"), status=Status.PASSED)
-    assert "known and wanted" in site.section("Accepted (preflight.accept)")
+    assert "known and wanted" in site.section("Accepted")
     assert "Nothing." in site.section("Found")
 
 

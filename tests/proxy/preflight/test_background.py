@@ -12,11 +12,11 @@ from proxy.config.schema import Admin
 from proxy.metrics.registry import Metrics
 from proxy.observability.preflight_report import Report
 from proxy.observability.preflight_view import PreflightBoard, PreflightState
-from proxy.preflight.background import BackgroundPreflight, NoReport, check_preflight
+from proxy.preflight.background import BackgroundPreflight, NoReport
 from proxy.preflight.checks.table import CHECKS
 from proxy.preflight.child import Order
 from proxy.preflight.facts import Facts
-from proxy.preflight.judge import judge
+from proxy.preflight.judge import check_preflight, judge
 from tests.proxy.preflight.facts import UNKNOWN, classic, config, facts
 from translation.policy.policy import Mode, Policy
 

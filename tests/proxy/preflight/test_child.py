@@ -34,6 +34,9 @@ async def test_it_asks_brokers_and_tells_what_it_found():
     assert {one.check for one in report.findings if not one.unknown} == {"group_version"}
     assert {one.check for one in report.findings if one.unknown} == {"brokers", "groups", "acls", "proxy"}
     assert "passed" not in {one.status for one in report.checks}
+    needs = {one.check: one.needs for one in report.checks if one.needs}
+    assert needs["bug_full_group"] == "preflight.kafka_version"
+    assert needs["ports"] == "a proxy that has not been started"
 
 
 def _nodes(brokers: dict[int, FakeBroker]) -> list[tuple[str, int]]:
