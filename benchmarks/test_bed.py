@@ -51,6 +51,7 @@ class Gateway:
             f' nodes: {{"0-{NODES - 1}": {first}}}{_of_listener(tls)}}}\n'
             f"admin: {{bind: {LOOPBACK}, port: {self.admin}}}\n"
             "policy: {file: policy.yaml}\n"
+            "preflight: {enabled: false}\n"
             "log: {level: warning}\n" + more
         )
         self.process: subprocess.Popen[bytes]

@@ -32,7 +32,9 @@ from proxy.metrics.registry import software_version
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.observability.observability import replica_name
 from proxy.observability.status_command import status
+from proxy.preflight.background import BackgroundPreflight
 from proxy.preflight.command import preflight
+from proxy.preflight.judge import check_preflight
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.policy_watch import PolicyWatch
@@ -137,14 +139,19 @@ async def _run(
     policy_at: Path | None,
     certificates: Sequence[Reloadable] = (),
 ) -> None:
+    preflights = BackgroundPreflight(process, config, policy)
+
+    def apply(policy: Policy) -> None:
+        set_policy(policy)
+        preflights.set_policy(policy)
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.stop_at_signals)
+        nursery.start_soon(preflights.run)
         reloadables: list[Reloadable] = list(certificates)
         if policy_at is not None:
             required = config.policy.manifest_required
-            reloader = PolicyReloader(
-                policy_at, set_policy, process.metrics, policy, manifest_required=required
-            )
+            reloader = PolicyReloader(policy_at, apply, process.metrics, policy, manifest_required=required)
             name, labels = config.policy.config_map, config.policy.config_maps
             if name is None and labels is None:
                 reloadables.append(reloader)
@@ -153,7 +160,7 @@ async def _run(
                 reloadables.append(watch)
                 nursery.start_soon(ConfigMapWatch(name, watch, labels=labels or "").run)
         nursery.start_soon(FileWatcher(reloadables).run)
-        await process.run()
+        await process.run(preflights)
         nursery.cancel_scope.cancel()
 
 
@@ -177,6 +184,7 @@ def _checked(config: Path) -> tuple[Config, Policy]:
     control = None if loaded.control is None else loaded.control.tls
     check_files((*(listener.tls for listener in loaded.listeners), control), loaded.upstream.tls)
     check_hook(loaded.hook)
+    check_preflight(loaded)
     return loaded, policy_of(loaded, config)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
-from proxy.observability import fleet_view, snapshot
+from proxy.observability import fleet_view, preflight_report, preflight_view, snapshot
 from proxy.observability.api_query import GROUPS
 from tools import cli_docs, compatibility, module_map, preflight_docs, state_diagrams
 from translation.partitions import TopicPartitionSet
@@ -191,11 +191,12 @@ def _default(field: Any) -> str:
 _API = """\
 # The HTTP interface
 
-The admin port (`admin.bind`, `admin.port`) serves a read-only HTTP interface: pages for people (`/`, `/groups/<id>`),
-endpoints for probes and Prometheus (`/healthz`, `/readyz`, `/metrics`: [Metrics](metrics.md)), and:
+The admin port (`admin.bind`, `admin.port`) serves a read-only HTTP interface: pages for people (`/`, `/groups/<id>`,
+`/preflight`), endpoints for probes and Prometheus (`/healthz`, `/readyz`, `/metrics`: [Metrics](metrics.md)), and:
 
 - `GET /api/groups`: a Snapshot of all groups, in pages. The groups come without their events unless `events=true`.
 - `GET /api/groups/<id>`: one GroupView with its events; 404 if the group is not known.
+- `GET /api/preflight`: a PreflightView, what the proxy's own last [preflight](../how-to/preflight.md) found.
 - `GET /api/openapi.json`: this interface as an OpenAPI 3.1 document, for generated clients.
 
 | parameter of `/api/groups` | type | meaning |
@@ -223,7 +224,8 @@ With a member log the groups are those of the fleet ([One view](../how-to/fleet.
 clients do, and from the log which members other replicas serve. A group whose id has more than 255 characters is in
 the log by the SHA-256 of its id, and listed so if only other replicas serve it.
 
-This page is written by `make docs` from `snapshot.py`, `fleet_view.py` and `api_query.py` in `proxy/observability/`.
+This page is written by `make docs` from `snapshot.py`, `fleet_view.py`, `preflight_view.py`, `preflight_report.py` and
+`api_query.py` in `proxy/observability/`.
 """
 
 
@@ -246,6 +248,10 @@ def api() -> str:
         fleet_view.GroupFleet,
         fleet_view.ServedBy,
         fleet_view.FleetMember,
+        preflight_view.PreflightView,
+        preflight_report.Report,
+        preflight_report.Finding,
+        preflight_report.Outcome,
     )
     parameters = "".join(
         f"| `{name}` | {one.schema['type']} | {one.meaning} |\n" for name, one in GROUPS.items()

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from proxy.observability.preflight_report import Source
 from proxy.preflight.checks.table import CHECKS
-from proxy.preflight.report import Source
 from tools.markers import replaced
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "preflight.md"

@@ -8,6 +8,8 @@ _NOT_IN_HOST = re.compile(r"[\s:/\[\]{}@,]")
 
 def is_host(text: str) -> bool:
     """Whether ``text`` can be a host name or an IP address without brackets; a URL, a port or a list can't."""
+    if not text.isprintable() or " " in text:  # also in the zone of an IPv6 address, which may be anything
+        return False
     try:
         ipaddress.ip_address(text)
     except ValueError:

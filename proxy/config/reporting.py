@@ -1,4 +1,4 @@
-"""The sections of the configuration about what the proxy reports: log, visibility, metrics, journal."""
+"""The sections of the configuration about what the proxy reports: log, visibility, metrics, journal, preflight."""
 
 from typing import Annotated, Literal
 
@@ -214,3 +214,42 @@ class Verify(Section, frozen=True, kw_only=True):
             "longer, and an earlier one that comes then leaves the time unproven.",
         ),
     ] = 100_000
+
+
+class PreflightSection(Section, frozen=True, kw_only=True):
+    """The preflight that the running proxy makes of its own accord (docs/how-to/preflight.md)."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Check brokers and groups as `epochgate preflight` does: some seconds after the start, after "
+            "each new policy, and every `every_s`. Log, metrics, `/preflight` and `/api/preflight` say what was found. "
+            "It asks with the account of `fleet`, else as anybody may; it writes nothing, and delays nothing."
+        ),
+    ] = True
+    every_s: Annotated[
+        float,
+        Meta(ge=1, description="Seconds from one preflight to the next, a tenth more or less at random."),
+    ] = 3600.0
+    timeout_s: Annotated[
+        float, Meta(ge=1, le=3600, description="Seconds after which a preflight is given up.")
+    ] = 180.0
+    max_memory_bytes: Annotated[
+        int,
+        Meta(
+            ge=128 * 1024 * 1024,
+            description="Memory that a preflight may take, in bytes. It is a process of its own, which ends with it.",
+        ),
+    ] = 256 * 1024 * 1024
+    accept: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Checks whose findings are listed and not counted; `epochgate preflight --config` does so too."
+        ),
+    ] = ()
+    kafka_version: Annotated[
+        str | None,
+        Meta(
+            description="The brokers' release, such as `4.1.0`: adds what is known of it. `null`: not known."
+        ),
+    ] = None

@@ -13,7 +13,7 @@ from proxy.config.control import Control, Hook
 from proxy.config.fleet import Fleet
 from proxy.config.limits import Limits
 from proxy.config.network import NODE_ID, Address, Admin, Listener, Upstream
-from proxy.config.reporting import JournalSection, Log, MetricsSection, Verify, Visibility
+from proxy.config.reporting import JournalSection, Log, MetricsSection, PreflightSection, Verify, Visibility
 from proxy.config.section import Section
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Log",
     "MetricsSection",
     "PolicySource",
+    "PreflightSection",
     "Upstream",
     "Verify",
     "Versions",
@@ -127,6 +128,7 @@ class Config(Section, frozen=True, kw_only=True):
     visibility: Visibility = Visibility()
     journal: JournalSection = JournalSection()
     verify: Verify = Verify()
+    preflight: PreflightSection = PreflightSection()
     drain: Drain = Drain()
     log: Log = Log()
     fleet: Annotated[

@@ -90,6 +90,7 @@ class Metrics:
         self._declare_journal()
         self._declare_proof()
         self._declare_fleet()
+        self._declare_preflight()
         self._declare_process()
         self.groups: GroupSeries | None = None
         """Computes the metrics of groups; see :meth:`provide_groups`."""
@@ -430,6 +431,21 @@ class Metrics:
         )
         self.fleet_replay = self._gauge(
             "fleet_replay_seconds", "How long this process took at its start to read the member log."
+        )
+
+    def _declare_preflight(self) -> None:
+        self.preflight_checks = self._gauge(
+            "preflight_checks",
+            "Checks of the proxy's own last preflight by how they ended: `passed`, `found`, `unknown`, `accepted`, "
+            "`not asked`. After a preflight that came to no end all are `unknown`.",
+            "status",
+        )
+        self.preflight_runs = self._counter(
+            "preflight_runs", "The proxy's own preflights, by result: `done`, or `failed`.", "result"
+        )
+        self.preflight_asked_at = self._gauge(
+            "preflight_asked_timestamp_seconds",
+            "When the proxy's own last preflight began that came to an end, in seconds since 1970; 0 before the first.",
         )
 
     def _declare_process(self) -> None:

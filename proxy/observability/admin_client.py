@@ -1,5 +1,7 @@
 """Fetches groups from a running proxy's admin port, for ``epochgate status`` and ``epochgate policy plan``."""
 
+import http.client
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -32,6 +34,14 @@ AdminConfig = Annotated[
 
 _DEFAULT = "127.0.0.1:9080"
 _EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  what a proxy may listen on
+
+
+_MOST_BYTES = 1024 * 1024 * 1024
+"""Of all pages together, more than a proxy can have: what answers may be anything."""
+_PAGE = 6
+_ALL = 60
+"""So many times the timeout a page may take to its end, and all pages; the timeout itself is for each piece of one."""
+_PIECE_BYTES = 256 * 1024
 
 
 class NoAnswerError(Exception):
@@ -86,11 +96,12 @@ def fetch_groups(
     parameters = {"events": "1"} if events else {}
     if group is not None:
         parameters["id"] = group
-    page = _fetch(url, parameters, kind, timeout_s)
+    asking = _Asking(url, timeout_s)
+    page = asking.page(parameters, kind)
     groups = page.groups
     known = {one.id for one in groups}
     while page.left_out and page.groups:
-        page = _fetch(url, parameters | {"after": groups[-1].id}, kind, timeout_s)
+        page = asking.page(parameters | {"after": groups[-1].id}, kind)
         if not known.isdisjoint(one.id for one in page.groups):
             break  # an older proxy without pagination repeats the same groups
         known.update(one.id for one in page.groups)
@@ -100,17 +111,40 @@ def fetch_groups(
     return msgspec.structs.replace(page, groups=groups)  # type: ignore[type-var]  # kind is a Struct
 
 
-def _fetch(url: str, parameters: dict[str, str], kind: type[P], timeout_s: float) -> P:
-    query = f"?{urllib.parse.urlencode(parameters, errors='replace')}" if parameters else ""
-    try:
-        with urllib.request.urlopen(f"{url}/api/groups{query}", timeout=timeout_s) as answer:  # noqa: S310  http(s) only
-            return msgspec.json.decode(answer.read(), type=kind)
-    except msgspec.DecodeError as error:
-        raise NoAnswerError(f"{url}: what answers there is not Epochgate: {error}") from error
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise NoAnswerError(f"{url}: {error}") from error
-    except urllib.error.URLError as error:
-        raise NoAnswerError(f"{url}: {error.reason}") from error
-    except (OSError, ValueError) as error:
-        raise NoAnswerError(f"{url}: {error}") from error
+class _Asking:
+    """Asks one proxy for pages, within bounds for all of them together: what answers there may be anything."""
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        self._url = url
+        self._timeout_s = timeout_s
+        self._ends = time.monotonic() + _ALL * timeout_s
+        self._bytes_left = _MOST_BYTES
+
+    def page(self, parameters: dict[str, str], kind: type[P]) -> P:
+        query = f"?{urllib.parse.urlencode(parameters, errors='replace')}" if parameters else ""
+        url = self._url
+        try:
+            with urllib.request.urlopen(f"{url}/api/groups{query}", timeout=self._timeout_s) as answer:  # noqa: S310  http(s) only
+                return msgspec.json.decode(self._read(answer), type=kind)
+        except (msgspec.DecodeError, RecursionError, http.client.HTTPException) as error:
+            why = str(error) or type(error).__name__
+            raise NoAnswerError(f"{url}: what answers there is not Epochgate: {why}") from error
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise NoAnswerError(f"{url}: {error}") from error
+        except urllib.error.URLError as error:
+            raise NoAnswerError(f"{url}: {error.reason}") from error
+        except (OSError, ValueError) as error:
+            raise NoAnswerError(f"{url}: {error}") from error
+
+    def _read(self, answer: http.client.HTTPResponse) -> bytes:
+        ends = min(self._ends, time.monotonic() + _PAGE * self._timeout_s)
+        body = bytearray()
+        while piece := answer.read1(_PIECE_BYTES):
+            body += piece
+            self._bytes_left -= len(piece)
+            if self._bytes_left < 0:
+                raise NoAnswerError(f"{self._url}: the answer is longer than any of a proxy")
+            if time.monotonic() > ends:
+                raise NoAnswerError(f"{self._url}: the answer does not end")
+        return bytes(body)

@@ -18,6 +18,7 @@ from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
 from proxy.metrics.text_format import render_metrics
 from proxy.observability.api import api_routes, refuse
+from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import Processes, QueryHandlers, SingleProcess
 from proxy.observability.status_page import page_routes
 
@@ -93,8 +94,15 @@ class SingleProcessBackend(SingleProcess):
         return None
 
 
-def admin_app(backend: AdminBackend, limits: Visibility | None = None) -> Starlette:
-    """Make the ASGI application of the admin port. ``limits`` bound its responses; None means the defaults."""
+def admin_app(
+    backend: AdminBackend, limits: Visibility | None = None, preflight: PreflightBoard | None = None
+) -> Starlette:
+    """Make the ASGI application of the admin port.
+
+    ``limits`` bound its responses; None means the defaults. ``preflight`` has the proxy's own preflight; None: it makes
+    none.
+    """
+    board = preflight or PreflightBoard()
 
     async def expose(_request: Request) -> Response:
         return Response(await backend.exposition(), media_type=CONTENT_TYPE_LATEST)
@@ -110,8 +118,8 @@ def admin_app(backend: AdminBackend, limits: Visibility | None = None) -> Starle
             Route("/metrics", expose),
             Route("/healthz", alive),
             Route("/readyz", ready),
-            *api_routes(backend, limits or Visibility()),
-            *page_routes(backend),
+            *api_routes(backend, limits or Visibility(), board),
+            *page_routes(backend, board),
         ],
         exception_handlers={HTTPException: refuse},
     )

@@ -1,4 +1,4 @@
-"""The JSON interface: ``/api/groups``, ``/api/groups/<id>`` and ``/api/openapi.json`` (docs/reference/api.md)."""
+"""The JSON interface below ``/api`` (docs/reference/api.md)."""
 
 import msgspec
 from starlette.convertors import Convertor, register_url_convertor
@@ -13,6 +13,7 @@ from proxy.observability.api_query import GROUPS, LARGEST_LIMIT, ONE_GROUP, Quer
 from proxy.observability.fleet_join import with_fleet
 from proxy.observability.fleet_reading import FleetReading
 from proxy.observability.openapi import Problem, openapi
+from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot, merge
 from proxy.observability.snapshot_encoding import encode_cooperatively
@@ -60,7 +61,7 @@ async def merged_snapshot(processes: Processes, *, events: bool, members: bool =
     return await with_fleet(merge(snapshots), readings)
 
 
-def api_routes(processes: Processes, limits: Visibility) -> list[Route]:
+def api_routes(processes: Processes, limits: Visibility, preflight: PreflightBoard) -> list[Route]:
     """Return the routes of the JSON API. ``limits`` bound the size of one response of ``/api/groups``."""
 
     async def groups(request: Request) -> Response:
@@ -92,6 +93,13 @@ def api_routes(processes: Processes, limits: Visibility) -> list[Route]:
                 return Response(msgspec.json.encode(one), media_type=_JSON)
         return problem(_NOT_FOUND, "no such group", group_id)
 
+    async def own_preflight(request: Request) -> Response:
+        try:
+            read_query(request.query_params.multi_items(), {})
+        except QueryError as error:
+            return problem(_BAD_REQUEST, str(error))
+        return Response(msgspec.json.encode(preflight.view), media_type=_JSON)
+
     document = msgspec.json.encode(openapi(software_version()))
 
     async def describe(_request: Request) -> Response:
@@ -101,6 +109,7 @@ def api_routes(processes: Processes, limits: Visibility) -> list[Route]:
         Route("/api/openapi.json", describe),
         Route("/api/groups", groups),
         Route(f"/api/groups/{GROUP}", group),
+        Route("/api/preflight", own_preflight),
     ]
 
 

@@ -76,8 +76,8 @@ def read_query(given: Iterable[tuple[str, str]], known: Mapping[str, Parameter])
     values: dict[str, Any] = {}
     for name, text in given:
         if name not in known:
-            expected = ", ".join(f"`{one}`" for one in known)
-            raise QueryError(f"unknown parameter {name!r}; expected one of {expected}")
+            expected = "one of " + ", ".join(f"`{one}`" for one in known) if known else "none"
+            raise QueryError(f"unknown parameter {name!r}; expected {expected}")
         if name in values:
             raise QueryError(f"{name}: given twice")
         try:

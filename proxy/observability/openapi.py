@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from proxy.observability.api_query import GROUPS, ONE_GROUP, Parameter
+from proxy.observability.preflight_view import PreflightView
 from proxy.observability.snapshot import GroupView, Snapshot
 
 
@@ -31,7 +32,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
 
-_SERVED = (Snapshot, GroupView, Problem, Alive, Ready)
+_SERVED = (Snapshot, GroupView, PreflightView, Problem, Alive, Ready)
 
 
 def openapi(version: str) -> dict[str, Any]:
@@ -72,6 +73,15 @@ def openapi(version: str) -> dict[str, Any]:
                     "200": _answer("The group.", answers[GroupView]),
                     "404": _answer("No such group.", answers[Problem]),
                     **problems,
+                },
+            ),
+            "/api/preflight": _get(
+                "Preflight",
+                "What the proxy's own last preflight found in the cluster and its groups.",
+                [],
+                {
+                    "200": _answer("The last preflight, or why there is none.", answers[PreflightView]),
+                    "400": problems["400"],
                 },
             ),
             "/healthz": _get(

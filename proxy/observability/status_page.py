@@ -1,4 +1,4 @@
-"""The status page: `/`, and `/groups/<id>` for each group, rendered on the server.
+"""The status page: `/`, `/groups/<id>` for each group, and `/preflight`, rendered on the server.
 
 The script only fetches the page again and replaces what changed; without it the page reloads itself. The content
 security policy allows nothing from other origins, because group ids, client ids and reasons are chosen by clients.
@@ -16,6 +16,8 @@ from starlette.routing import Route
 from protocol_codecs.printable import printable
 from proxy.observability import formatting
 from proxy.observability.api import GROUP, merged_snapshot, requested_group
+from proxy.observability.preflight_report import Report
+from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot
 from proxy.observability.timeline import Timeline, longest_without_owner, timeline
@@ -27,6 +29,9 @@ SHOWN = 200
 _EVENTS_SHOWN = 40
 _MEMBERS_SHOWN = 500
 _REPLICAS_SHOWN = 50
+_FINDINGS_SHOWN = 50
+"""Of those found, unknown and accepted each."""
+_GROUPS_OF_FINDING = 20
 _PAGES = Path(__file__).parent / "pages"
 _ASSETS = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _NOT_FOUND = 404
@@ -124,10 +129,27 @@ def _no_answer() -> Response:
     )
 
 
-def page_routes(processes: Processes) -> list[Route]:
+def _findings(report: Report | None) -> dict[str, object]:
+    """Return what the page says of the findings: found, unknown and accepted apart."""
+    every = () if report is None else report.findings
+    apart = {
+        "found": [one for one in every if not one.unknown and not one.accepted],
+        "unknown": [one for one in every if one.unknown and not one.accepted],
+        "accepted": [one for one in every if one.accepted],
+    }
+    return {
+        **{name: listed[:_FINDINGS_SHOWN] for name, listed in apart.items()},
+        "counts": {name: len(listed) for name, listed in apart.items()},
+        "left_out": sum(max(0, len(listed) - _FINDINGS_SHOWN) for listed in apart.values()),
+        "passed": 0 if report is None else sum(one.status == "passed" for one in report.checks),
+    }
+
+
+def page_routes(processes: Processes, preflight: PreflightBoard) -> list[Route]:
     """Return the routes of the pages and their assets."""
     environment = _environment()
     overview, one_group = environment.get_template("groups.html"), environment.get_template("group.html")
+    own_preflight = environment.get_template("preflight.html")
 
     async def groups(request: Request) -> Response:
         snapshot = await merged_snapshot(processes, events=False, members=False)
@@ -147,6 +169,7 @@ def page_routes(processes: Processes) -> list[Route]:
             replicas=replicas[:_REPLICAS_SHOWN],
             more_replicas=left_out + max(0, len(replicas) - _REPLICAS_SHOWN),
             sums=_sums(snapshot),
+            preflight=preflight.view,
         )
         return HTMLResponse(text, headers=_SAFE)
 
@@ -175,6 +198,23 @@ def page_routes(processes: Processes) -> list[Route]:
         )
         return HTMLResponse(text, 200 if shown is not None else _NOT_FOUND, headers=_SAFE)
 
+    async def preflights(_request: Request) -> Response:
+        snapshot = await merged_snapshot(processes, events=False, members=False)
+        if snapshot is None:
+            return _no_answer()
+        view = preflight.view
+        text = await _rendered(
+            own_preflight,
+            snapshot=snapshot,
+            now=snapshot.time,
+            view=view,
+            report=view.report,
+            known={group.id for group in snapshot.groups},
+            groups_shown=_GROUPS_OF_FINDING,
+            **_findings(view.report),
+        )
+        return HTMLResponse(text, headers=_SAFE)
+
     async def asset(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in _ASSETS:
@@ -185,5 +225,6 @@ def page_routes(processes: Processes) -> list[Route]:
     return [
         Route("/", groups),
         Route(f"/groups/{GROUP}", group),
+        Route("/preflight", preflights),
         Route("/assets/{name}", asset),
     ]

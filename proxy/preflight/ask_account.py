@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 from protocol_codecs.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from proxy.config.fleet import Property
 from proxy.config.schema import Address
-from proxy.preflight.ask_brokers import CONCURRENT, BrokerAddress, not_too_many
+from proxy.preflight.ask_brokers import CONCURRENT, BrokerAddress, believable
 from proxy.preflight.facts import Acl, BadProperty, Group, Kind, Member, Unknown
 
 T = TypeVar("T")
@@ -49,6 +49,7 @@ _UNSUPPORTED = (
     KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
     KafkaError.UNSUPPORTED_VERSION,
 )
+_BY_HAND = "see to it by hand, then --accept it"
 _REACH_DO = (
     "see that the account's brokers are reached from here, and that its user name, password and CA are right"
 )
@@ -114,7 +115,7 @@ class _Account:
                 why = error.args[0].str()
             else:
                 self._may_list_all = AclOperation.DESCRIBE in (cluster.authorized_operations or ())
-                return not_too_many(
+                return believable(
                     tuple(BrokerAddress(one.id, Address(one.host, one.port)) for one in cluster.nodes)
                 )
             self._admin.poll(0)
@@ -269,12 +270,17 @@ class _Account:
             return None if error.args[0].code() == none_if else self._unknown(error.args[0], operation)
         except TimeoutError:
             return Unknown(f"no answer within {self._timeout_s:g} s", _REACH_DO)
+        except (
+            TypeError,
+            ValueError,
+        ) as error:  # librdkafka does not take what a broker said, such as an empty id
+            return Unknown(str(error), _BY_HAND)
 
     @staticmethod
     def _unknown(error: KafkaError, operation: str) -> Unknown:
         resource = _REFUSED.get(error.code())
         if error.code() in _UNSUPPORTED:
-            return Unknown(error.str(), "see to it by hand, then --accept it")
+            return Unknown(error.str(), _BY_HAND)
         if resource is None:
             return Unknown(error.str(), _REACH_DO)
         return Unknown(f"the account may not ({error.name()})", _allow(resource, operation))

@@ -3,20 +3,23 @@
 One connection for each, all at once with a bound, each with a deadline.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 import trio
 
-from protocol_codecs import ApiKey, CodecError, decode
+from protocol_codecs import ApiKey, CodecError, ErrorCode, MalformedMessage, Message, decode_bounded
 from protocol_codecs.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse
 from proxy.cluster.bootstrap import exchange
 from proxy.cluster.dialer import Open, UnreachableError
+from proxy.config.host_names import is_host
 from proxy.config.schema import Address
 from proxy.preflight.facts import Apis, Unknown
 from proxy.wire.frame_splitter import FrameError
-from proxy.wire.framing import request_frame, response_body_offset
+from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset
 
 CONCURRENT = 20
 """Brokers that are asked at once."""
@@ -27,6 +30,14 @@ MOST_BROKERS = 1_000
 _MOST_BYTES = 1024 * 1024
 """Of an answer: more than any of a broker with so many others."""
 
+_MOST_ELEMENTS = 20_000
+"""Of the arrays of an answer: a broker is not to keep this process busy with many small ones."""
+
+_MOST_PORT = 65_535
+_MOST_CHARS = 300
+"""Of what a broker says that is repeated in a report."""
+
+
 _CLIENT_ID = "epochgate-preflight"
 _API_VERSIONS_VERSION = 3
 """The first with the finalized features; Kafka 2.4 and newer have it, older ones answer UNSUPPORTED_VERSION."""
@@ -35,7 +46,28 @@ _UNREACHABLE_DO = "see that this machine reaches the brokers' addresses, with th
 _NEEDS_ACCOUNT_DO = (
     "give an account that the brokers know: --kafka-conf, or `fleet.kafka` in the configuration"
 )
-_FAILURES = (OSError, UnicodeError, trio.BrokenResourceError, UnreachableError, CodecError, FrameError)
+_ADDRESS_DO = "mend advertised.listeners of the broker"
+
+M = TypeVar("M", bound=Message)
+
+
+class _NoAnswer(Exception):
+    """What a broker sent is no answer to what it was asked."""
+
+
+_FAILURES = (
+    OSError,
+    UnicodeError,
+    trio.BrokenResourceError,
+    UnreachableError,
+    CodecError,
+    FrameError,
+    _NoAnswer,
+)
+
+
+_CLOSED = (UnreachableError, trio.BrokenResourceError)
+"""What becomes of a connection on which a broker wanted SASL first."""
 
 
 class BrokerAddress(msgspec.Struct, frozen=True):
@@ -43,6 +75,11 @@ class BrokerAddress(msgspec.Struct, frozen=True):
 
     node_id: int
     address: Address
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a connection to it can be tried at all."""
+        return 0 < self.address.port <= _MOST_PORT and is_host(self.address.host)
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -56,7 +93,7 @@ async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: flo
     """Ask the bootstrap brokers, all at once, for the cluster's brokers, without credentials."""
     answered: dict[str, Apis] = {}
     told: dict[Address, tuple[BrokerAddress, ...]] = {}
-    failures: dict[Address, str] = {}
+    failures: dict[Address, Exception] = {}
     limiter = trio.CapacityLimiter(CONCURRENT)
 
     async def ask(address: Address) -> None:
@@ -68,27 +105,40 @@ async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: flo
                         answered[str(address)] = _read_versions(await _ask_versions(stream))
                         told[address] = await _ask_metadata(stream)
         except (*_FAILURES, trio.TooSlowError) as error:
-            failures[address] = f"{address}: {_reason(error, timeout_s)}"
+            failures[address] = error
 
     async with trio.open_nursery() as nursery:
         for address in bootstrap:
             nursery.start_soon(ask, address)
     brokers: tuple[BrokerAddress, ...] | Unknown
     if told:
-        brokers = not_too_many(next(iter(told.values())))
-    elif answered:
+        brokers = believable(next(iter(told.values())))
+    elif any(str(one) in answered and isinstance(failures[one], _CLOSED) for one in bootstrap):
         brokers = Unknown("brokers tell it to authenticated clients only", _NEEDS_ACCOUNT_DO)
     else:
-        brokers = Unknown("; ".join(failures[one] for one in bootstrap), _UNREACHABLE_DO)
+        reasons = (f"{one}: {_reason(failures[one], timeout_s)}" for one in bootstrap)
+        brokers = Unknown("; ".join(reasons), _UNREACHABLE_DO)
     return Found(brokers, answered)
 
 
-def not_too_many(brokers: tuple[BrokerAddress, ...]) -> tuple[BrokerAddress, ...] | Unknown:
-    """The brokers, or that they are too many to be asked."""
-    if len(brokers) <= MOST_BROKERS:
-        return brokers
-    why = f"the cluster says that it has {len(brokers)} brokers, and at most {MOST_BROKERS} are asked"
-    return Unknown(why, "see that this is the cluster that you mean")
+def believable(brokers: Sequence[BrokerAddress]) -> tuple[BrokerAddress, ...] | Unknown:
+    """The brokers, or why such a list can't be that of a cluster.
+
+    An empty list is refused too: nothing that is asked of every broker is true because there is none.
+    """
+    ids = [one.node_id for one in brokers]
+    (often, times), *_ = Counter(ids).most_common(1) or [(0, 0)]
+    if not ids:
+        why = "the cluster says that it has no brokers"
+    elif len(ids) > MOST_BROKERS:
+        why = f"the cluster says that it has {len(ids)} brokers, and at most {MOST_BROKERS} are asked"
+    elif min(ids) < 0:
+        why = f"the cluster names a broker {min(ids)}, which no broker is"
+    elif times > 1:
+        why = f"the cluster names broker {often} {times} times"
+    else:
+        return tuple(brokers)
+    return Unknown(why, "see that this is the cluster that you mean, and that it has started")
 
 
 async def ask_apis(
@@ -100,7 +150,7 @@ async def ask_apis(
 
     async def ask(broker: BrokerAddress) -> None:
         async with limiter:
-            answers[broker.node_id] = await _ask(broker.address, open_, timeout_s)
+            answers[broker.node_id] = await _ask(broker, open_, timeout_s)
 
     async with trio.open_nursery() as nursery:
         for broker in brokers:
@@ -108,7 +158,10 @@ async def ask_apis(
     return answers
 
 
-async def _ask(address: Address, open_: Open, timeout_s: float) -> Apis | Unknown:
+async def _ask(broker: BrokerAddress, open_: Open, timeout_s: float) -> Apis | Unknown:
+    address = broker.address
+    if not broker.is_usable:
+        return Unknown(f"it advertises {_shortened(str(address))}, which is no address", _ADDRESS_DO)
     try:
         with trio.fail_after(timeout_s):
             stream = await open_(address.host, address.port)
@@ -118,20 +171,51 @@ async def _ask(address: Address, open_: Open, timeout_s: float) -> Apis | Unknow
         return Unknown(f"{address}: {_reason(error, timeout_s)}", _UNREACHABLE_DO)
 
 
+async def _exchange(
+    stream: trio.abc.Stream, api_key: int, version: int, number: int, message: Message
+) -> bytes:
+    """Ask, and return the frame of the answer to this request.
+
+    :raises _NoAnswer: it answers another one.
+    """
+    frame = await exchange(stream, request_frame(api_key, version, number, _CLIENT_ID, message), _MOST_BYTES)
+    answered = correlation_id_of(frame)
+    if answered != number:
+        raise _NoAnswer(f"the answer has the correlation id {answered}, and the request had {number}")
+    return frame
+
+
+def _decode(kind: type[M], version: int, frame: bytes, offset: int) -> M:
+    """:raises CodecError: the frame does not hold this message and nothing else, or it has too many elements."""
+    message, end = decode_bounded(kind, version, frame, offset, _MOST_ELEMENTS)
+    if end != len(frame):
+        raise MalformedMessage(
+            kind.__schema__.name, version, "the end", end, f"{len(frame) - end} bytes are left"
+        )
+    return message
+
+
 async def _ask_versions(stream: trio.abc.Stream) -> bytes:
     message = ApiVersionsRequest(client_software_name="epochgate", client_software_version="preflight")
-    return await exchange(
-        stream, request_frame(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, 1, _CLIENT_ID, message), _MOST_BYTES
-    )
+    return await _exchange(stream, ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, 1, message)
 
 
 def _read_versions(frame: bytes) -> Apis:
-    """:raises CodecError: it is not the answer; a broker that lacks the version answers in v0."""
+    """Read an answer to ApiVersions; a broker that lacks the version that was asked for answers in v0.
+
+    :raises CodecError: it is not the answer.
+    :raises _NoAnswer: it is an error.
+    """
     offset = response_body_offset(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, frame)
     try:
-        response = decode(ApiVersionsResponse, _API_VERSIONS_VERSION, frame, offset)
-    except CodecError:
-        response = decode(ApiVersionsResponse, 0, frame, offset)
+        response = _decode(ApiVersionsResponse, _API_VERSIONS_VERSION, frame, offset)
+    except CodecError as error:
+        try:
+            response = _decode(ApiVersionsResponse, 0, frame, offset)
+        except CodecError:
+            raise error from None
+    if response.error_code not in (0, ErrorCode.UNSUPPORTED_VERSION):
+        raise _NoAnswer(f"the answer to ApiVersions is the error {response.error_code}")
     return Apis(
         versions={one.api_key: (one.min_version, one.max_version) for one in response.api_keys},
         features={one.name: one.max_version_level for one in response.finalized_features},
@@ -139,18 +223,23 @@ def _read_versions(frame: bytes) -> Apis:
 
 
 async def _ask_metadata(stream: trio.abc.Stream) -> tuple[BrokerAddress, ...]:
-    request = request_frame(ApiKey.METADATA, _METADATA_VERSION, 2, _CLIENT_ID, MetadataRequest(topics=()))
-    frame = await exchange(stream, request, _MOST_BYTES)
+    frame = await _exchange(stream, ApiKey.METADATA, _METADATA_VERSION, 2, MetadataRequest(topics=()))
     offset = response_body_offset(ApiKey.METADATA, _METADATA_VERSION, frame)
-    response = decode(MetadataResponse, _METADATA_VERSION, frame, offset)
+    response = _decode(MetadataResponse, _METADATA_VERSION, frame, offset)
     return tuple(BrokerAddress(one.node_id, Address(one.host, one.port)) for one in response.brokers)
 
 
 def _reason(error: Exception, timeout_s: float) -> str:
     if isinstance(error, trio.TooSlowError):
         return f"no answer within {timeout_s:g} s"
-    several = error.__cause__
-    errors = several.exceptions if isinstance(several, ExceptionGroup) else (error,)
-    return "; ".join(
-        dict.fromkeys(getattr(one, "strerror", None) or str(one) or type(one).__name__ for one in errors)
-    )
+    cause = error.__cause__
+    if isinstance(cause, ExceptionGroup):
+        errors: tuple[BaseException, ...] = cause.exceptions
+    else:
+        errors = (error if str(error) or cause is None else cause,)
+    said = (getattr(one, "strerror", None) or str(one) or type(one).__name__ for one in errors)
+    return _shortened("; ".join(dict.fromkeys(said)))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}…"

@@ -1,6 +1,7 @@
 """`epochgate preflight`: options, and what is printed."""
 
 from collections import Counter
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,10 +20,10 @@ from proxy.console.exit_codes import ExitCode
 from proxy.console.kafka_options import KafkaConf, KafkaConfFile, pairs
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.observability.admin_client import admin_url
+from proxy.observability.preflight_report import Finding, Report, Status
 from proxy.preflight.ask import Target, account_of, ask, upstream_of, with_files
 from proxy.preflight.facts import BadProperty, Version
-from proxy.preflight.judge import acceptable, judge
-from proxy.preflight.report import Finding, Report, Status
+from proxy.preflight.judge import acceptable, check_preflight, judge
 from proxy.transport.tls_context import TlsFilesError
 from translation.policy.policy import Mode, Policy
 
@@ -34,10 +35,20 @@ _STYLES = {
     Status.PASSED: "green",
     Status.NOT_ASKED: "dim",
 }
+
+
+class FailOn(StrEnum):
+    """With which status of the report the exit code is not 0."""
+
+    UNKNOWN = "unknown"
+    FOUND = "found"
+    NEVER = "never"
+
+
 _CODES = {
-    Status.FOUND: ExitCode.PROBLEM_FOUND,
-    Status.UNKNOWN: ExitCode.UNDECIDED,
-    Status.PASSED: ExitCode.SUCCESS,
+    FailOn.UNKNOWN: {Status.FOUND: ExitCode.PROBLEM_FOUND, Status.UNKNOWN: ExitCode.UNDECIDED},
+    FailOn.FOUND: {Status.FOUND: ExitCode.PROBLEM_FOUND},
+    FailOn.NEVER: {},
 }
 
 
@@ -77,7 +88,9 @@ def preflight(
     kafka_version: Annotated[
         str | None,
         typer.Option(
-            metavar="VERSION", help="The brokers' release, such as 4.1.0: adds what is known of it."
+            metavar="VERSION",
+            help="The brokers' release, such as 4.1.0, instead of --config's (`preflight.kafka_version`): adds what is "
+            "known of it.",
         ),
     ] = None,
     kafka_conf: KafkaConf = None,
@@ -86,9 +99,18 @@ def preflight(
         list[str] | None,
         typer.Option(
             metavar="CHECK",
-            help="List what this check finds, and do not count it. Repeat the option for several.",
+            help="List what this check finds, and do not count it. Repeat the option for several; those of "
+            "`preflight.accept` in --config are accepted too.",
         ),
     ] = None,
+    fail_on: Annotated[
+        FailOn,
+        typer.Option(
+            metavar="STATUS",
+            help="What the exit code tells: anything found or unknown (unknown), only what was found (found), or never "
+            "anything (never).",
+        ),
+    ] = FailOn.UNKNOWN,
     timeout_s: Annotated[
         float, typer.Option(min=1, max=600, metavar="SECONDS", help="How long each request may take.")
     ] = 10.0,
@@ -101,7 +123,8 @@ def preflight(
     reported as unknown, never as passed.
 
     The exit code is 0 if everything that was asked for was looked at and nothing was found, 3 if something was found, 4
-    if nothing was found and something is unknown, 2 if an option or the configuration is invalid.
+    if nothing was found and something is unknown (--fail-on changes both), 2 if an option or the configuration is
+    invalid.
     """
     try:
         target = _target(
@@ -116,16 +139,19 @@ def preflight(
         unknown_names = sorted(set(accept or ()) - acceptable())
         if unknown_names:
             raise ConfigError(f"--accept: there is no check {unknown_names[0]!r}")
+        if target.config is not None:
+            check_preflight(target.config)
         facts = trio.run(ask, target)
     except (ConfigError, TlsFilesError, UnreadableSecret, BadProperty, ValueError) as error:
         typer.echo(printable(f"error: {error}"), err=True)
         raise typer.Exit(ExitCode.USAGE) from None
-    report = judge(facts, accept or ())
+    configured = () if target.config is None else target.config.preflight.accept
+    report = judge(facts, (*configured, *(accept or ())))
     if output is OutputFormat.JSON:
         print_json(report)
     else:
         show(report, Console())
-    raise typer.Exit(_CODES[report.status])
+    raise typer.Exit(_CODES[fail_on].get(report.status, ExitCode.SUCCESS))
 
 
 def _target(
@@ -139,6 +165,8 @@ def _target(
     timeout_s: float,
 ) -> Target:
     loaded = None if config is None else load_config(config)
+    if version is None and loaded is not None:
+        version = loaded.preflight.kafka_version
     upstream = upstream_of(loaded, bootstrap, given)
     return Target(
         bootstrap=upstream.addresses,

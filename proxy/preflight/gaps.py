@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
+from proxy.observability.preflight_report import Finding, Source
 from proxy.preflight.checks.check import nodes
 from proxy.preflight.checks.settings import TOLD
 from proxy.preflight.checks.table import CHECKS
 from proxy.preflight.facts import Facts, Kind, Unknown
-from proxy.preflight.report import Finding, Source
 
 NOT_ASKED = {
     Source.CONFIGURATION: "--config",

@@ -4,11 +4,13 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from proxy.config.loader import ConfigError
+from proxy.config.schema import Config
+from proxy.observability.preflight_report import Finding, Outcome, Report, Source, Status
 from proxy.preflight.checks.check import Check
 from proxy.preflight.checks.table import CHECKS
-from proxy.preflight.facts import Facts, Unknown
+from proxy.preflight.facts import Facts, Unknown, Version
 from proxy.preflight.gaps import gaps, not_asked
-from proxy.preflight.report import Finding, Outcome, Report, Source, Status
 
 _TOOLS = (
     "Tools that ask brokers directly about groups (kafka_exporter, Burrow, AKHQ and others) can't be detected. To old "
@@ -21,6 +23,21 @@ ADVICE = (_TOOLS, _MOMENT)
 def acceptable() -> frozenset[str]:
     """The names that an operator may accept: those of checks, and of sources that did not answer."""
     return frozenset(check.name for check in CHECKS) | frozenset(Source)
+
+
+def check_preflight(config: Config) -> None:
+    """Check the names in the section ``preflight``.
+
+    :raises ConfigError: there is no such check, or the release has another form.
+    """
+    unknown = sorted(set(config.preflight.accept) - acceptable())
+    if unknown:
+        raise ConfigError(f"`preflight.accept`: there is no check {unknown[0]!r}")
+    try:
+        if config.preflight.kafka_version is not None:
+            Version.parse(config.preflight.kafka_version)
+    except ValueError as error:
+        raise ConfigError(f"`preflight.kafka_version`: {error}") from None
 
 
 def judge(facts: Facts, accepted: Collection[str] = ()) -> Report:

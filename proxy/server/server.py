@@ -33,6 +33,7 @@ from proxy.observability.fleet_reading import FleetReader
 from proxy.observability.journal import Sink
 from proxy.observability.metrics_aggregation import MetricDump, dump_metrics
 from proxy.observability.observability import Observability
+from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import QueryHandler
 from proxy.proof.live_proof import LiveProof
 from proxy.proof.sources import Election
@@ -135,6 +136,7 @@ class Server:
             open_ = TlsOpener(tls, self.certificates[-1]).open
         self._tls = [self._certificates_of(n, listener) for n, listener in enumerate(config.listeners)]
         self.health = Health(self.metrics)
+        self.preflight = PreflightBoard()
         self._admin_socket: socket.socket | None = None
         self.ports = Ports(tuple(listeners), 0)
         self.control: ControlListener | None = None
@@ -275,7 +277,7 @@ class Server:
             async with trio.open_nursery() as nursery:
                 if self._admin_socket is not None:
                     panel = SingleProcessBackend(self.metrics, self.health, self.query_handlers)
-                    app = admin_app(panel, self._config.visibility)
+                    app = admin_app(panel, self._config.visibility, self.preflight)
                     nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 self.health.not_ready("no broker reached yet")
                 with self._starting:

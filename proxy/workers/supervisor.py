@@ -22,6 +22,7 @@ from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import admin_app, serve_admin
 from proxy.observability.group_metrics import GroupCollector, GroupLabels, counts_of_view
 from proxy.observability.metrics_aggregation import MetricDump, MetricsAggregator
+from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.snapshot import Snapshot, merge
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.runtime.log_throttle import LogThrottle
@@ -59,6 +60,7 @@ class Supervisor:
 
     def __init__(self, config: Config, policy: Policy, folder: Path) -> None:
         self.metrics = Metrics()
+        self.preflight = PreflightBoard()
         count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
         self._group_metrics = GroupCollector(GroupLabels(config.metrics.groups), tuple)
         self.metrics.provide_groups(self._group_metrics)
@@ -108,7 +110,7 @@ class Supervisor:
         admin_may_close = trio.Event()
         try:
             async with trio.open_nursery() as nursery:
-                app = admin_app(self, self._config.visibility)
+                app = admin_app(self, self._config.visibility, self.preflight)
                 nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 async with trio.open_nursery() as working:
                     for worker in self._workers:

@@ -39,8 +39,7 @@ def deployment(manifests):
 
 
 def config(manifests):
-    (found,) = [at["data"]["epochgate.yaml"] for at in manifests if "epochgate.yaml" in at.get("data", {})]
-    return yaml.safe_load(found)
+    return yaml.safe_load(render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"])
 
 
 def test_the_configuration_is_good(manifests, image):

@@ -71,6 +71,16 @@ MISTAKES = {
         "at '/journal/to'",
         "'auto', 'none', 'volume', 'topic'",
     ),
+    "a preflight that fails on something else": (
+        ["--set", "preflight.failOn=always"],
+        "at '/preflight/failOn'",
+        "'found', 'unknown', 'never'",
+    ),
+    "a release that is none": (
+        ["--set", "preflight.kafkaVersion=4.4"],
+        "at '/preflight/kafkaVersion'",
+        "does not match pattern",
+    ),
     "a schedule that is none": (
         ["--set", "pipeline.readiness.schedule=daily"],
         "at '/pipeline/readiness/schedule'",
@@ -252,6 +262,14 @@ CONTRADICTIONS = {
     "a report of what is gone": (
         ["--set", "pipeline.report.enabled=true,journal.to=volume"],
         "pipeline.report: can't read a journal that is in an emptyDir",
+    ),
+    "a preflight that is a hook of nothing": (
+        ["--set", "preflight.hook=true"],
+        "preflight.hook: has no effect without preflight.enabled",
+    ),
+    "what a preflight accepts in two places": (
+        ["--set", "config.preflight.accept={racks}"],
+        "config.preflight.accept: set preflight.accept instead",
     ),
     "keys of no Secret": (
         ["--set", "pipeline.secretFiles.a=b"],

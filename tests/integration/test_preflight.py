@@ -6,6 +6,7 @@ Each cluster serves many faults; each fault is a test of its own.
 import contextlib
 import json
 import socket
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +23,15 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from playwright.sync_api import expect
 from support import raw
 from support.broker import Kafka
+from support.browser import flaws, open_page
 from support.entry import Proxy, running_proxy
 from support.preflight import SESSION_MS, Groups, found, preflight, statuses
 from support.raw_share_member import RawShareMember
 from support.secured import sasl_settings, secret
+from support.tools import needed
 from support.waiting import eventually
 
 from proxy.console.exit_codes import ExitCode
@@ -290,6 +294,104 @@ def test_nothing_was_written(broken, judged):
     assert not [name for name in topics if "epochgate" in name]
     groups = {one.group_id for one in kafka.admin.list_consumer_groups().result(60).valid}
     assert not [name for name in groups if "epochgate" in name]
+
+
+# -- a proxy that makes preflights of its own accord ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A proxy before the cluster where everything is wrong."""
+
+    proxy: Proxy
+
+    def view(self) -> dict[str, Any]:
+        """What it says of its own preflight."""
+        with urllib.request.urlopen(f"{self.proxy.admin}/api/preflight", timeout=10) as answer:  # noqa: S310 - our own
+            told: dict[str, Any] = json.load(answer)
+        return told
+
+    def logged(self, kind: str) -> list[dict[str, Any]]:
+        """The lines of a kind in its log."""
+        lines = (json.loads(line) for line in self.proxy.log.read_text().splitlines() if line.startswith("{"))
+        return [one for one in lines if one["event"] == kind]
+
+
+@pytest.fixture(scope="module")
+def watched(broken) -> Iterator[Watched]:
+    kafka, _, folder = broken
+    settings = {"every_s": 1, "accept": ["racks"], "kafka_version": "4.3.1"}
+    with running_proxy(
+        kafka.bootstrap, folder / "watched", policy=TRANSLATE, preflight=settings, limits={}, workers=2
+    ) as proxy:
+        watched = Watched(proxy)
+        eventually(watched.view, lambda view: view["state"] == "done", what="a preflight is done")
+        yield watched
+
+
+def test_a_running_proxy_finds_what_the_command_does(watched, judged):
+    own = watched.view()["report"]
+    of_this_machine = {"hidden_nodes", "loop", "ports"}  # of the configuration that the command was given
+    expected = found(judged.report).keys() - of_this_machine
+    assert found(own).keys() == expected | {"past_the_proxy"}  # all groups are
+    assert statuses(own)["racks"] == "accepted"
+    for check in ("migration_policy", "acl_topics", "translatable"):
+        mine, theirs = (
+            [(one["what"], one["groups"], one["do"]) for one in found(report)[check]]
+            for report in (own, judged.report)
+        )
+        assert mine == theirs
+
+
+def test_it_is_logged_once_and_counted(watched):
+    eventually(
+        lambda: watched.logged("preflight done"),
+        lambda lines: len(lines) > 2,
+        what="three preflights are done",
+    )
+    lines = watched.logged("preflight: found")
+    (line,) = [one for one in lines if one["check"] == "migration_policy"]
+    assert (line["level"], line["do"].split()[0]) == ("warning", "set")
+    metrics = watched.proxy.metrics()
+    counts = {
+        status: int(
+            float(metrics.split(f'epochgate_preflight_checks{{status="{status}"}} ')[1].split("\n")[0])
+        )
+        for status in ("passed", "found", "unknown", "accepted", "not asked")
+    }
+    said = list(statuses(watched.view()["report"]).values())
+    assert counts == {status: said.count(status) for status in counts}
+    assert 'epochgate_preflight_runs_total{result="failed"}' not in metrics
+
+
+def test_a_new_policy_is_judged_without_being_asked_for(watched):
+    policy = watched.proxy.folder / "policy.yaml"
+    before = watched.view()["policy_version"]
+    policy.write_text(OBSERVE)
+    view = eventually(
+        watched.view, lambda told: told["policy_version"] > before, what="the new policy is judged"
+    )
+    assert view["report"]["to_move"] == 0
+    assert "past_the_proxy" not in found(view["report"])
+    policy.write_text(TRANSLATE)
+    eventually(watched.view, lambda told: told["report"]["to_move"] > 0, what="the old policy is judged")
+
+
+def test_a_person_sees_it_in_a_browser(watched, folder):
+    chromium = needed("chromium", "chromium")
+    errors: list[str] = []
+    with open_page(chromium, watched.proxy.admin, errors) as page:
+        page.get_by_role("link", name="Preflight").click()
+        expect(page.get_by_role("heading", name="Preflight", exact=True)).to_be_visible()
+        table = page.get_by_role("region", name="Found").get_by_role("table")
+        row = table.get_by_role("row").filter(has_text="acl_topics")
+        expect(row).to_contain_text("hiding")
+        expect(row).to_contain_text("allow DESCRIBE")
+        expect(page.get_by_role("region", name="Accepted")).to_contain_text("another rack")
+        assert page.locator("table.checks tbody tr").count() == len(watched.view()["report"]["checks"])
+        assert page.context.browser is not None
+        assert flaws(page.context.browser, f"{watched.proxy.admin}/preflight", folder / "preflight") == []
+    assert errors == []
 
 
 # -- brokers that differ ------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ READY_TIMEOUT_S = 60.0
 
 CONFIG = """\
 upstream: {{bootstrap: ["{kafka}"]}}
+preflight: {{enabled: false}}
 listeners:
 {listeners}
 admin: {{bind: {address}, port: {admin}}}

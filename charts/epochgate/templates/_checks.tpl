@@ -93,6 +93,14 @@
 {{- if hasKey $.Values.config.upstream $key -}}{{- fail (printf "config.upstream.%s: set upstream.%s instead" $key $key) -}}{{- end -}}
 {{- end -}}
 {{- end -}}
+{{- with dig "preflight" dict .Values.config -}}
+{{- range $key, $value := dict "accept" "accept" "kafka_version" "kafkaVersion" -}}
+{{- if hasKey $.Values.config.preflight $key -}}{{- fail (printf "config.preflight.%s: set preflight.%s instead" $key $value) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.preflight.hook (not .Values.preflight.enabled) -}}
+{{- fail "preflight.hook: has no effect without preflight.enabled" -}}
+{{- end -}}
 {{- with dig "journal" dict .Values.config -}}
 {{- range $key := list "path" "topic" -}}
 {{- if hasKey $.Values.config.journal $key -}}{{- fail (printf "config.journal.%s: set journal.to instead" $key) -}}{{- end -}}

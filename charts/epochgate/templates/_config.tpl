@@ -68,6 +68,17 @@
 {{- $_ := set $config "fleet" $fleet -}}
 {{- end -}}
 {{- end -}}
+{{- $preflight := dict -}}
+{{- with .Values.preflight.accept -}}{{- $_ := set $preflight "accept" . -}}{{- end -}}
+{{- with .Values.preflight.kafkaVersion -}}{{- $_ := set $preflight "kafka_version" . -}}{{- end -}}
+{{- if $preflight -}}{{- $_ := set $config "preflight" $preflight -}}{{- end -}}
 {{- with include "epochgate.journal" . -}}{{- $_ := set $config "journal" (fromJson .) -}}{{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.config) | toYaml -}}
+{{- end -}}
+
+{{/* The policy file, policy.yaml. */}}
+{{- define "epochgate.policy" -}}
+{{- $policy := dict "default" .Values.policy.default "rules" .Values.policy.rules -}}
+{{- with .Values.policy.assignorsAllowed -}}{{- $_ := set $policy "assignors_allowed" . -}}{{- end -}}
+{{- toYaml $policy -}}
 {{- end -}}

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from proxy.observability.preflight_report import Finding, Source
 from proxy.preflight.facts import Facts
-from proxy.preflight.report import Finding, Source
 
 Found = Iterator[Finding]
 

@@ -7,9 +7,9 @@ from protocol_codecs import CodecError
 from protocol_codecs.classic_clients import RACKS_IGNORED, Offer, is_rack_aware
 from protocol_codecs.messages.consumer_protocol import decode_subscription, has_user_data
 from protocol_codecs.messages.describe_groups import DescribedGroup
+from proxy.observability.preflight_report import Finding, Source
 from proxy.preflight.checks.check import Check, Found, count
 from proxy.preflight.facts import Facts, Group, Kind, Unknown, number
-from proxy.preflight.report import Finding, Source
 from translation.migration.convertibility import Obstacle, obstacle_of
 from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode

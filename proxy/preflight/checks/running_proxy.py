@@ -3,11 +3,11 @@
 from collections import defaultdict
 from itertools import chain
 
+from proxy.observability.preflight_report import Finding, Source
 from proxy.observability.snapshot import GroupView, Snapshot
 from proxy.preflight.checks.check import Check, Found
 from proxy.preflight.checks.settings import shortest_session_ms
 from proxy.preflight.facts import Facts, Unknown
-from proxy.preflight.report import Finding, Source
 
 _FLAPPING_IDS = 4
 _FLAPPING_US = 600 * 1_000_000

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from proxy.observability.preflight_report import Finding, Source
 from proxy.preflight.checks.check import Check, Found, count, nodes
 from proxy.preflight.facts import Facts, Group, Unknown, names, number
-from proxy.preflight.report import Finding, Source
 from translation.policy.assignors import map_assignor
 from translation.policy.policy import Mode
 

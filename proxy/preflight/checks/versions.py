@@ -1,9 +1,9 @@
 """Whether every broker can do what translated members need: ApiVersions, which brokers answer to anybody."""
 
 from protocol_codecs import ApiKey
+from proxy.observability.preflight_report import Finding, Source
 from proxy.preflight.checks.check import Check, Found, nodes
 from proxy.preflight.facts import Apis, Facts
-from proxy.preflight.report import Finding, Source
 
 _HEARTBEAT_VERSION = 1
 _GROUP_VERSION = "group.version"

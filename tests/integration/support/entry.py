@@ -75,11 +75,13 @@ class Proxy:
         journal: Mapping[str, object] | None = None,
         verify: Mapping[str, object] | None = None,
         metrics: Mapping[str, object] | None = None,
+        preflight: Mapping[str, object] | None = None,
     ) -> None:
         self.folder = folder
         self._limits = limits
         self._fleet, self._journal = fleet, journal or {}
         self._verify, self._metrics = verify or {}, metrics or {}
+        self._preflight = preflight or {"enabled": False}  # it takes a second of a core
         self._sole_process, self._workers = sole_process, workers
         self._tls = listener_tls, upstream_tls
         self._bind, self._advertised_host = bind, advertised_host
@@ -217,6 +219,7 @@ class Proxy:
             "journal": dict(self._journal),
             "verify": dict(self._verify),
             "metrics": dict(self._metrics),
+            "preflight": dict(self._preflight),
         }
         return json.dumps(config, indent=2)
 

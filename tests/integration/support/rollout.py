@@ -35,6 +35,7 @@ PRE_STOP_S = 1.0
 
 _CONFIG = """\
 upstream: {{bootstrap: ["{kafka}"]}}
+preflight: {{enabled: false}}
 listeners:
 {listeners}
 admin: {{bind: {address}, port: {admin}}}

@@ -17,9 +17,12 @@ from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
 from proxy.observability.group_registry import GroupRegistry
+from proxy.observability.preflight_view import PreflightBoard, PreflightState, PreflightView
 from proxy.observability.snapshot import Snapshot
+from proxy.preflight.judge import judge
 from tests.proxy.observability.events import MICRO, life, topic
 from tests.proxy.observability.fleet import FleetLog, replica
+from tests.proxy.preflight.facts import facts
 from translation.policy.policy import Mode, Policy
 
 NOW_S = 1000
@@ -28,6 +31,7 @@ PATHS = {
     "/api/groups",
     "/api/groups/{group_id}",
     "/api/openapi.json",
+    "/api/preflight",
     "/healthz",
     "/readyz",
     "/metrics",
@@ -79,7 +83,12 @@ class AdminPort:
             async def query(self, name, kind):
                 return await super().query(name, kind) if outer.answering else []
 
-        self._app = admin_app(Backend(metrics, self.health, answers), Visibility(page_groups=4))
+        board = PreflightBoard()
+        board.view = PreflightView(
+            state=PreflightState.DONE, asked_at=NOW_S, took_s=1.5, report=judge(facts())
+        )
+        backend = Backend(metrics, self.health, answers)
+        self._app = admin_app(backend, Visibility(page_groups=4), board)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._started = threading.Event()

@@ -12,10 +12,10 @@ from proxy.cli import app
 from proxy.config.fleet import Fleet
 from proxy.config.schema import Admin, Listener
 from proxy.console.exit_codes import ExitCode
+from proxy.observability.preflight_report import Report
 from proxy.preflight.ask import account_of, properties_of, taken_ports, tls_of, upstream_of, with_files
 from proxy.preflight.command import show
 from proxy.preflight.judge import judge
-from proxy.preflight.report import Report
 from tests.proxy.preflight.facts import UNKNOWN, classic, config, facts
 
 

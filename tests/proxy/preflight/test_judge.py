@@ -12,12 +12,12 @@ from protocol_codecs.messages.consumer_protocol import (
 from proxy.config.fleet import Fleet
 from proxy.config.limits import Limits
 from proxy.config.schema import Listener
+from proxy.observability.preflight_report import Source, Status
 from proxy.preflight.checks.settings import TOLD
 from proxy.preflight.checks.table import CHECKS
 from proxy.preflight.facts import Acl, Apis, Facts, Group, Kind, Member, Unknown, Version, number
 from proxy.preflight.gaps import NOT_ASKED
 from proxy.preflight.judge import acceptable, judge
-from proxy.preflight.report import Source, Status
 from tests.proxy.preflight.facts import (
     SETTINGS,
     UNKNOWN,

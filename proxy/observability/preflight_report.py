@@ -45,6 +45,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     groups: tuple[str, ...] = ()
     """The groups that it is about, by id in order; empty if it is about the whole cluster or the proxy."""
+    groups_left_out: int = 0
+    """How many groups more it is about, in a report that was shortened."""
     do: str
     accepted: bool = False
     checks: tuple[str, ...] = ()
@@ -73,3 +75,32 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[Outcome, ...]
     advice: tuple[str, ...]
     """What no preflight can see."""
+    findings_left_out: int = 0
+    """How many findings more there are, in a report that was shortened."""
+
+
+def shortened(report: Report, *, findings: int, groups: int, characters: int) -> Report:
+    """Return the report with so many findings at most, with so many groups in all of them together, and so long texts.
+
+    What was found comes first, so what is left out is least of all that.
+    """
+    kept = []
+    for one in report.findings[:findings]:
+        named = one.groups[:groups]
+        groups -= len(named)
+        kept.append(
+            msgspec.structs.replace(
+                one,
+                groups=named,
+                groups_left_out=len(one.groups) - len(named),
+                what=_cut(one.what, characters),
+                do=_cut(one.do, characters),
+            )
+        )
+    return msgspec.structs.replace(
+        report, findings=tuple(kept), findings_left_out=len(report.findings) - len(kept)
+    )
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
