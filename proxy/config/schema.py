@@ -14,6 +14,7 @@ from proxy.config.limits import Limits
 from proxy.config.network import NODE_ID, Address, Admin, Listener, Upstream
 from proxy.config.reporting import JournalSection, Log, MetricsSection, Visibility
 from proxy.config.section import Section
+from proxy.config.shadow import Shadow
 
 __all__ = [
     "NODE_ID",
@@ -28,6 +29,7 @@ __all__ = [
     "Log",
     "MetricsSection",
     "PolicySource",
+    "Shadow",
     "Upstream",
     "Versions",
     "Visibility",
@@ -98,6 +100,7 @@ class Config(Section, frozen=True, kw_only=True):
     versions: Versions = Versions()
     metrics: MetricsSection = MetricsSection()
     visibility: Visibility = Visibility()
+    shadow: Shadow = Shadow()
     journal: JournalSection = JournalSection()
     drain: Drain = Drain()
     log: Log = Log()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from proxy.observability.snapshot import REBALANCING, BrokerView
+from proxy.shadow.view import ShadowView
 from translation.actions import Event
 from translation.connect_worker import ConnectWorker
 from translation.member_state import MemberState
@@ -115,6 +116,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     offer: ClientOffer | None = None
     """What the client that joined last offers."""
     broker: BrokerView | None = None
+    shadow: ShadowView | None = None
+    """What the new protocol would give it; None if it is not observed, or not computed yet."""
     move: Callable[[], MoveView | None] = no_move
     """How far its move by steps is now."""
     mode_since_us: int = 0

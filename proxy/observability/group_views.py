@@ -47,6 +47,7 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         client=group.offer,
         options=options(group.why_not),
         move=group.move(),
+        shadow=group.shadow,
         notes=notes_of(group.offer),
     )
 

@@ -15,6 +15,7 @@ import msgspec
 from protocol_codecs.classic_clients import RACKS_IGNORED
 from protocol_codecs.messages.connect_protocol import CONNECTOR
 from proxy.observability.fleet_view import FleetView, GroupFleet
+from proxy.shadow.view import ShadowView
 from translation.member_state import MemberState
 from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitions
@@ -171,6 +172,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``fleet`` is what other replicas serve of it; None without a member log. ``client`` is what the client that joined
     last offers; None if no JoinGroup was seen. ``notes`` say what a translation changes for its clients. ``connect``
     is set if it is a group of Kafka Connect. ``move`` says how far its move by steps is; None if it does not move so.
+    ``shadow`` is what the new protocol would give it; None if it is not observed, or nothing is computed yet.
     """
 
     id: str
@@ -194,6 +196,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     options: str | None = None
     notes: tuple[str, ...] = ()
     move: MoveView | None = None
+    shadow: ShadowView | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -320,6 +323,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
     broker = max(asked, key=lambda one: one.asked_at, default=None)
     events = sorted(chain.from_iterable(part.events for part in parts), key=lambda event: event.time_us)
     stuck = [part.stuck for part in parts if part.stuck]
+    shadows = [part.shadow for part in parts if part.shadow is not None]
     return GroupView(
         id=newest.id,
         mode=newest.mode,
@@ -341,6 +345,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
         options=newest.options,
         notes=newest.notes,
         move=newest.move,
+        shadow=max(shadows, key=lambda one: (one.why_not is None, one.computed_at), default=None),
     )
 
 
