@@ -1,7 +1,7 @@
 """What one run of a move comes to, compared with what the clients have today."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -58,10 +58,11 @@ def outcome_of(group: ClassicGroup, run: Run, *, counts_waits: bool = True) -> I
         before = after
         yield None
     assigned = [after.get(member_id, {}) for member_id in ids]
-    yield _compared(group, assigned, waits)
+    yield compared(group, assigned, waits)
 
 
-def _compared(group: ClassicGroup, assigned: list[Partitions], waits: int) -> Outcome:
+def compared(group: ClassicGroup, assigned: Sequence[Partitions], waits: int = 0) -> Outcome:
+    """What it comes to if the clients have these partitions, in their order."""
     moved = sum(
         len(_pairs(client.assigned) - _pairs(mine))
         for client, mine in zip(group.clients, assigned, strict=True)
@@ -93,7 +94,7 @@ def _pairs(assigned: Partitions) -> _Assigned:
     return {(topic_id, number) for topic_id, numbers in assigned.items() for number in numbers}
 
 
-def _local(group: ClassicGroup, assigned: list[Partitions]) -> _Assigned:
+def _local(group: ClassicGroup, assigned: Sequence[Partitions]) -> _Assigned:
     """The partitions with a replica in the rack of the client that has them."""
     found: _Assigned = set()
     for client, mine in zip(group.clients, assigned, strict=True):
