@@ -4,12 +4,16 @@ The interval (KIP-1263) lets many members join before partitions are assigned: u
 old target.
 """
 
+from collections.abc import Callable
+
 from coordinator import java_order, records
 from coordinator.assignors import ASSIGNORS, GroupSpec, MemberSpec
 from coordinator.consumer_groups.draft import Draft
+from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.consumer_groups.member import ConsumerGroupMember
 from coordinator.consumer_groups.reconciliation import Target
 from coordinator.consumer_groups.subscription import GroupVersion
+from coordinator.image import MetadataImage
 from coordinator.partitions import Partitions, same_partitions
 
 
@@ -21,7 +25,13 @@ def target_for(
     if group.assignment_epoch >= version.epoch or not _is_time(draft):
         return Target(group.assignment_epoch, group.target_of(new))
     assignor = group.preferred_assignor(old, new) or _default_assignor(draft)
-    spec = _group_spec(draft, new, is_homogeneous=version.is_homogeneous)
+    spec = group_spec(
+        group,
+        draft.shard.image,
+        new,
+        draft.subscribed_topic_names,
+        is_homogeneous=version.is_homogeneous,
+    )
     assignment = ASSIGNORS[assignor](spec)
     for member_id in spec.members:
         before, after = group.target_assignment.get(member_id), assignment.get(member_id, {})
@@ -54,11 +64,20 @@ def _is_time(draft: Draft) -> bool:
     return computed_ms == 0 or interval_ms == 0 or draft.shard.now_ms >= computed_ms + interval_ms
 
 
-def _group_spec(draft: Draft, updated: ConsumerGroupMember, *, is_homogeneous: bool) -> GroupSpec:
-    """Return the assignor's input, with one member updated, or replacing the one of its instance id."""
-    group = draft.group
+def group_spec(
+    group: ConsumerGroup,
+    image: MetadataImage,
+    updated: ConsumerGroupMember,
+    names_of: Callable[[ConsumerGroupMember], tuple[str, ...]],
+    *,
+    is_homogeneous: bool,
+) -> GroupSpec:
+    """Return the assignor's input, with one member updated, or replacing the one of its instance id.
+
+    ``names_of`` gives the topics that a member subscribes to.
+    """
     specs = {
-        m.member_id: _member_spec(draft, m, group.target_assignment.get(m.member_id, {}))
+        m.member_id: _member_spec(image, m, names_of(m), group.target_assignment.get(m.member_id, {}))
         for m in group.members_in_order()
     }
     previous = group.static_members.get(updated.instance_id) if updated.instance_id is not None else None
@@ -67,8 +86,7 @@ def _group_spec(draft: Draft, updated: ConsumerGroupMember, *, is_homogeneous: b
         inherited = group.target_assignment.get(previous, {})
     else:
         inherited = group.target_assignment.get(updated.member_id, {})
-    specs[updated.member_id] = _member_spec(draft, updated, inherited)
-    image = draft.shard.image
+    specs[updated.member_id] = _member_spec(image, updated, names_of(updated), inherited)
     topic_ids = {topic_id for spec in specs.values() for topic_id in spec.topic_ids}
     topics = [topic for topic_id in topic_ids if (topic := image.by_id(topic_id)) is not None]
     return GroupSpec(
@@ -79,9 +97,10 @@ def _group_spec(draft: Draft, updated: ConsumerGroupMember, *, is_homogeneous: b
     )
 
 
-def _member_spec(draft: Draft, member: ConsumerGroupMember, assigned: Partitions) -> MemberSpec:
-    names = draft.subscribed_topic_names(member)
-    topics = (draft.shard.image.by_name(name) for name in java_order.text_order(names))
+def _member_spec(
+    image: MetadataImage, member: ConsumerGroupMember, names: tuple[str, ...], assigned: Partitions
+) -> MemberSpec:
+    topics = (image.by_name(name) for name in java_order.text_order(names))
     return MemberSpec(
         member.instance_id,
         tuple(topic.topic_id for topic in topics if topic is not None),

@@ -15,6 +15,7 @@ from proxy.config.limits import Limits
 from proxy.config.network import NODE_ID, Address, Admin, Listener, Upstream
 from proxy.config.reporting import JournalSection, Log, MetricsSection, PreflightSection, Verify, Visibility
 from proxy.config.section import Section
+from proxy.config.shadow import Shadow
 
 __all__ = [
     "NODE_ID",
@@ -32,6 +33,7 @@ __all__ = [
     "MetricsSection",
     "PolicySource",
     "PreflightSection",
+    "Shadow",
     "Upstream",
     "Verify",
     "Versions",
@@ -126,6 +128,7 @@ class Config(Section, frozen=True, kw_only=True):
     versions: Versions = Versions()
     metrics: MetricsSection = MetricsSection()
     visibility: Visibility = Visibility()
+    shadow: Shadow = Shadow()
     journal: JournalSection = JournalSection()
     verify: Verify = Verify()
     preflight: PreflightSection = PreflightSection()

@@ -73,6 +73,21 @@ REJOIN = Family(
     "When the workers of a group of Kafka Connect join again by themselves, in seconds since 1970; 0 if they do not. "
     "Until then nobody runs what a lost worker ran (`scheduled.rebalance.max.delay.ms`).",
 )
+SHADOWS = Family(
+    "shadow_groups",
+    ("result",),
+    "Observed groups by what can be told beforehand of their move: `computed`, or `unknown` if nothing can.",
+)
+SHADOW_EMPTY = Family(
+    "group_shadow_empty_members",
+    ("group",),
+    "The most members of an observed group that the new protocol would leave without partitions.",
+)
+SHADOW_MOVED = Family(
+    "group_shadow_moved_partitions",
+    ("group",),
+    "The most partitions of an observed group that would go from one client to another in its move.",
+)
 LEFT_OUT = Family("unlabelled_groups", (), "Groups that share the label `other`.")
 
 FAMILIES = (
@@ -89,5 +104,8 @@ FAMILIES = (
     CONNECTORS,
     TASKS,
     REJOIN,
+    SHADOWS,
+    SHADOW_EMPTY,
+    SHADOW_MOVED,
     LEFT_OUT,
 )

@@ -449,6 +449,10 @@ class Metrics:
         )
 
     def _declare_process(self) -> None:
+        self.shadow_seconds = self._counter(
+            "shadow_cpu_seconds",
+            "Processor time spent on what the new protocol would give to observed groups (`shadow`).",
+        )
         self.internal_errors = self._counter(
             "internal_errors", "Unexpected exceptions, by the place that caught them.", "where"
         )

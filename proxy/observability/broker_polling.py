@@ -5,6 +5,7 @@ further connection is needed. The number of queries per second is limited, howev
 """
 
 import math
+from collections.abc import Callable
 
 import trio
 
@@ -13,7 +14,11 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol_codecs.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
 from proxy.observability.broker_queries import BrokerQueries, BrokerQuery
@@ -34,8 +39,15 @@ _DEAD = "Dead"
 _NOT_POLLED = ("share", "streams")
 
 
+def nobody(_group_id: str, _described: DescribedGroup) -> None:
+    """Nobody wants to know how brokers describe classic groups."""
+
+
 class BrokerGroupPoller:
-    """Polls each group every ``interval_s`` seconds, or less often if there are very many groups. 0: never."""
+    """Polls each group every ``interval_s`` seconds, or less often if there are very many groups. 0: never.
+
+    ``described`` is called with each description of a classic group.
+    """
 
     def __init__(
         self,
@@ -44,12 +56,14 @@ class BrokerGroupPoller:
         clock: WallClock,
         interval_s: float,
         metrics: Metrics,
+        described: Callable[[str, DescribedGroup], None] = nobody,
     ) -> None:
         self._brokers = brokers
         self._registry = registry
         self._clock = clock
         self._interval_s = interval_s
         self._metrics = metrics
+        self._described = described
         self._due: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -119,6 +133,7 @@ class BrokerGroupPoller:
 
         def on_response(response: DescribeGroupsResponse) -> None:
             for group in response.groups:
+                self._described(group_id, group)
                 if group.error_code != ErrorCode.NONE:
                     self._store(group_id, error=error_name(group.error_code))
                 elif group.group_state == _DEAD:

@@ -25,6 +25,9 @@ from proxy.metrics.group_families import (
     PREFIX,
     PROGRESS,
     REJOIN,
+    SHADOW_EMPTY,
+    SHADOW_MOVED,
+    SHADOWS,
     STUCK,
     STUCK_MEMBERS,
     TASKS,
@@ -41,6 +44,7 @@ from proxy.observability.snapshot import (
     connect_of,
 )
 from proxy.runtime.time_slice import TimeSlice
+from proxy.shadow.view import ShadowView
 from translation.reasons import category
 
 OTHER = "other"
@@ -59,6 +63,7 @@ class GroupCounts(msgspec.Struct, kw_only=True):
     gap: int
     why_not: str | None
     connect: ConnectView | None
+    shadow: ShadowView | None = None
 
 
 class GroupLabels:
@@ -124,6 +129,7 @@ def counts_of_record(group: GroupRecord, now_us: int) -> GroupCounts:
         connect=connect_of(
             [member_view(one, now_us) for one in group.members.values() if one.protocol == "connect"]
         ),
+        shadow=group.shadow,
     )
 
 
@@ -140,6 +146,7 @@ def counts_of_view(group: GroupView) -> GroupCounts:
         gap=max((m.epoch - m.generation for m in group.members if m.generation >= 0 <= m.epoch), default=0),
         why_not=group.why_not,
         connect=group.connect,
+        shadow=group.shadow,
     )
 
 
@@ -195,6 +202,15 @@ class _FamilyTotals:
             totals[TASKS][(label,)] += group.connect.tasks
             rejoin = totals[REJOIN]
             rejoin[(label,)] = max(rejoin[(label,)], round(group.connect.rejoins_at or 0))
+        if group.shadow is not None:
+            self._add_shadow(label, group.shadow)
+
+    def _add_shadow(self, label: str, shadow: ShadowView) -> None:
+        totals = self._totals
+        totals[SHADOWS][("computed" if shadow.why_not is None else "unknown",)] += 1
+        if shadow.empty is not None and shadow.moved is not None:
+            totals[SHADOW_EMPTY][(label,)] += shadow.empty.high
+            totals[SHADOW_MOVED][(label,)] += shadow.moved.high
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         for family, values in self._totals.items():

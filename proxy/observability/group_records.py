@@ -7,6 +7,7 @@ import msgspec
 
 from proxy.observability.proof_view import ProofView
 from proxy.observability.snapshot import REBALANCING, BrokerView
+from proxy.shadow.view import ShadowView
 from translation.actions import Event
 from translation.connect_worker import ConnectWorker
 from translation.engine.mends import Unowned
@@ -126,6 +127,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     offer: ClientOffer | None = None
     """What the client that joined last offers."""
     broker: BrokerView | None = None
+    shadow: ShadowView | None = None
+    """What the new protocol would give it; None if it is not observed, or not computed yet."""
     move: Callable[[], MoveView | None] = no_move
     """How far its move by steps is now."""
     proof: Callable[[], ProofView | None] = no_proof

@@ -24,10 +24,11 @@ from proxy.observability.member_registry import MemberRegistry
 from proxy.observability.proof_view import ProofView
 from proxy.observability.snapshot import BrokerView, GroupView
 from proxy.observability.vacant_groups import VacantGroups
+from proxy.shadow.view import ShadowView
 from translation.actions import Event, EventKind
 from translation.engine.mends import Unowned
 from translation.migration.next_step import MoveView
-from translation.policy.policy import Policy, Rule
+from translation.policy.policy import Mode, Policy, Rule
 from translation.reasons import OBSERVED
 
 _EMPTY_RETENTION_S = 3600.0
@@ -74,6 +75,8 @@ class GroupRegistry:
             rule, label = rule_of(policy, group.id)
             if rule.mode is not group.mode:
                 group.mode_since_us = now_us
+            if rule.mode is not Mode.OBSERVE:
+                group.shadow = None
             group.mode, group.rule, group.assignor = rule.mode, label, rule.assignor
             if group.why_not is not None:
                 group.why_not = why_not_under(policy, rule, group.offer, group.why_not)
@@ -101,6 +104,12 @@ class GroupRegistry:
             most = self._limits.id_max_chars
             members = tuple(truncate(one, most) for one in broker.members[: self._limits.members_of_group])
             group.broker = msgspec.structs.replace(broker, members=members)
+
+    def set_shadow(self, group_id: str, shadow: ShadowView) -> None:
+        """Store what the new protocol would give to a group, if it is still observed."""
+        group = self.groups.get(group_id)
+        if group is not None and group.mode is Mode.OBSERVE:
+            group.shadow = shadow
 
     def evict_idle(self, now_us: int) -> None:
         """Evict groups that had no member and no event for an hour."""

@@ -49,6 +49,7 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         move=group.move(),
         proof=group.proof() if events else None,
         unowned=group.unowned(),
+        shadow=group.shadow,
         notes=notes_of(group.offer),
     )
 

@@ -12,7 +12,7 @@ from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Config
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics, software_version
-from proxy.observability.broker_polling import BrokerGroupPoller
+from proxy.observability.broker_polling import BrokerGroupPoller, nobody
 from proxy.observability.broker_queries import BrokerQueries
 from proxy.observability.event_dispatcher import EventDispatcher
 from proxy.observability.group_metrics import GroupCollector, GroupCounts, GroupLabels, counts_of_record
@@ -21,6 +21,7 @@ from proxy.observability.journal import STARTED, STOPPED, Journal, Sink
 from proxy.observability.journal_files import FileSink
 from proxy.observability.journal_folder import Terms
 from proxy.observability.journal_topic import TopicSink
+from proxy.observability.shadowing import Shadowing
 from proxy.observability.snapshot import Snapshot
 from proxy.observability.wall_clock import WallClock
 from proxy.runtime.log_setup import log_suppressed_lines
@@ -142,9 +143,17 @@ class Observability:
 
     def start(self, nursery: trio.Nursery, brokers: BrokerQueries) -> None:
         """Start the background tasks: polling, eviction, journal."""
+        shadowing = Shadowing(brokers, self.registry, self.clock, self._config.shadow, self._metrics)
         self._poller = BrokerGroupPoller(
-            brokers, self.registry, self.clock, self._config.metrics.ask_brokers_every_s, self._metrics
+            brokers,
+            self.registry,
+            self.clock,
+            self._config.metrics.ask_brokers_every_s,
+            self._metrics,
+            shadowing.described if self._config.shadow.enabled else nobody,
         )
+        if self._config.shadow.enabled:
+            nursery.start_soon(shadowing.run)
         nursery.start_soon(self._poller.run)
         nursery.start_soon(run_periodically, _EVICT_INTERVAL_S, self._evict_idle, self._metrics)
         nursery.start_soon(self._run_journal)

@@ -16,6 +16,7 @@ from protocol_codecs.classic_clients import RACKS_IGNORED
 from protocol_codecs.messages.connect_protocol import CONNECTOR
 from proxy.observability.fleet_view import FleetView, GroupFleet
 from proxy.observability.proof_view import ProofView
+from proxy.shadow.view import ShadowView
 from translation.engine.mends import Unowned
 from translation.member_state import MemberState
 from translation.migration.next_step import MoveView
@@ -175,6 +176,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is set if it is a group of Kafka Connect. ``move`` says how far its move by steps is; None if it does not move so.
     ``proof`` is what the live verification says; None without it, without ``events``, and if there is nothing to prove.
     ``unowned`` says which of its partitions the broker has left to nobody; None if there are none, or it is not known.
+    ``shadow`` is what the new protocol would give it; None if it is not observed, or nothing is computed yet.
     """
 
     id: str
@@ -200,6 +202,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     move: MoveView | None = None
     proof: ProofView | None = None
     unowned: Unowned | None = None
+    shadow: ShadowView | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -326,6 +329,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
     broker = max(asked, key=lambda one: one.asked_at, default=None)
     events = sorted(chain.from_iterable(part.events for part in parts), key=lambda event: event.time_us)
     stuck = [part.stuck for part in parts if part.stuck]
+    shadows = [part.shadow for part in parts if part.shadow is not None]
     return GroupView(
         id=newest.id,
         mode=newest.mode,
@@ -349,6 +353,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
         move=newest.move,
         proof=_proof_of(parts),
         unowned=next((part.unowned for part in parts if part.unowned is not None), None),
+        shadow=max(shadows, key=lambda one: (one.why_not is None, one.computed_at), default=None),
     )
 
 

@@ -1,0 +1,169 @@
+"""Draws runs of a move at random, and sums up what they come to.
+
+The draws of a group follow from its id, so a shadow is the same each time that it is computed from the same facts.
+"""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from coordinator.uuids import SeededUuids
+from protocol_codecs.uuids import uuid_to_text
+from proxy.shadow.group import ClassicGroup
+from proxy.shadow.outcome import Outcome, outcome_of, today
+from proxy.shadow.pause import ASSIGNMENT_INTERVAL_S, HEARTBEAT_S, JOIN_POLL_S, pause_of
+from proxy.shadow.run import Run, run_of
+from proxy.shadow.view import MOST_COUNTS, MOST_MEMBERS, CountView, MemberForecast, ShadowView, Span
+
+MOST_SAMPLES = 24
+FEWEST_SAMPLES = 4
+_WORK = 3_000_000
+"""Members and partitions that all runs of a group may look at, in all their steps; a second or two of a core."""
+_WAITS_COUNTED = 2
+"""Runs in which it is counted who has to wait."""
+_EXTENSION = {4: 3.5, 6: 1.6, 8: 1.0, 12: 0.65, 16: 0.46, 24: 0.31}
+"""By how much of its width a span reaches beyond the draws on both sides, by their number.
+
+So that 99.5 % of further draws from a normal distribution lie within it: Student's 99.75 % quantile times the standard
+deviation of a draw, less half of the range that so many draws have on average.
+"""
+
+
+def samples_for(group: ClassicGroup) -> int:
+    """How many runs are drawn for a group of this size."""
+    members = len(group.clients)
+    work = 2 * members * (members + group.partitions)
+    wanted = max(FEWEST_SAMPLES, min(MOST_SAMPLES, _WORK // max(1, work)))
+    return max(number for number in _EXTENSION if number <= wanted)
+
+
+def draw(group: ClassicGroup, rng: random.Random, switch_pause_s: float) -> Run:
+    """Draw a run: ids, order, the moments at which clients are told, and the broker's version."""
+    uuids = SeededUuids(rng.getrandbits(64))
+    members = range(len(group.clients))
+    ids = [uuid_to_text(uuids.next()) for _ in members]
+    order = list(members)
+    rng.shuffle(order)
+    is_batched, moves_epoch = rng.choice(((False, False), (True, False), (True, True)))  # 4.2, 4.3, 4.4
+    interval_s = ASSIGNMENT_INTERVAL_S if is_batched else 0.0
+    moments = _computes(len(order), rng, switch_pause_s, interval_s, at_once=group.moves_at_once is not None)
+    return run_of(group, order, ids, moments, assignor_moves_epoch=moves_epoch)
+
+
+def _computes(
+    members: int, rng: random.Random, switch_pause_s: float, interval_s: float, *, at_once: bool
+) -> Iterator[bool]:
+    """Whether the targets are computed after each change: before the next client is told, if the interval allows it."""
+    told_s = computed_s = 0.0
+    for left in range(members, 0, -1):
+        heard_s = rng.uniform(0, HEARTBEAT_S / left)
+        next_s = told_s + (heard_s if at_once else switch_pause_s + heard_s)
+        due_s = max(told_s, computed_s + interval_s)
+        if due_s > told_s:
+            due_s += rng.uniform(0, JOIN_POLL_S)
+        is_computed = due_s < next_s
+        if is_computed:
+            computed_s = due_s
+        yield is_computed
+        told_s = next_s
+
+
+def forecast(
+    group: ClassicGroup, seed: str, computed_at: float, switch_pause_ms: int, samples: int | None = None
+) -> Iterator[ShadowView | None]:
+    """Compute a shadow step by step: yield None where other work may be done, and the shadow at last.
+
+    Raises AssignmentImpossible.
+    """
+    rng = random.Random(seed)  # noqa: S311  reproducible on purpose
+    outcomes: list[Outcome] = []
+    waits = 0
+    for number in range(samples or samples_for(group)):
+        for found in outcome_of(
+            group, draw(group, rng, switch_pause_ms / 1000), counts_waits=number < _WAITS_COUNTED
+        ):
+            if found is not None:
+                outcomes.append(found)
+                waits = max(waits, found.waits)
+            yield None
+    yield _summed_up(group, outcomes, waits, computed_at, switch_pause_ms)
+
+
+def _summed_up(
+    group: ClassicGroup, outcomes: Sequence[Outcome], waits: int, computed_at: float, switch_pause_ms: int
+) -> ShadowView:
+    now = today(group)
+    members, held = len(group.clients), sum(now.counts)
+
+    def told(value: Callable[[Outcome], int], most: int) -> Span:
+        return span([value(one) for one in outcomes], most)
+
+    named = any(client.rack is not None for client in group.clients)
+    has_racks = any(racks for topic in group.image.topics.values() for racks in topic.racks)
+    return ShadowView(
+        computed_at=computed_at,
+        why_not=None,
+        assignor=group.assignor,
+        samples=len(outcomes),
+        members=members,
+        partitions=group.partitions,
+        empty_now=now.empty,
+        empty=told(lambda one: one.empty, members),
+        fewest_now=min(now.counts),
+        most_now=max(now.counts),
+        fewest=told(lambda one: min(one.counts), group.partitions),
+        most=told(lambda one: max(one.counts), group.partitions),
+        counts=_counts(outcomes, members),
+        moved=told(lambda one: one.moved, held),
+        rack_local_now=now.rack_local if named and has_racks else None,
+        racks_lost=told(lambda one: one.racks_lost, now.rack_local) if named and has_racks else None,
+        of_members=tuple(
+            MemberForecast(
+                id=client.member_id,
+                client_id=client.client_id,
+                instance=client.instance_id,
+                partitions_now=now.counts[number],
+                partitions=told(lambda one, number=number: one.counts[number], group.partitions),  # type: ignore[misc]
+            )
+            for number, client in enumerate(group.clients[:MOST_MEMBERS])
+        ),
+        pause=pause_of(group, waits, switch_pause_ms / 1000),
+        at_once=group.moves_at_once,
+        notes=_notes(group, now),
+    )
+
+
+def span(values: Sequence[int], most: int) -> Span:
+    """The interval in which the next draw lies in at least 99 of 100 groups, between 0 and ``most``.
+
+    If all draws were equal it is that value.
+    """
+    low, high = min(values), max(values)
+    margin = math.ceil(
+        (high - low) * _EXTENSION[max(number for number in _EXTENSION if number <= len(values))]
+    )
+    return Span(low=max(0, low - margin), high=min(most, high + margin))
+
+
+def _counts(outcomes: Sequence[Outcome], members: int) -> tuple[CountView, ...]:
+    """How many members get how many partitions; nothing if that is too various to be listed."""
+    tables = [Counter(one.counts) for one in outcomes]
+    numbers = sorted(set().union(*tables))
+    if len(numbers) > MOST_COUNTS:
+        return ()
+    return tuple(
+        CountView(partitions=number, members=span([table[number] for table in tables], members))
+        for number in numbers
+    )
+
+
+def _notes(group: ClassicGroup, now: Outcome) -> tuple[str, ...]:
+    notes = []
+    if len({client.topics for client in group.clients}) > 1:
+        notes.append(
+            "its members subscribe to different topics, so they may get different numbers of partitions"
+        )
+    if sum(now.counts) < group.partitions:
+        notes.append("some of its partitions are assigned to nobody today")
+    return tuple(notes)
