@@ -9,6 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from proxy.config.exporter import Exporter
 from proxy.config.fleet import Fleet
 from proxy.config.limits import Limits
 from proxy.config.network import NODE_ID, Address, Admin, Listener, Upstream
@@ -21,6 +22,7 @@ __all__ = [
     "Admin",
     "Config",
     "Drain",
+    "Exporter",
     "Fleet",
     "JournalSection",
     "Limits",
@@ -108,6 +110,13 @@ class Config(Section, frozen=True, kw_only=True):
             "`null`: replicas share nothing."
         ),
     ] = None
+    exporter: Annotated[
+        Exporter | None,
+        Meta(
+            description="The lag of all groups as metrics (docs/how-to/tools.md). `epochgate run` does not serve them, "
+            "`epochgate exporter` does. `null`: that command refuses to start."
+        ),
+    ] = None
     sole_process: Annotated[
         bool,
         Meta(
@@ -128,7 +137,11 @@ class Config(Section, frozen=True, kw_only=True):
     ] = 1
 
     def __post_init__(self) -> None:
-        """Refuse two that listen on one port: listeners, or one of them and the admin port."""
+        """Refuse an exporter without an account, and two listeners (or one and the admin port) on one port."""
+        if self.exporter is not None and self.fleet is None:
+            raise ValueError(
+                "`exporter` asks brokers with the account of `fleet.kafka`, and `fleet` is missing"
+            )
         ports = [(self.admin.bind, self.admin.port)]
         for listener in self.listeners:
             ports += ((listener.bind, port) for port in (listener.port, *listener.node_ports.values()))

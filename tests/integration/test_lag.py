@@ -216,10 +216,10 @@ async def test_when_the_asking_process_dies_another_goes_on(three):
     commit(three.bootstrap, "again", {Partition("again", 0): 4})
     async with reader_at(three.bootstrap) as reader:
         before = of(await reader.read(["again"], patience_s=20), "again")
-        killed = reader.process_id
+        killed = reader.asking.process_id
         os.kill(killed, signal.SIGKILL)
         after = await read_until(reader, ["again"], lambda found: of(found, "again").read_at > before.read_at)
-        assert reader.process_id not in {0, killed}
+        assert reader.asking.process_id not in {0, killed}
     assert of(after, "again").stale is None
 
 
