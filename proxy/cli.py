@@ -1,6 +1,7 @@
 """The command line: ``epochgate run|config|policy|status|preflight|approve|…``, and others' commands (`COMMANDS`)."""
 
 import json
+import os
 import platform
 import sys
 import traceback
@@ -17,7 +18,7 @@ import typer
 from protocol_codecs.policy_manifest import MANIFEST
 from protocol_codecs.printable import printable
 from proxy.config.file_watcher import FileWatcher, Reloadable
-from proxy.config.fleet import UnreadableSecret
+from proxy.config.fleet import UnreadableSecret, kafka_properties
 from proxy.config.loader import ConfigError, load_config
 from proxy.config.policy_explanation import assignor_notes, explain, rule_reports, wave_reports
 from proxy.config.policy_plan import LiveGroups, plan, plan_lines, summary, unused, unused_rules
@@ -27,6 +28,7 @@ from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.control.commands import approve, pause, resume, rollback
 from proxy.control.hook_caller import check_hook
+from proxy.exporter.exporter import serve_exporter
 from proxy.kubernetes.config_map_watch import ConfigMapWatch
 from proxy.metrics.registry import software_version
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
@@ -112,6 +114,29 @@ def run(
     configure(loaded.log)
     serve = _supervise if loaded.workers > 1 else _serve
     run_to_exit(lambda: trio.run(serve, loaded, policy, policy_path(loaded, config), config.parent))
+
+
+@app.command()
+def exporter(
+    config: Annotated[
+        Path, typer.Option("--config", "-c", metavar="FILE", help="The configuration file (YAML).")
+    ],
+) -> None:
+    """Serve the lag of all groups as metrics, under the names of common exporters, until SIGTERM or Ctrl-C.
+
+    Run one for a cluster: with two, sums over groups would be twice as large. The exit code is 2 if the configuration
+    is invalid or has no `exporter`.
+    """
+    try:
+        loaded = load_config(config)
+        check_fleet(loaded)
+        if loaded.exporter is None or loaded.fleet is None:
+            raise StartError("the configuration has no `exporter`")
+        account = kafka_properties(loaded.fleet, os.environ)
+    except _INVALID as error:
+        raise _refused(error) from None
+    configure(loaded.log)
+    run_to_exit(lambda: trio.run(serve_exporter, loaded, account))
 
 
 async def _serve(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:

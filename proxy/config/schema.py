@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from proxy.config.control import Control, Hook
+from proxy.config.exporter import Exporter
 from proxy.config.fleet import Fleet
 from proxy.config.limits import Limits
 from proxy.config.network import NODE_ID, Address, Admin, Listener, Upstream
@@ -24,6 +25,7 @@ __all__ = [
     "Config",
     "Control",
     "Drain",
+    "Exporter",
     "Fleet",
     "Hook",
     "JournalSection",
@@ -156,6 +158,14 @@ class Config(Section, frozen=True, kw_only=True):
             "`null`: nothing."
         ),
     ] = None
+
+    exporter: Annotated[
+        Exporter | None,
+        Meta(
+            description="The lag of all groups as metrics (docs/how-to/tools.md). `epochgate run` does not serve them, "
+            "`epochgate exporter` does. `null`: that command refuses to start."
+        ),
+    ] = None
     sole_process: Annotated[
         bool,
         Meta(
@@ -176,7 +186,11 @@ class Config(Section, frozen=True, kw_only=True):
     ] = 1
 
     def __post_init__(self) -> None:
-        """Refuse two that listen on one port: listeners, or one of them and the admin port or that for commands."""
+        """Refuse an exporter without an account, and two that listen on one port (admin and control among them)."""
+        if self.exporter is not None and self.fleet is None:
+            raise ValueError(
+                "`exporter` asks brokers with the account of `fleet.kafka`, and `fleet` is missing"
+            )
         ports = [(self.admin.bind, self.admin.port)]
         if self.control is not None and self.control.bind is not None:
             ports.append((self.control.bind, self.control.port))

@@ -32,13 +32,17 @@ from proxy.lag.messages import (
     Answer,
     AskCommits,
     AskEnds,
+    AskGroups,
     AskLeaders,
+    AskMembers,
     Begin,
     Commit,
     Commits,
     End,
     Ends,
+    Groups,
     Leaders,
+    Members,
     Question,
     ToAsker,
 )
@@ -96,6 +100,10 @@ class Asker:
                 self._ask_leaders(topics)
             case AskEnds(leader, partitions):
                 self._ask_ends(leader, partitions)
+            case AskGroups():
+                self._ask_groups()
+            case AskMembers(groups):
+                self._ask_members(groups)
 
     def _note_error(self, error: KafkaError) -> None:
         if error.code() in _ACCOUNT_REFUSED:
@@ -138,6 +146,26 @@ class Asker:
 
         for at, future in asked.items():
             future.add_done_callback(partial(answered, Partition(at.topic, at.partition)))
+
+    def _ask_groups(self) -> None:
+        def answered(future: Future[Any]) -> None:
+            told = _of(future, lambda listed: listed)
+            if isinstance(told, Unknown):
+                self._answer(Groups((), told))
+                return
+            errors = [one.args[0] if isinstance(one, KafkaException) else one for one in told.errors or ()]
+            missing = unknown(errors[0]) if errors else None
+            self._answer(Groups(tuple(one.group_id for one in told.valid or ()), missing))
+
+        self._admin.list_consumer_groups(request_timeout=self._timeout_s).add_done_callback(answered)
+
+    def _ask_members(self, groups: tuple[str, ...]) -> None:
+        def answered(group: str, future: Future[Any]) -> None:
+            self._answer(Members(group, _of(future, lambda told: len(told.members))))
+
+        asked = self._admin.describe_consumer_groups([*groups], request_timeout=self._timeout_s)
+        for group, future in asked.items():
+            future.add_done_callback(partial(answered, group))
 
 
 def unknown(error: KafkaError) -> Unknown:

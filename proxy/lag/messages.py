@@ -36,6 +36,16 @@ class AskEnds(_Message, frozen=True):
     partitions: tuple[Partition, ...]
 
 
+class AskGroups(_Message, frozen=True):
+    """ListGroups at all brokers."""
+
+
+class AskMembers(_Message, frozen=True):
+    """ConsumerGroupDescribe, or DescribeGroups for a classic group: how many members each of these groups has."""
+
+    groups: tuple[str, ...]
+
+
 class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     """The committed offset of a group in one partition, which has one; or an error."""
 
@@ -73,12 +83,28 @@ class Ends(_Message, frozen=True):
     ends: tuple[End, ...]
 
 
+class Groups(_Message, frozen=True):
+    """All groups of consumers that the account may describe: classic ones, those of the new protocol, and those that
+    only have commits. ``missing``: some broker did not say, and why.
+    """
+
+    groups: tuple[str, ...]
+    missing: Unknown | None = None
+
+
+class Members(_Message, frozen=True):
+    """The answer for one group."""
+
+    group: str
+    members: int | Unknown
+
+
 class AccountRefused(_Message, frozen=True):
     """Brokers do not accept the account, or librdkafka does not accept its properties."""
 
     detail: str
 
 
-Question = AskCommits | AskLeaders | AskEnds
-ToAsker = Begin | AskCommits | AskLeaders | AskEnds
-Answer = Commits | Leaders | Ends | AccountRefused
+Question = AskCommits | AskLeaders | AskEnds | AskGroups | AskMembers
+ToAsker = Begin | AskCommits | AskLeaders | AskEnds | AskGroups | AskMembers
+Answer = Commits | Leaders | Ends | Groups | Members | AccountRefused

@@ -167,7 +167,8 @@ def allow_describe(bootstrap: str, user: str, resource: ResourceType, name: str)
         AclOperation.DESCRIBE,
         AclPermissionType.ALLOW,
     )
-    AdminClient({"bootstrap.servers": bootstrap}).create_acls([rule])[rule].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_acls([rule])[rule].result(30)
 
 
 async def test_what_the_account_may_not_describe_is_unknown_or_left_out(three):
@@ -215,11 +216,11 @@ async def test_when_the_asking_process_dies_another_goes_on(three):
     commit(three.bootstrap, "again", {Partition("again", 0): 4})
     async with reader_at(three.bootstrap) as reader:
         before = of(await reader.read(["again"], patience_s=20), "again")
-        os.kill(reader.process_id, signal.SIGKILL)
-        lost = of(await read_until(reader, ["again"], lambda found: of(found, "again").stale), "again")
-        assert lost.lag == before.lag == 6
-        after = await read_until(reader, ["again"], lambda found: of(found, "again").stale is None)
-    assert of(after, "again").read_at > before.read_at
+        killed = reader.asking.process_id
+        os.kill(killed, signal.SIGKILL)
+        after = await read_until(reader, ["again"], lambda found: of(found, "again").read_at > before.read_at)
+        assert reader.asking.process_id not in {0, killed}
+    assert of(after, "again").stale is None
 
 
 @pytest.mark.long  # a broker is fenced after 9 s, and started again

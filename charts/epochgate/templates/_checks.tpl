@@ -66,7 +66,7 @@
 {{- if and .Values.upstream.tls.clientCertificate.secretName (not .Values.upstream.tls.clientCertificate.clientsShareIdentity) -}}
 {{- fail "upstream.tls.clientCertificate: brokers may take all clients for the one principal of this certificate; set clientsShareIdentity: true if that is meant" -}}
 {{- end -}}
-{{- $own := dict "listeners" "listeners" "admin" "admin" "policy" "policy" "drain" "drain" "log" "log" "workers" "workers" "fleet" "fleet" "sole_process" "nothing: there are always two pods during a rollout" -}}
+{{- $own := dict "listeners" "listeners" "admin" "admin" "policy" "policy" "drain" "drain" "log" "log" "workers" "workers" "fleet" "fleet" "exporter" "exporter" "sole_process" "nothing: there are always two pods during a rollout" -}}
 {{- range $key, $_ := .Values.config -}}
 {{- if hasKey $own $key -}}{{- fail (printf "config.%s: this part of the configuration follows from other values of this chart (%s)" $key (get $own $key)) -}}{{- end -}}
 {{- end -}}
@@ -116,6 +116,12 @@
 {{- if and .enabled .targetCPUUtilizationPercentage (not (dig "requests" "cpu" "" $.Values.resources)) -}}
 {{- fail "autoscaling: targetCPUUtilizationPercentage is a part of resources.requests.cpu, which is not set" -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.exporter.enabled (not .Values.fleet.enabled) -}}
+{{- fail "exporter: asks the brokers with the account of the member log; set fleet.enabled" -}}
+{{- end -}}
+{{- if and .Values.exporter.enabled .Values.exporter.serviceMonitor.enabled -}}
+{{- include "epochgate.needs" (dict "root" $ "api" "monitoring.coreos.com/v1" "kind" "ServiceMonitor" "value" "exporter.serviceMonitor.enabled" "of" "the Prometheus operator") -}}
 {{- end -}}
 {{- include "epochgate.checkJournal" . -}}
 {{- include "epochgate.checkPipeline" . -}}

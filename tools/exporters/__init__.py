@@ -1,0 +1,1 @@
+"""Exporters of others, kafka_exporter and Burrow, which ours is compared with."""
