@@ -18,14 +18,15 @@ class ExitCode(IntEnum):
 MEANINGS = {
     ExitCode.SUCCESS: "The command did what it was asked to do. `run` was stopped by a signal and has drained.",
     ExitCode.FAILED: "The command could not do it: a port is taken, no broker or no proxy answers, Java or an optional "
-    "package is missing, input can't be read, a command about a move is refused. `run` also ends so at a second signal, without finishing the drain.",
+    "package is missing, input can't be read, a command about a move is refused. `run` also ends so at a second "
+    "signal, without finishing the drain.",
     ExitCode.USAGE: "An option, the configuration or the policy is invalid. Nothing was started.",
     ExitCode.PROBLEM_FOUND: "The command did its work and found a problem: `status` a stuck group, `preflight` what "
     "stands in the way of a migration, `pipeline audit` and `verify` a partition that two members owned at once, "
     "`demo` a group that lost records or did not move.",
     ExitCode.UNDECIDED: "The command did its work, found no problem, and can't say that there is none: `verify` a "
-    "group of which the journal proves nothing, `preflight` what it could not look at. `approve`, `pause`, `resume` and "
-    "`rollback`: it is written, and not known yet whether it counts.",
+    "group of which the journal proves nothing, `preflight` what it could not look at. `approve`, `pause`, `resume` "
+    "and `rollback`: it is written, and not known yet whether it counts.",
     ExitCode.INTERNAL_ERROR: "A bug (EX_SOFTWARE of sysexits.h). The log or standard error has the traceback.",
     ExitCode.INTERRUPTED: "Ctrl-C ended the command.",
 }
