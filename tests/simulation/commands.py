@@ -88,7 +88,7 @@ class People:
             policy="" if view is None or act is not Act.APPROVE else view.policy,
             step=step,
         )
-        self._world.watch.steps.command_given(act)
+        self._world.watch.steps.command_given(act, step)
         process.command(command, lambda outcome: self._told(process, command, outcome))
 
     def _told(self, process: "ProxyProcess", command: Command, outcome: CommandOutcome) -> None:

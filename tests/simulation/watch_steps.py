@@ -10,11 +10,13 @@ process read which steps, and how many members the broker has had. Nothing here 
 * A client that is translated already may begin anew under its id, and in the place of its instance id.
 * After the last translated member has left a group with classic members, none is translated by the same steps, unless
   somebody lets the move go on.
+* No step begins that nobody has approved, where approvals are required.
 * A process that has read that the move is rolled back begins no membership, and tells no classic member to join.
 
 In the end as many are translated as the last step allows, if nothing stands in the way that the broker decides.
 """
 
+import re
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +25,9 @@ from tests.simulation.clients.habits import LIBRDKAFKA
 from tests.simulation.commands import is_rolled_back
 from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP
-from translation.actions import Call, Emit
+from translation.actions import Call, Emit, EventKind
 from translation.migration.commands import Act
-from translation.policy.policy import Mode, Rule
+from translation.policy.policy import Approval, Mode, Rule
 from translation.policy.steps import parse_steps
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ ON_ITS_WAY_MS = 90_000
 
 KNOWN_AFTER_MS = 10_000
 """By then a classic member has heartbeated, and whoever served it has asked the broker who is in the group."""
+
+
+_A_STEP = re.compile(r"step (\d+) of \d+ \([^)]*\)$")
+"""How a process says that a step has begun."""
 
 
 class StepWatch:
@@ -57,6 +63,8 @@ class StepWatch:
         """Whether a member was translated by these steps, or has been for so long that every replica knows."""
         self._may_be_held = False
         """Whether the broker has made it a classic group again since then."""
+        self._approved: set[int] = set()
+        """The steps that somebody has approved."""
         self._may_be_resumed = False
         """Whether somebody has said that the move is to go on."""
 
@@ -71,10 +79,12 @@ class StepWatch:
             self._since_ms = now_ms
             self._is_converted = self._may_be_held = False
 
-    def command_given(self, act: Act) -> None:
+    def command_given(self, act: Act, step: int) -> None:
         """Somebody gives a command. When it counts is not known here."""
         if act is Act.RESUME:
             self._may_be_resumed = True
+        if act is Act.APPROVE:
+            self._approved.add(step)
 
     def acted(self, process: "ProxyProcess", action: Any) -> None:
         """A process calls the broker, or says what it does."""
@@ -86,6 +96,11 @@ class StepWatch:
                 raise Violation(
                     9, f"{process} begins {message.member_id}, and knows that the move is rolled back"
                 )
+        elif isinstance(action, Emit) and action.event.kind is EventKind.STEP_CHANGED:
+            begins = _A_STEP.match(action.event.reason)
+            rule = process.policy.rules[0]
+            if begins and rule.approval is Approval.REQUIRED and int(begins[1]) not in self._approved:
+                raise Violation(9, f"{process} begins step {begins[1]}, which nobody has approved")
         elif isinstance(action, Emit) and action.event.reason.startswith("told to join the new protocol"):
             self._watch.count("members told")
             if action.event.group_id == GROUP and is_rolled_back(process):
