@@ -9,6 +9,7 @@ from tests.simulation.clients.hostile import Hostile
 from tests.simulation.network import Link
 from tests.simulation.plan import (
     ANOTHER_COMES,
+    COMMAND,
     PRODUCER_COMMITS,
     SHOWS_OLD_STATE,
     STEPS,
@@ -508,4 +509,5 @@ _ALL: dict[str, Callable[["World"], None]] = {
     "the policy is read again": _reload_policy,
     SWITCH: _switch_mode,
     STEPS_CHANGE: _change_steps,
+    COMMAND: lambda world: world.people.say_something(),
 }

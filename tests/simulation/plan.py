@@ -67,6 +67,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The steps by which the group moves, where the policy says ``translate``; empty: as a whole."""
     hold_s: int = 0
     """How long each step is held."""
+    approval: bool = False
+    """Whether each step needs an approval."""
+    last_command: str = ""
+    """What somebody says at last, after others have said what they liked; empty: nobody says anything."""
     hostiles: tuple[HostilePlan, ...] = ()
     """The attackers. They end before ``calm_from_ms``."""
 
@@ -129,6 +133,8 @@ group."""
 
 STEPS_CHANGE = "the steps of the policy change"
 
+COMMAND = "somebody gives a command about the move"
+
 STEPS: tuple[tuple[int | str, ...], ...] = (
     (1,),
     (2,),
@@ -140,6 +146,8 @@ STEPS: tuple[tuple[int | str, ...], ...] = (
     ("34%", "100%"),
 )
 """What the steps may be in a run."""
+_PEOPLE = 0.4
+"""In so many runs of a group that moves by steps people have their say."""
 _MORE_CLIENTS = 3
 """So many are added to a group that moves by steps."""
 
@@ -169,7 +177,8 @@ def make_plan(
 
 
 def _with_steps(plan: Plan) -> Plan:
-    """Have the group moved by steps, which change now and then, while members come and go all the time.
+    """Have the group moved by steps, which change now and then, while members come and go all the time, and in some
+    runs people pause the move, or roll it back.
 
     What is drawn for that changes nothing else in the plan.
     """
@@ -177,11 +186,17 @@ def _with_steps(plan: Plan) -> Plan:
     kinds = [STEPS_CHANGE] * chance.choice((0, 0, 1, 2))
     kinds += chance.choices(("a client leaves", "a client crashes", "a client rejoins by itself"), k=3)
     kinds += [ANOTHER_COMES] * _MORE_CLIENTS
+    people = random.Random(f"people {plan.seed}")  # noqa: S311  reproducible on purpose
+    has_people = people.random() < _PEOPLE
+    if has_people:
+        kinds += [COMMAND] * people.randint(1, 8)
     faults = tuple(FaultPlan(at_ms=chance.randint(1_000, plan.calm_from_ms), kind=kind) for kind in kinds)
     return msgspec.structs.replace(
         plan,
         steps=chance.choice(STEPS),
         hold_s=chance.choice((0, 0, 2, 5)),
+        approval=has_people and people.random() < 0.4,
+        last_command=people.choice(("resume", "rollback")) if has_people else "",
         faults=tuple(sorted(plan.faults + faults, key=lambda fault: fault.at_ms)),
     )
 

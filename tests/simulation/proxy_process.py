@@ -24,9 +24,11 @@ from typing import Any, Protocol
 from protocol_codecs import ApiKey
 from tests.simulation.authorizer import OPEN_GROUP
 from tests.simulation.clients.hostile import Hostile
+from tests.simulation.commands import is_rolled_back
 from tests.simulation.fleet.log_topic import LogTopic, LogWay
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
+from tests.simulation.plan import Plan
 from tests.simulation.violation import Violation
 from tests.simulation.watch import Watch
 from tests.simulation.wire import KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
@@ -47,6 +49,8 @@ from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.authorization import NOBODY
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
+from translation.migration.command_writes import CommandOutcome, CommandState
+from translation.migration.commands import Command
 from translation.policy.policy import Mode, Policy
 from translation.translator import Translator
 
@@ -96,6 +100,10 @@ class ShellConnection:
         return any(sent.api_key == ApiKey.JOIN_GROUP for sent in self.upstream_queue)
 
 
+_COMMAND_AGAIN_MS = 50
+"""After so long a command that is pending is given again."""
+
+
 class Surroundings(Protocol):
     """The interface of the world that a process uses."""
 
@@ -105,6 +113,7 @@ class Surroundings(Protocol):
     """The content of its policy file."""
     log_topic: LogTopic | None
     """The member log of the replicas, if they are a fleet."""
+    plan: Plan
 
 
 class ProxyProcess:
@@ -169,6 +178,7 @@ class ProxyProcess:
         self._working = False
         self._wake_ms = math.inf
         self._grace_until_ms = -math.inf
+        self._rolled_back = False
         if self.member_log is not None:
             self.member_log.start()
 
@@ -354,8 +364,8 @@ class ProxyProcess:
 
     @property
     def translates(self) -> bool:
-        """Whether its policy translates the group."""
-        return self.policy.rules[0].mode is Mode.TRANSLATE
+        """Whether it translates the group, by its policy and by what people have said of the move."""
+        return self.policy.rules[0].mode is Mode.TRANSLATE and not self._rolled_back
 
     def read_policy(self) -> None:
         """Read the policy file again."""
@@ -364,6 +374,17 @@ class ProxyProcess:
             self.policy_read_ms = self._kernel.now_ms
             self._watch.steps.read_policy(self)
             self._do("set_policy", self.policy)
+
+    def command(self, command: Command, told: Callable[[CommandOutcome], None]) -> None:
+        """Give it a command, again and again while it is pending."""
+        if self._later(self.command, command, told) or not self.up:
+            return
+        outcome = self.translator.command(self.now_s, command)
+        self._do("take_actions")
+        if outcome.state is CommandState.PENDING:
+            self._kernel.after(_COMMAND_AGAIN_MS, self.command, command, told)
+        else:
+            told(outcome)
 
     def _do(self, what: str, *arguments: Any) -> None:
         self._work.append((what, arguments))
@@ -388,7 +409,14 @@ class ProxyProcess:
                     self._act(action)
         finally:
             self._working = False
+        self._note_what_people_said()
         self._book()
+
+    def _note_what_people_said(self) -> None:
+        """Note whether the move is rolled back now: it is as if another policy was read."""
+        if self._world.plan.last_command and is_rolled_back(self) is not self._rolled_back:
+            self._rolled_back = not self._rolled_back
+            self.policy_read_ms = self._kernel.now_ms
 
     def _log_says(self, outputs: list[Output]) -> None:
         """Hand on what the member log says of members."""
@@ -446,6 +474,7 @@ class ProxyProcess:
         return request if passes else None
 
     def _act(self, action: Any) -> None:
+        self._watch.steps.acted(self, action)
         match action:
             case Answer():
                 self._answer(action)

@@ -8,18 +8,26 @@ process read which steps, and how many members the broker has had. Nothing here 
 * A share is one of the largest number of members that the broker had while the client may have been on its way: since
   its slot was taken its slot was taken it had :data:`ON_ITS_WAY_MS` to join.
 * A client that is translated already may begin anew under its id, and in the place of its instance id.
-* After the last translated member has left a group with classic members, none is translated by the same steps.
+* After the last translated member has left a group with classic members, none is translated by the same steps, unless
+  somebody lets the move go on.
+* No step begins that nobody has approved, where approvals are required.
+* A process that has read that the move is rolled back begins no membership, and tells no classic member to join.
 
 In the end as many are translated as the last step allows, if nothing stands in the way that the broker decides.
 """
 
+import re
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from protocol_codecs import ErrorCode
+from protocol_codecs import ApiKey, ErrorCode
 from tests.simulation.clients.habits import LIBRDKAFKA
+from tests.simulation.commands import is_rolled_back
 from tests.simulation.violation import Violation
-from translation.policy.policy import Mode, Rule
+from tests.simulation.wire import GROUP
+from translation.actions import Call, Emit, EventKind
+from translation.migration.commands import Act
+from translation.policy.policy import Approval, Mode, Rule
 from translation.policy.steps import parse_steps
 
 if TYPE_CHECKING:
@@ -31,6 +39,10 @@ ON_ITS_WAY_MS = 90_000
 
 KNOWN_AFTER_MS = 10_000
 """By then a classic member has heartbeated, and whoever served it has asked the broker who is in the group."""
+
+
+_A_STEP = re.compile(r"step (\d+) of \d+ \([^)]*\)$")
+"""How a process says that a step has begun."""
 
 
 class StepWatch:
@@ -51,6 +63,10 @@ class StepWatch:
         """Whether a member was translated by these steps, or has been for so long that every replica knows."""
         self._may_be_held = False
         """Whether the broker has made it a classic group again since then."""
+        self._approved: set[int] = set()
+        """The steps that somebody has approved."""
+        self._may_be_resumed = False
+        """Whether somebody has said that the move is to go on."""
 
     def read_policy(self, process: "ProxyProcess") -> None:
         """A process starts, or reads its policy."""
@@ -62,6 +78,35 @@ class StepWatch:
         if not is_same or (process.policy_read_ms == process.started_ms and process.member_log is None):
             self._since_ms = now_ms
             self._is_converted = self._may_be_held = False
+
+    def command_given(self, act: Act, step: int) -> None:
+        """Somebody gives a command. When it counts is not known here."""
+        if act is Act.RESUME:
+            self._may_be_resumed = True
+        if act is Act.APPROVE:
+            self._approved.add(step)
+
+    def acted(self, process: "ProxyProcess", action: Any) -> None:
+        """A process calls the broker, or says what it does."""
+        if isinstance(action, Call) and action.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            message = action.message
+            if message.member_epoch != 0 or message.member_id in self._began:
+                return
+            if message.group_id == GROUP and is_rolled_back(process):
+                raise Violation(
+                    9, f"{process} begins {message.member_id}, and knows that the move is rolled back"
+                )
+        elif isinstance(action, Emit) and action.event.kind is EventKind.STEP_CHANGED:
+            begins = _A_STEP.match(action.event.reason)
+            rule = process.policy.rules[0]
+            if begins and rule.approval is Approval.REQUIRED and int(begins[1]) not in self._approved:
+                raise Violation(9, f"{process} begins step {begins[1]}, which nobody has approved")
+        elif isinstance(action, Emit) and action.event.reason.startswith("told to join the new protocol"):
+            self._watch.count("members told")
+            if action.event.group_id == GROUP and is_rolled_back(process):
+                raise Violation(
+                    9, f"{process} tells a member to join, and knows that the move is rolled back"
+                )
 
     def look(self) -> None:
         """Look at the broker's group: how large it is, and whether it has become a classic one."""
@@ -97,7 +142,7 @@ class StepWatch:
         self._began.add(message.member_id)
         if message.instance_id is not None:
             self._instances[message.instance_id] = message.member_id
-        may_convert = not (self._is_converted and self._may_be_held)
+        may_convert = self._may_be_resumed or not (self._is_converted and self._may_be_held)
         self._is_converted = True
         allowed = self._allowed()
         if not is_new or allowed is None:
@@ -144,6 +189,8 @@ class StepWatch:
         rule = self._read[-1][2]
         clients = [one.client for one in self._watch.standings.values() if one.client.alive]
         if rule.mode is not Mode.TRANSLATE or not rule.steps or self._may_be_held:
+            return None
+        if all(is_rolled_back(process) for process in {process for _, process, _ in self._read}):
             return None
         if any(getattr(one, "habits", None) in (None, LIBRDKAFKA) for one in clients):
             return None  # the assignments of librdkafka's have user data: such a group moves as a whole, or not at all

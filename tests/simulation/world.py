@@ -12,6 +12,7 @@ from tests.simulation.clients.classic import ClassicClient
 from tests.simulation.clients.hostile import Hostile, Victim
 from tests.simulation.clients.native import NativeMember
 from tests.simulation.clients.producer import Producer
+from tests.simulation.commands import People, is_rolled_back
 from tests.simulation.fleet.log_topic import LogTopic
 from tests.simulation.hold_ups import HoldUps
 from tests.simulation.kernel import Kernel
@@ -22,7 +23,7 @@ from tests.simulation.watch import Watch
 from tests.simulation.watch_hostile import HostileWatch
 from tests.simulation.watch_natives import NativeWatch
 from translation.fleet.member_log import MemberLog
-from translation.policy.policy import Mode, Policy, Rule
+from translation.policy.policy import Approval, Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 
@@ -79,6 +80,7 @@ class World:
                 self.watch.hostile.names.add(hostile.name)
             self.kernel.at(hostile.plan.starts_ms, hostile.start)
             self.kernel.at(plan.calm_from_ms, hostile.stop)
+        self.people = People(self)
         for fault in plan.faults:
             self.kernel.at(fault.at_ms, faults.happen, self, fault.kind)
 
@@ -92,8 +94,22 @@ class World:
                 if settings
                 else TRANSLATE_ALL
             )
-        rule = Rule(pattern=".*", mode=Mode.TRANSLATE, steps=self.steps, hold_s=self.plan.hold_s, **settings)
+        approval = Approval.REQUIRED if self.plan.approval else Approval.NONE
+        rule = Rule(
+            pattern=".*",
+            mode=Mode.TRANSLATE,
+            steps=self.steps,
+            hold_s=self.plan.hold_s,
+            approval=approval,
+            **settings,
+        )
         return Policy(rules=(rule,))
+
+    @property
+    def translates(self) -> bool:
+        """Whether the group is translated, by the policy's file and by what people have said."""
+        by_policy = self.policy.rules[0].mode is Mode.TRANSLATE
+        return by_policy and not all(map(is_rolled_back, self.processes))
 
     def next_start_number(self) -> int:
         self._starts += 1

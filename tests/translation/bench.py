@@ -39,6 +39,7 @@ from translation.actions import (
     Answer,
     Authorized,
     Call,
+    CallHook,
     CallId,
     Close,
     Connection,
@@ -136,6 +137,7 @@ class Bench:
         self.closed: list[ConnectionId] = []
         self.hung_up: set[ConnectionId] = set()
         """Whose clients have closed their side as the kernel knows, while the shell has not read so far."""
+        self.hook_calls: list[CallHook] = []
         self.events: list[Any] = []
         self._requests: dict[RequestId, Request] = {}
         self._predictions: dict[CallId, PredictedHeartbeat] = {}
@@ -166,6 +168,8 @@ class Bench:
                     self.released.append(action.connection_id)
                 case Emit():
                     self.events.append(action.event)
+                case CallHook():
+                    self.hook_calls.append(action)
                 case Close():
                     self.closed.append(action.connection_id)
                 case Authorized():

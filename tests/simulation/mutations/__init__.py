@@ -42,6 +42,10 @@ STEP_MUTATIONS: tuple[Mutation, ...] = (
     steps.begin_the_next_step_at_once,
     steps.never_begin_the_next_step,
     steps.keep_the_slots_of_members_that_are_gone,
+    steps.take_no_notice_of_a_rollback,
+    steps.begin_a_membership_after_a_rollback,
+    steps.begin_a_step_without_its_approval,
+    steps.keep_a_group_rolled_back_for_ever,
     *STEP_FLEET_MUTATIONS,
 )
 """Those that only histories with steps notice (``--steps``)."""

@@ -9,9 +9,10 @@ from translation.engine.moves import Moves
 from translation.fleet.group_log import GroupLog
 from translation.fleet.group_records import Move, Slot
 from translation.fleet.outputs import Health
-from translation.migration import admission, slots
+from translation.migration import admission, slots, step_start
 from translation.migration.slots import Census
 from translation.policy.policy import Rule
+from translation.policy.rule_cache import RuleCache
 
 
 @contextmanager
@@ -99,6 +100,31 @@ def keep_the_slots_of_members_that_are_gone() -> AbstractContextManager[Any]:
         return {number: one.record.slot for number, one in found.items() if one.record.slot.member_id}
 
     return patch.object(admission, "taken", broken)
+
+
+def take_no_notice_of_a_rollback() -> AbstractContextManager[Any]:
+    """A group whose move is rolled back goes on to be translated."""
+    return patch.object(Moves, "_note_rolled_back", lambda *_: None)
+
+
+def begin_a_membership_after_a_rollback() -> AbstractContextManager[Any]:
+    """A client that had a slot before the move was rolled back is made a member of the new protocol after it."""
+    return patch.object(Moves, "may_begin", lambda *_: True)
+
+
+def begin_a_step_without_its_approval() -> AbstractContextManager[Any]:
+    """The next step begins although nobody has approved it."""
+    return patch.object(step_start, "is_approved", lambda *_: True)
+
+
+def keep_a_group_rolled_back_for_ever() -> AbstractContextManager[Any]:
+    """A group that was rolled back stays classic, although somebody has said that its move is to go on."""
+    set_rolled_back = RuleCache.set_rolled_back
+
+    def broken(self: RuleCache, group_id: str, rolled_back: bool) -> bool:
+        return rolled_back and set_rolled_back(self, group_id, rolled_back)
+
+    return patch.object(RuleCache, "set_rolled_back", broken)
 
 
 # -- with a member log -------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from translation.fleet.records import (
     decode_key,
 )
 from translation.policy.policy import Policy
+from translation.settings import TranslatorSettings
 
 _SOMEBODY = MemberKey("", "a member whose record is not read back")
 
@@ -140,6 +141,7 @@ class Replica(Bench):
         expires: bool = True,
         resumes: bool = False,
         new_group: bool = False,
+        settings: TranslatorSettings | None = None,
     ) -> None:
         self.shared = shared
         self.writer = Writer(b"writer %d" % len(shared.replicas))
@@ -147,7 +149,7 @@ class Replica(Bench):
             FleetSettings(partitions=1, expires=expires, resumes=resumes), self.writer, shared.now
         )
         self._position = 0
-        super().__init__(policy=policy, new_group=new_group, member_log=self.log)
+        super().__init__(policy=policy, settings=settings, new_group=new_group, member_log=self.log)
         self._uuids = iter(f"uuid-{len(shared.replicas)}-{n}" for n in range(1, 10_000))
         self.now = shared.now
 
