@@ -27,7 +27,7 @@ def why_not_settled(world: "World") -> str | None:
     if strangers := world.broker.members() - ids:
         return f"the group has members that nobody is: {sorted(strangers)}"
     # The others may make it a consumer group of classic members.
-    if world.policy.rules[0].mode is Mode.OBSERVE:
+    if world.policy.rules[0].mode is Mode.OBSERVE or world.watch.gates.aborted_ms:
         in_consumer_group = world.broker.group is not None
         members = [one for one in members if not _is_kept_out(one, in_consumer_group)]
     for client in members:
@@ -55,7 +55,7 @@ def why_not_settled(world: "World") -> str | None:
 def _is_of_the_wrong_protocol(world: "World", *, classic: bool) -> bool:
     """Whether the policy moves this client yet. How many of a group that moves by steps it has to move is
     :mod:`tests.simulation.watch_steps`'s."""
-    translates = world.policy.rules[0].mode is Mode.TRANSLATE
+    translates = world.policy.rules[0].mode is Mode.TRANSLATE and not world.watch.gates.aborted_ms
     return classic is translates and not (translates and world.steps)
 
 

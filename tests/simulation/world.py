@@ -22,6 +22,7 @@ from tests.simulation.watch import Watch
 from tests.simulation.watch_hostile import HostileWatch
 from tests.simulation.watch_natives import NativeWatch
 from translation.fleet.member_log import MemberLog
+from translation.policy.gates import AbortIf
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
@@ -37,6 +38,9 @@ class World:
         self.plan = plan
         self.kernel = Kernel(f"run {plan.seed}")
         self.watch = Watch(self.kernel)
+        if plan.has_gates:
+            self.watch.gates.world = self
+            self.watch.gates.is_faultless = plan.gates_faultless
         self.network = self._network()
         self.steps = plan.steps
         self.policy = OBSERVE_ALL if plan.starts_observed else self.translating()
@@ -92,8 +96,16 @@ class World:
                 if settings
                 else TRANSLATE_ALL
             )
+        if self.plan.has_gates:
+            settings["abort_if"] = AbortIf()
         rule = Rule(pattern=".*", mode=Mode.TRANSLATE, steps=self.steps, hold_s=self.plan.hold_s, **settings)
         return Policy(rules=(rule,))
+
+    def planted(self) -> str:
+        """What is planted for the gates now; empty: nothing."""
+        plan = self.plan
+        is_now = plan.has_gates and plan.gates_from_ms <= self.kernel.now_ms < plan.gates_until_ms
+        return plan.gates_kind if is_now else ""
 
     def next_start_number(self) -> int:
         self._starts += 1

@@ -73,8 +73,10 @@ class Proxy:
         limits: Mapping[str, object] = LIMITS_OF_TEST_BROKERS,
         fleet: Mapping[str, object] | None = None,
         journal: Mapping[str, object] | None = None,
+        script: Path | None = None,
     ) -> None:
         self.folder = folder
+        self._command = ["-m", "proxy"] if script is None else [str(script)]
         self._limits = limits
         self._fleet, self._journal = fleet, journal or {}
         self._sole_process, self._workers = sole_process, workers
@@ -120,7 +122,7 @@ class Proxy:
         """Start it and wait until it says that it is ready."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "proxy", "run", "--config", str(self.folder / "epochgate.yaml")],
+                [sys.executable, *self._command, "run", "--config", str(self.folder / "epochgate.yaml")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
