@@ -26,6 +26,7 @@ from proxy.console.exit_codes import ExitCode
 from proxy.control.command_runner import run_command
 from proxy.control.hook_caller import HookCaller
 from proxy.control.listener import ControlListener
+from proxy.lag.reader import LagReader
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
@@ -44,7 +45,7 @@ from proxy.server.connection_deps import ConnectionDeps
 from proxy.server.connection_manager import ConnectionManager
 from proxy.server.disconnect_cause import DisconnectCause
 from proxy.server.drain import drain
-from proxy.server.gate_keeper import GateKeeper
+from proxy.server.gate_keeper import GateKeeper, read_lags
 from proxy.server.share_session_cuts import ShareSessionCuts
 from proxy.server.translation_protocols import Translation
 from proxy.server.translator_driver import TranslatorDriver
@@ -178,6 +179,8 @@ class Server:
         )
         self._gates = GateKeeper(translator.gated_groups, self.driver.report, self.metrics)
         self.driver.on_disconnected = self._gates.disconnected
+        self._lag = LagReader(None if config.fleet is None else kafka_properties(config.fleet, os.environ))
+        self._gates.lag_source = partial(read_lags, self._lag)
         for say in Say:
             self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
         self.observability.registry.move_of = translator.move_of
@@ -307,6 +310,7 @@ class Server:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(EpollLoop().serve)
             nursery.start_soon(self.driver.run_timers)
+            nursery.start_soon(self._lag.run)
             nursery.start_soon(self._gates.run)
             self.observability.start(nursery, self.driver)
             if self._proof is not None:

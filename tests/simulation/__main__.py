@@ -13,7 +13,8 @@ from functools import partial
 from multiprocessing import get_context
 
 from tests.simulation import coverage
-from tests.simulation.plan import POLICY_CHANGES_EVERY, make_plan
+from tests.simulation.gate_kinds import KINDS
+from tests.simulation.plan import ANY_GATE, POLICY_CHANGES_EVERY, make_plan
 from tests.simulation.simulation import Result, run
 
 _PROGRESS_EVERY = 500
@@ -53,7 +54,16 @@ def main(arguments: list[str] | None = None) -> int:
         "answering; and half the brokers describe groups as Kafka before 4.3",
     )
     parser.add_argument("--steps", action="store_true", help="the group is moved by steps, and held at some")
+    parser.add_argument(
+        "--gates",
+        nargs="?",
+        const=ANY_GATE,
+        choices=(ANY_GATE, "none", *filter(None, KINDS)),
+        help="with --steps: the move has gates, and this is planted (default: any)",
+    )
     options = parser.parse_args(arguments)
+    if options.gates is not None and not options.steps:
+        parser.error("--gates needs --steps")
     if options.old_state and not options.fleet:
         parser.error("--old-state needs --fleet")
     run_one = partial(
@@ -62,6 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         fleet=options.fleet,
         old_state=options.old_state,
         steps=options.steps,
+        gates="" if options.gates == "none" else options.gates,
     )
     if options.seed is not None:
         result = run_one(options.seed, always_story=True)
@@ -110,10 +121,13 @@ def run_seed(
     fleet: bool = False,
     old_state: bool = False,
     steps: bool = False,
+    gates: str | None = None,
     always_story: bool = False,
 ) -> Result:
     """Run the history of a seed, on the requested kind of network and of fleet."""
-    plan = make_plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet, old_state=old_state, steps=steps)
+    plan = make_plan(
+        seed, hold_ups_ms=hold_ups_ms, fleet=fleet, old_state=old_state, steps=steps, gates=gates
+    )
     return run(seed, plan, always_story=always_story)
 
 

@@ -101,4 +101,4 @@ class People:
 def is_rolled_back(process: "ProxyProcess") -> bool:
     """Whether a process knows that the group's move is rolled back."""
     view = process.translator.move_of(GROUP)
-    return view is not None and view.phase == Phase.ROLLED_BACK
+    return view is not None and view.phase in (Phase.ABORTED, Phase.ROLLED_BACK)

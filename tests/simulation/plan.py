@@ -11,6 +11,8 @@ import msgspec
 from tests.simulation.clients.classic import Pace
 from tests.simulation.clients.habits import ALL_KINDS, FAMILIES, KAFKA_GO, KAFKA_PYTHON, Habits
 from tests.simulation.clients.hostile import HostilePlan
+from tests.simulation.gate_kinds import HARM
+from tests.simulation.gate_kinds import KINDS as GATE_KINDS
 
 TOPICS = ("orders", "refunds")
 
@@ -71,6 +73,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether each step needs an approval."""
     last_command: str = ""
     """What somebody says at last, after others have said what they liked; empty: nobody says anything."""
+    has_gates: bool = False
+    """Whether that move has gates; then ``gates_kind`` is planted from ``gates_from_ms`` to ``gates_until_ms``
+    (:mod:`tests.simulation.gates`)."""
+    gates_kind: str = ""
+    gates_from_ms: int = 0
+    gates_until_ms: int = 0
+    gates_faultless: bool = False
+    """Whether nothing else goes wrong."""
     hostiles: tuple[HostilePlan, ...] = ()
     """The attackers. They end before ``calm_from_ms``."""
 
@@ -131,6 +141,8 @@ SWITCH = "the policy changes the mode"
 group."""
 
 
+ANY_GATE = "any"
+
 STEPS_CHANGE = "the steps of the policy change"
 
 COMMAND = "somebody gives a command about the move"
@@ -162,17 +174,20 @@ def make_plan(
     fleet: bool = False,
     old_state: bool = False,
     steps: bool = False,
+    gates: str | None = None,
 ) -> Plan:
     """Make the plan of a seed, with two to five clients, to which others may be added.
 
     Every fourth plan has no faults, every fifth has a policy that changes. With ``fleet`` the processes are two to four
     replicas with a member log, and what else can go wrong then goes wrong too. With ``old_state`` these see and send
     what is out of date: see :func:`_with_old_state`. With ``steps`` the group moves by steps, and is held at some: see
-    :func:`_with_steps`.
+    :func:`_with_steps`. With ``gates`` that move has gates, and this is planted: see :func:`_with_gates`.
     """
     plan = _plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet, steps=steps)
     if steps:
         plan = _with_steps(plan)
+    if gates is not None:
+        plan = _with_gates(plan, gates)
     return _with_old_state(plan) if old_state else plan
 
 
@@ -198,6 +213,52 @@ def _with_steps(plan: Plan) -> Plan:
         approval=has_people and people.random() < 0.4,
         last_command=people.choice(("resume", "rollback")) if has_people else "",
         faults=tuple(sorted(plan.faults + faults, key=lambda fault: fault.at_ms)),
+    )
+
+
+GATE_STEPS: tuple[tuple[int | str, ...], ...] = (
+    (1,),
+    (1, 2, 3),
+    (1, "100%"),
+    ("20%", "50%"),
+    (1, "50%", "100%"),
+)
+"""What the steps may be in a run with gates: the first is less than all."""
+_GATES_SLOWER = 5
+_GATES_SWITCH_MS = (1_000, 30_000)
+
+
+def _with_gates(plan: Plan, kind: str) -> Plan:
+    """Have a classic group moved by steps that have gates, five times as slowly, and plant what they are to notice.
+
+    ``any`` plants one of all kinds, or nothing. The policy changes once, from observe to the steps. In every second
+    history nothing else goes wrong.
+    """
+    chance = random.Random(f"gates {plan.seed}")  # noqa: S311  reproducible on purpose
+    if kind == ANY_GATE:
+        kind = chance.choice(GATE_KINDS)
+    is_faultless = plan.seed % 2 == 0
+    faults = [
+        msgspec.structs.replace(fault, at_ms=fault.at_ms * _GATES_SLOWER)
+        for fault in plan.faults
+        if fault.kind not in {SWITCH, STEPS_CHANGE} and (fault.kind in CHANGES or not is_faultless)
+    ]
+    faults.append(FaultPlan(at_ms=chance.randint(*_GATES_SWITCH_MS), kind=SWITCH))
+    calm_from_ms = plan.calm_from_ms * _GATES_SLOWER
+    from_ms = chance.randint(20_000, calm_from_ms)
+    return msgspec.structs.replace(
+        plan,
+        has_gates=True,
+        gates_kind=kind,
+        gates_from_ms=from_ms,
+        gates_until_ms=ALWAYS_MS if kind == HARM else from_ms + chance.choice((30_000, 60_000, 90_000)),
+        gates_faultless=is_faultless,
+        starts_observed=True,
+        steps=chance.choice(GATE_STEPS),
+        slow_network=plan.slow_network and not is_faultless,
+        hostiles=() if is_faultless else plan.hostiles,
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+        calm_from_ms=calm_from_ms,
     )
 
 

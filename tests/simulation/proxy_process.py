@@ -18,7 +18,7 @@ bytes:
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from protocol_codecs import ApiKey
@@ -26,12 +26,13 @@ from tests.simulation.authorizer import OPEN_GROUP
 from tests.simulation.clients.hostile import Hostile
 from tests.simulation.commands import is_rolled_back
 from tests.simulation.fleet.log_topic import LogTopic, LogWay
+from tests.simulation.gates import GateSource
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
 from tests.simulation.plan import Plan
 from tests.simulation.violation import Violation
 from tests.simulation.watch import Watch
-from tests.simulation.wire import KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
+from tests.simulation.wire import GROUP, KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
 from translation.actions import (
     Answer,
     Call,
@@ -40,6 +41,7 @@ from translation.actions import (
     Connection,
     ConnectionId,
     Emit,
+    Event,
     Forward,
     Release,
     Request,
@@ -49,6 +51,7 @@ from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.authorization import NOBODY
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
+from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome, CommandState
 from translation.migration.commands import Command
 from translation.policy.policy import Mode, Policy
@@ -166,6 +169,15 @@ class ProxyProcess:
             )
         self._watch.steps.read_policy(self)
         self.translator = self._make_translator(None if self.member_log is None else self.member_log.log)
+        # What an aborted move does to a client has a cause, as if the policy had been read then.
+        tell, moves = self.translator._context.moves.on_rolled_back, self.translator._context.moves
+
+        def rolled_back(group_id: str) -> None:
+            self.policy_read_ms = self._kernel.now_ms
+            tell(group_id)
+
+        moves.on_rolled_back = rolled_back
+        self.gates = GateSource(self, self._world) if self._watch.gates.world is not None else None
         self.connections: dict[ConnectionId, ShellConnection] = {}
         self._client_on: dict[ConnectionId, Party] = {}
         """Whose each connection is or was."""
@@ -255,6 +267,8 @@ class ProxyProcess:
         shell = self._by_link.get(link)
         if shell is None:
             return
+        if self.gates is not None:
+            self.gates.disconnected(shell.connection.id)
         if link is shell.client:
             shell.client_open = False
             shell.inbox.clear()
@@ -316,6 +330,8 @@ class ProxyProcess:
             self._requests[request.id] = shell
             self._watch.log.read(self, ask)
             self._observer(shell.client.near).call_arrived(self, shell.client.near, ask)
+            if self.gates is not None:
+                self.gates.asked(shell.connection, request)
             self._do("handle_request", shell.connection, request)
 
     def _send_upstream(self, shell: ShellConnection, what: Call | Ask) -> None:
@@ -349,6 +365,8 @@ class ProxyProcess:
             self._last_id += 1
             request = Request(RequestId(self._last_id), ask.api_key, ask.version, ask.client_id, ask.message)
             self._do("handle_relayed_response", shell.connection, request, response)
+            if self.gates is not None and ask.message.group_id == GROUP:
+                self.gates.answered(shell.connection, request, response)
 
     def _flush(self, shell: ShellConnection) -> None:
         while shell.owed and shell.owed[0][1] is not None:
@@ -385,6 +403,14 @@ class ProxyProcess:
             self._kernel.after(_COMMAND_AGAIN_MS, self.command, command, told)
         else:
             told(outcome)
+
+    def judge(self, reports: Mapping[str, Report]) -> None:
+        """Report what was seen of the groups whose move has gates, and judge it."""
+        self._do("handle_reports", reports)
+
+    def holds_back(self, handler: Callable[..., None]) -> bool:
+        """Whether it stands still; the handler is called when it goes on."""
+        return self._later(handler)
 
     def _do(self, what: str, *arguments: Any) -> None:
         self._work.append((what, arguments))
@@ -484,6 +510,7 @@ class ProxyProcess:
                     shell.awaiting = None
                     ask = shell.owed[-1][0]
                     self._observer(shell.client.near).forwarded(self, shell.client.near, ask)
+                    self._show_gates(shell, ask)
                     self._send_upstream(shell, ask)
                     self._next(shell)
             case Call():
@@ -504,8 +531,20 @@ class ProxyProcess:
                     self._forget(shell)
                     shell.upstream.close(self)
             case Emit():
-                if action.event.group_id != OPEN_GROUP:  # nobody but the hostile ones is there
-                    self._watch.emitted(self, action.event)
+                self._emitted(action.event)
+
+    def _show_gates(self, shell: ShellConnection, ask: Ask) -> None:
+        if self.gates is not None and ask.api_key in SHOWN_WHEN_PASSED and ask.message.group_id == GROUP:
+            number = RequestId(0)
+            request = Request(number, ask.api_key, ask.version, ask.client_id, ask.message)
+            self.gates.forwarded(shell.connection, request)
+
+    def _emitted(self, event: Event) -> None:
+        if event.group_id == OPEN_GROUP:
+            return  # nobody but the hostile ones is there
+        self._watch.emitted(self, event)
+        if self.gates is not None:
+            self.gates.report((event,))
 
     def _answer(self, answer: Answer) -> None:
         shell = self._requests.pop(answer.request_id, None)

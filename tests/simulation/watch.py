@@ -19,6 +19,7 @@
 8. :mod:`tests.simulation.watch_natives`: a member of the new protocol is left alone.
 9. :mod:`tests.simulation.watch_steps`: of a group that is moved by steps no more members are translated than its step
    allows, and in the end as many as it allows.
+10. :mod:`tests.simulation.watch_gates`: harm aborts a move that has gates, once, and takes it back; nothing else does.
 
 While the policy lets the group pass through, its members are classic ones, and what the broker itself does to them is
 not judged. What the proxy does to them is: it ends no classic membership of a client that works on something (2).
@@ -40,6 +41,7 @@ from tests.simulation.story import Story
 from tests.simulation.violation import Violation
 from tests.simulation.watch_answers import AnswerWatch
 from tests.simulation.watch_commits import CommitWatch
+from tests.simulation.watch_gates import GateWatch
 from tests.simulation.watch_memberships import MembershipWatch
 from tests.simulation.watch_ownership import OwnershipWatch
 from tests.simulation.watch_producers import ProducerWatch
@@ -73,6 +75,7 @@ class Watch:
         self.log = LogWatch(self)
         self.producers = ProducerWatch(self)
         self.steps = StepWatch(self)
+        self.gates = GateWatch(self)
         self.observers: dict[Any, Any] = {}
         """The observers of clients that this one does not observe: attackers and native members."""
         self.standings: dict[Any, Standing] = {}
@@ -247,6 +250,7 @@ class Watch:
         self.tell(process, "", event)
         self.natives.check_event(process, event)
         self.memberships.emitted(process, event)
+        self.gates.emitted(process, event)
 
     # -- the broker ------------------------------------------------------------------------------------------------
 

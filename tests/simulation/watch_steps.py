@@ -114,10 +114,15 @@ class StepWatch:
         while self._sizes and self._sizes[-1][1] <= size:
             self._sizes.pop()
         self._sizes.append((now_ms, size))
+        self._watch.gates.look()
         if self._translated() and now_ms - self._since_ms > KNOWN_AFTER_MS:
             self._is_converted = True
         if self._began and self._watch.broker.group is None and size:
             self._may_be_held = True
+
+    def translated(self) -> frozenset[str]:
+        """The members that are translated now."""
+        return self._translated()
 
     def _translated(self) -> frozenset[str]:
         group = self._watch.broker.group
@@ -188,7 +193,11 @@ class StepWatch:
         """Why not as many are translated in the end as the last step allows."""
         rule = self._read[-1][2]
         clients = [one.client for one in self._watch.standings.values() if one.client.alive]
-        if rule.mode is not Mode.TRANSLATE or not rule.steps or self._may_be_held:
+        if rule.mode is not Mode.TRANSLATE or not rule.steps:
+            return None
+        if self._watch.gates.aborted_ms:
+            return f"{sorted(self._translated())} are translated still" if self._translated() else None
+        if self._may_be_held or self._watch.gates.stops_for_good:
             return None
         if all(is_rolled_back(process) for process in {process for _, process, _ in self._read}):
             return None

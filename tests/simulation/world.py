@@ -23,6 +23,7 @@ from tests.simulation.watch import Watch
 from tests.simulation.watch_hostile import HostileWatch
 from tests.simulation.watch_natives import NativeWatch
 from translation.fleet.member_log import MemberLog
+from translation.policy.gates import AbortIf
 from translation.policy.policy import Approval, Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
@@ -38,6 +39,9 @@ class World:
         self.plan = plan
         self.kernel = Kernel(f"run {plan.seed}")
         self.watch = Watch(self.kernel)
+        if plan.has_gates:
+            self.watch.gates.world = self
+            self.watch.gates.is_faultless = plan.gates_faultless
         self.network = self._network()
         self.steps = plan.steps
         self.policy = OBSERVE_ALL if plan.starts_observed else self.translating()
@@ -94,6 +98,8 @@ class World:
                 if settings
                 else TRANSLATE_ALL
             )
+        if self.plan.has_gates:
+            settings["abort_if"] = AbortIf()
         approval = Approval.REQUIRED if self.plan.approval else Approval.NONE
         rule = Rule(
             pattern=".*",
@@ -110,6 +116,12 @@ class World:
         """Whether the group is translated, by the policy's file and by what people have said."""
         by_policy = self.policy.rules[0].mode is Mode.TRANSLATE
         return by_policy and not all(map(is_rolled_back, self.processes))
+
+    def planted(self) -> str:
+        """What is planted for the gates now; empty: nothing."""
+        plan = self.plan
+        is_now = plan.has_gates and plan.gates_from_ms <= self.kernel.now_ms < plan.gates_until_ms
+        return plan.gates_kind if is_now else ""
 
     def next_start_number(self) -> int:
         self._starts += 1

@@ -21,6 +21,7 @@ Harm in three windows aborts the move, if somebody was moved by it: else it is n
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from statistics import median
 
 import msgspec
 
@@ -126,7 +127,8 @@ def baseline_of(looks: Sequence[Look], now_ms: int) -> Baseline | None:
     """What the group is like without the move; None if it was not looked at for long enough."""
     if len(looks) < WINDOWS:
         return None
-    owned = max(look.owned for look in looks)
+    # A member that goes to another replica is counted at both for a moment: the median, not the highest.
+    owned = median(look.owned for look in looks)
     lags = [look.lag for look in looks if look.lag is not None]
     growth = 0.0
     if len(lags) > 1:
@@ -134,7 +136,7 @@ def baseline_of(looks: Sequence[Look], now_ms: int) -> Baseline | None:
     return Baseline(
         at_ms=now_ms,
         owned=owned,
-        unowned_s=max((owned - look.owned) * 60 for look in looks),
+        unowned_s=max(0.0, *((owned - look.owned) * 60 for look in looks)),
         commit_errors=max(look.commit_errors for look in looks),
         rejoins=max(look.rejoins for look in looks),
         pause_ms=max(look.pause_ms for look in looks),
@@ -147,11 +149,8 @@ def baseline_of(looks: Sequence[Look], now_ms: int) -> Baseline | None:
 # -- harm --------------------------------------------------------------------------------------------------------------
 
 
-def excesses(look: Look, baseline: Baseline, owned: float, now_ms: int) -> dict[Gate, float]:
-    """How much worse a window is than the baseline, as far as it is known.
-
-    ``owned`` is the number of partitions that have an owner when all is well.
-    """
+def excesses(look: Look, baseline: Baseline, now_ms: int) -> dict[Gate, float]:
+    """How much worse a window is than the baseline, as far as it is known."""
     found = {
         Gate.COMMIT_ERRORS: look.commit_errors - baseline.commit_errors,
         Gate.REJOINS: look.rejoins - baseline.rejoins,
@@ -159,7 +158,7 @@ def excesses(look: Look, baseline: Baseline, owned: float, now_ms: int) -> dict[
         Gate.DISCONNECTS: look.disconnects - baseline.disconnects,
     }
     if look.members and not look.unknown:
-        found[Gate.UNOWNED] = (owned - look.owned) * 60 - baseline.unowned_s
+        found[Gate.UNOWNED] = (baseline.owned - look.owned) * 60 - baseline.unowned_s
     if look.lag is not None:
         minutes = max(0, now_ms - baseline.at_ms) / _MINUTE_MS
         found[Gate.LAG] = look.lag - baseline.lag - baseline.lag_growth * minutes
@@ -218,7 +217,7 @@ def judge(
         return Verdict(Say.PAUSED, paused)
     if move.baseline is None:
         return Verdict(Say.BASELINE, "what the group is like before its first step is being measured")
-    return _of_the_group(looks[:WINDOWS], move.baseline, looks, limits, now_ms, has_moved=has_moved)
+    return _of_the_group(looks[:WINDOWS], move.baseline, limits, now_ms, has_moved=has_moved)
 
 
 def _missing(limits: Mapping[Gate, int], fresh: Sequence[Heard], looks: Sequence[Look]) -> str:
@@ -250,15 +249,13 @@ def _elsewhere(looks: Sequence[Look], limits: Mapping[Gate, int]) -> str:
 def _of_the_group(
     newest: Sequence[Look],
     baseline: Baseline,
-    looks: Sequence[Look],
     limits: Mapping[Gate, int],
     now_ms: int,
     *,
     has_moved: bool,
 ) -> Verdict:
-    owned = max([baseline.owned, *(look.owned for look in looks)])
     found: list[dict[Gate, float]] = [
-        {} if look.told else excesses(look, baseline, owned, now_ms) for look in newest
+        {} if look.told else excesses(look, baseline, now_ms) for look in newest
     ]
     for gate, most in limits.items():
         over = [one.get(gate, 0) > most for one in found]

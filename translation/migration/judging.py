@@ -40,8 +40,10 @@ def settled(context: Context, key: MemberKey) -> None:
     awaited = context.moves.aborting.pop(key.group_id, None) if key.member_id == MOVE else None
     if awaited is None:
         return
-    rule = context.rules.written_rule_for(key.group_id)
-    if context.moves.move(key.group_id, rule) == awaited:
+    records, rule = context.moves.records, context.rules.written_rule_for(key.group_id)
+    stored = records.of_group(key.group_id).get(MOVE)
+    # Another replica may have written the very same.
+    if stored is not None and stored.record.move == awaited and stored.writer == records.writer:
         context.moves.went_on(key.group_id, replace(awaited, phase=Phase.MOVING), awaited)
         context.events.emit_step(key.group_id, describe(awaited, rule))
 

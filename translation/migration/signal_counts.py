@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from translation.actions import Event, EventKind, MemberProtocol
-from translation.fleet.signals import KEPT, LONGEST_REASON, WINDOW_S, Gate, Report, Window
+from translation.fleet.signals import KEPT, LONGEST_REASON, Gate, Report, Window
 from translation.migration.gates import baseline_of, excesses, look_at, thresholds
 from translation.partitions import Role, TopicPartitions
 from translation.policy.gates import AbortIf
@@ -26,8 +26,8 @@ CONTROL_LIMIT = 100
 """Groups that are looked at as the control, those with the latest events."""
 
 _PAUSES = 1_000
-_LONGEST_PAUSE_S = 600.0
-"""A partition that has no owner for longer has one at another replica, or somebody has given it up."""
+_LONGEST_PAUSE_S = 60.0
+"""A partition that has no owner here for longer has one at another replica, or somebody has given it up."""
 _CONTROL_IS_SO = 60
 """After so many windows of harm a group that is not moved is taken to be like that."""
 
@@ -103,6 +103,10 @@ class SignalCounts:
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         """The one with the latest event last."""
         self._cut_at = now
+        self._cuts: deque[int] = deque(maxlen=KEPT)
+        """How long the last windows were (ms), the newest first."""
+        self._reported: set[str] = set()
+        """Groups that were reported after the last window: they are not forgotten."""
         self._members = 0
         self._lanes = 0
         self._fault = self._fault_before = ""
@@ -118,7 +122,7 @@ class SignalCounts:
         if group is None:
             if event.kind in {EventKind.PASSED_THROUGH, EventKind.STEP_CHANGED}:
                 return
-            group = self._groups[event.group_id] = _Group(now)
+            group = self._add(event.group_id, now)
             if len(self._groups) > GROUPS_LIMIT:
                 _, dropped = self._groups.popitem(last=False)
                 self._forget(dropped)
@@ -232,6 +236,12 @@ class SignalCounts:
         self._members -= len(group.members)
         self._lanes -= sum(len(member.lanes or ()) for member in group.members.values())
 
+    def _add(self, group_id: str, now: float) -> _Group:
+        """A group that was not seen: nothing has happened to it here in the windows before."""
+        group = self._groups[group_id] = _Group(now)
+        group.windows.extend(Window(ms=ms) for ms in self._cuts)
+        return group
+
     # -- windows -----------------------------------------------------------------------------------------------
 
     def cut(self, now: float) -> None:
@@ -240,8 +250,11 @@ class SignalCounts:
         self._cut_at = now
         for group_id, group in list(self._groups.items()):
             self._cut(group, now, took_s)
-            if not group.members and not any(_is_busy(window) for window in group.windows):
+            is_busy = group.members or any(_is_busy(window) for window in group.windows)
+            if not is_busy and group_id not in self._reported:
                 del self._groups[group_id]
+        self._cuts.appendleft(max(1, round(took_s * 1000)))
+        self._reported.clear()
         self._fault_before, self._fault = self._fault, ""
 
     def _cut(self, group: _Group, now: float, took_s: float) -> None:
@@ -276,8 +289,8 @@ class SignalCounts:
         """What is to be reported of a group, after :meth:`cut`. ``moving`` are the groups that are no control."""
         group = self._groups.get(group_id)
         if group is None:
-            group = self._groups[group_id] = _Group(now)
-            self._cut(group, now, WINDOW_S)
+            group = self._add(group_id, now)
+        self._reported.add(group_id)
         if group.windows:
             watched, harmed = self._control(abort_if, moving, now)
             newest = group.windows[0]
@@ -308,7 +321,7 @@ def _worse(group: _Group, window: Window, abort_if: AbortIf, now: float) -> list
     baseline = baseline_of(usual, round(now * 1000))
     if baseline is None:
         return []
-    found = excesses(look_at((window,)), baseline, baseline.owned, round(now * 1000))
+    found = excesses(look_at((window,)), baseline, round(now * 1000))
     return [gate for gate, most in thresholds(abort_if).items() if found.get(gate, 0) > most]
 
 

@@ -76,8 +76,10 @@ class Proxy:
         verify: Mapping[str, object] | None = None,
         metrics: Mapping[str, object] | None = None,
         preflight: Mapping[str, object] | None = None,
+        script: Path | None = None,
     ) -> None:
         self.folder = folder
+        self._command = ["-m", "proxy"] if script is None else [str(script)]
         self._limits = limits
         self._fleet, self._journal = fleet, journal or {}
         self._verify, self._metrics = verify or {}, metrics or {}
@@ -125,7 +127,7 @@ class Proxy:
         """Start it and wait until it says that it is ready."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "proxy", "run", "--config", str(self.folder / "epochgate.yaml")],
+                [sys.executable, *self._command, "run", "--config", str(self.folder / "epochgate.yaml")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -85,12 +85,11 @@ def test_three_windows_of_harm_abort_the_move_once_and_it_is_told() -> None:
     aborted = move_of(bench)
     assert (aborted.phase, aborted.why.partition(":")[0]) == (Phase.ABORTED, "disconnects")
     told = [event.reason for event in bench.events if event.kind is EventKind.STEP_CHANGED]
-    assert [one for one in told if "aborted" in one] == [
-        (
-            "step 1 of 2 (1), aborted: disconnects: at least 54 a minute more than before the move, for 3 windows; "
-            "10 are allowed"
-        )
-    ]
+    (text,) = (one for one in told if "aborted" in one)
+    assert text == (
+        "step 1 of 2 (1), aborted: disconnects: at least 54 a minute more than before the move, "
+        "for 3 windows; 10 are allowed"
+    )
     for _ in range(3):
         report(bench, CALM, CALM, CALM)
     assert move_of(bench) == aborted, "nothing but other steps ends it"

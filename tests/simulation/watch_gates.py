@@ -1,0 +1,93 @@
+"""Invariant 10: harm that a move may have done aborts it, once, and takes it back; nothing else does.
+
+Judged by what is planted (:mod:`tests.simulation.gates`), by the events, and by who is translated in the end.
+
+* Without planted harm no move is aborted, whatever else goes wrong; nor is one while other groups have the same harm,
+  while a broker is away, or while a process is silent.
+* With harm, somebody translated and nothing else wrong, the move is aborted within :data:`WITHIN_MS`.
+* While a process is silent nobody is told to move, and no step begins; nor after it was aborted.
+* In the end of an aborted move nobody is translated.
+"""
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.gate_kinds import CONTROL, FAULT, HARM, SILENT
+from tests.simulation.violation import Violation
+from translation.actions import Event, EventKind
+
+if TYPE_CHECKING:
+    from tests.simulation.proxy_process import ProxyProcess
+    from tests.simulation.watch import Watch
+    from tests.simulation.world import World
+
+WITHIN_MS = 60_000
+SILENT_MS = 40_000
+"""By then a report is too old, and everybody has judged."""
+_TOLD = "told to join the new protocol"
+
+
+class GateWatch:
+    """What is planted, and what follows."""
+
+    def __init__(self, watch: "Watch") -> None:
+        self._watch = watch
+        self.world: World | None = None
+        self.aborted_ms = 0
+        self.harm_since_ms = 0
+        """Since when there is harm, and somebody is translated."""
+        self.is_faultless = False
+
+    def emitted(self, process: "ProxyProcess", event: Event) -> None:
+        """The translation reports an event."""
+        if event.kind is EventKind.STEP_CHANGED:
+            self._step_changed(event.reason)
+        elif event.kind is EventKind.POLICY_CHANGED and event.reason.startswith(_TOLD):
+            self._told(process)
+
+    def _step_changed(self, text: str) -> None:
+        for said in ("paused", "missing", "suspect", "baseline", "aborted"):
+            if f", {said}: " in text:
+                self._watch.count(f"gates: {said}")
+        if ", aborted: " not in text:
+            return
+        if self._planted_kind() != HARM:
+            raise Violation(10, f"a move is aborted without harm: {text}")
+        if self.aborted_ms:
+            raise Violation(10, "a move is aborted twice")
+        self.aborted_ms = self._watch.kernel.now_ms
+
+    def _planted_kind(self) -> str:
+        assert self.world is not None
+        return self.world.plan.gates_kind
+
+    def _told(self, process: "ProxyProcess") -> None:
+        assert self.world is not None
+        now_ms, plan = self._watch.kernel.now_ms, self.world.plan
+        if not process.translates:
+            raise Violation(10, "somebody is told to move although the move was aborted")
+        if (
+            self.world.planted() == SILENT
+            and self.is_faultless
+            and now_ms >= plan.gates_from_ms + SILENT_MS
+            and plan.fleet
+        ):
+            raise Violation(10, "somebody is told to move while a replica does not report")
+        if self.world.planted() in {CONTROL, FAULT} and now_ms >= plan.gates_from_ms + SILENT_MS:
+            raise Violation(10, f"somebody is told to move in spite of the {self.world.planted()}")
+
+    @property
+    def stops_for_good(self) -> bool:
+        """Whether there was harm before anybody was moved: it does not end, and so nobody is."""
+        return self.world is not None and self._planted_kind() == HARM
+
+    def look(self) -> None:
+        """Look whether harm that lasts is acted on."""
+        if self.world is None or not self.world.plan.has_gates:
+            return
+        now_ms = self._watch.kernel.now_ms
+        if self.world.planted() != HARM or not self._watch.steps.translated() or self.aborted_ms:
+            self.harm_since_ms = 0
+            return
+        self.harm_since_ms = self.harm_since_ms or now_ms
+        if self.is_faultless and now_ms - self.harm_since_ms > WITHIN_MS:
+            raise Violation(10, f"harm is not acted on for {WITHIN_MS / 1000:g} s")
