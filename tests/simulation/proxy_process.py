@@ -169,14 +169,6 @@ class ProxyProcess:
             )
         self._watch.steps.read_policy(self)
         self.translator = self._make_translator(None if self.member_log is None else self.member_log.log)
-        # What an aborted move does to a client has a cause, as if the policy had been read then.
-        tell, moves = self.translator._context.moves.on_rolled_back, self.translator._context.moves
-
-        def rolled_back(group_id: str) -> None:
-            self.policy_read_ms = self._kernel.now_ms
-            tell(group_id)
-
-        moves.on_rolled_back = rolled_back
         self.gates = GateSource(self, self._world) if self._watch.gates.world is not None else None
         self.connections: dict[ConnectionId, ShellConnection] = {}
         self._client_on: dict[ConnectionId, Party] = {}
@@ -440,7 +432,8 @@ class ProxyProcess:
 
     def _note_what_people_said(self) -> None:
         """Note whether the move is rolled back now: it is as if another policy was read."""
-        if self._world.plan.last_command and is_rolled_back(self) is not self._rolled_back:
+        may_go_back = self._world.plan.last_command or self._world.plan.has_gates
+        if may_go_back and is_rolled_back(self) is not self._rolled_back:
             self._rolled_back = not self._rolled_back
             self.policy_read_ms = self._kernel.now_ms
 

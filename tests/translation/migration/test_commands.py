@@ -57,8 +57,8 @@ def approve(step: int, policy: str = "p") -> Command:
         (say("pause"), SETTLED, STEPS, {"phase": Phase.PAUSED, "settled_ms": 5, "why": "by uid 7"}),
         (say("pause", why="x"), AWAITED, APPROVED, {"phase": Phase.PAUSED, "why": "by uid 7: x"}),
         (say("resume"), in_phase(Phase.PAUSED), STEPS, {"phase": Phase.MOVING, "settled_ms": 5, "number": 7}),
-        # What has done harm has to settle anew; what nobody is translated by any more begins anew.
-        (say("resume"), in_phase(Phase.ABORTED, LAST), STEPS, {"step": 2, "settled_ms": 0, "number": 7}),
+        # What nobody is translated by any more, or soon nobody will be, begins anew.
+        (say("resume"), in_phase(Phase.ABORTED, LAST), STEPS, {"step": 0, "settled_ms": 0, "number": 41}),
         (say("resume"), in_phase(Phase.HELD, LAST), STEPS, {"step": 0, "converted": False, "number": 41}),
         (say("resume"), in_phase(Phase.ROLLED_BACK, LAST), STEPS, {"phase": Phase.MOVING, "number": 41}),
         (
@@ -75,7 +75,6 @@ def approve(step: int, policy: str = "p") -> Command:
         ),
         (say("rollback", why="lag"), LAST, STEPS, {"phase": Phase.ROLLED_BACK, "why": "by uid 7: lag"}),
         (say("rollback"), in_phase(Phase.PAUSED), STEPS, {"phase": Phase.ROLLED_BACK}),
-        (say("rollback"), in_phase(Phase.ABORTED), STEPS, {"phase": Phase.ROLLED_BACK}),
         (say("rollback"), None, STEPS, {"phase": Phase.ROLLED_BACK, "number": 41}),
         (say("rollback"), None, WHOLE, {"phase": Phase.ROLLED_BACK}),
     ],
@@ -97,6 +96,7 @@ def test_what_a_command_makes_of_a_move(
         (say("resume"), MOVING, STEPS),
         (say("resume"), AWAITED, APPROVED),
         (say("rollback"), in_phase(Phase.ROLLED_BACK), STEPS),
+        (say("rollback"), in_phase(Phase.ABORTED), STEPS),
     ],
 )
 def test_what_is_so_already_is_not_said_anew(command: Command, move: Move, rule: Rule) -> None:
