@@ -248,6 +248,10 @@ class Translator:
             if rule.abort_if is not None
         }
 
+    def groups_in_moves(self) -> frozenset[str]:
+        """The groups that are moved by steps, or are held or aborted in the middle of that."""
+        return self._context.moves.in_moves()
+
     def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
         """Report what was seen of these groups, and judge all moves with gates; to be called every ten seconds
         (:data:`~translation.fleet.signals.WINDOW_S`)."""

@@ -127,6 +127,10 @@ class ReportingTranslator:
         """The groups whose move has gates."""
         return self._translator.gated_groups()
 
+    def groups_in_moves(self) -> frozenset[str]:
+        """The groups that are moved by steps."""
+        return self._translator.groups_in_moves()
+
     def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
         """What was seen of these groups."""
         return self._report_events(self._translator.handle_reports(now, reports))

@@ -61,17 +61,19 @@ async def no_lag(group_ids: Collection[str]) -> Mapping[str, int | str]:
 class GateKeeper:
     """The source of all signals of one process.
 
-    ``gated`` returns the groups whose move has gates, ``report`` gets what is to be reported of them.
+    ``gated`` returns the groups whose move has gates, ``in_moves`` those that are no control; ``report`` gets what is to
+    be reported.
     """
 
     def __init__(
         self,
         gated: Callable[[], Mapping[str, AbortIf]],
+        in_moves: Callable[[], frozenset[str]],
         report: Callable[[Mapping[str, Report]], None],
         metrics: Metrics,
     ) -> None:
         self.lag_source: LagSource = no_lag
-        self._gated = gated
+        self._gated, self._in_moves = gated, in_moves
         self._report = report
         self._metrics = metrics
         self._counts: SignalCounts | None = None
@@ -129,9 +131,10 @@ class GateKeeper:
             counts.set_lag(group_id, lag if isinstance(lag, int) else None)
         now, gated = trio.current_time(), self._gated()
         counts.cut(now)
+        moving = self._in_moves() if gated else frozenset[str]()
         reports = {
             group_id: self._with_failures(
-                group_id, abort_if, counts.report(group_id, abort_if, gated, now), lags
+                group_id, abort_if, counts.report(group_id, abort_if, moving, now), lags
             )
             for group_id, abort_if in gated.items()
         }

@@ -177,7 +177,9 @@ class Server:
             Observer(self._topics),
             None if fleet is None else fleet.carry_out,
         )
-        self._gates = GateKeeper(translator.gated_groups, self.driver.report, self.metrics)
+        self._gates = GateKeeper(
+            translator.gated_groups, translator.groups_in_moves, self.driver.report, self.metrics
+        )
         self.driver.on_disconnected = self._gates.disconnected
         self._lag = LagReader(None if config.fleet is None else kafka_properties(config.fleet, os.environ))
         self._gates.lag_source = partial(read_lags, self._lag)

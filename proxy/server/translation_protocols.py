@@ -110,6 +110,10 @@ class Translation(Protocol):
         """Return the groups whose move has gates and goes on, with their thresholds."""
         ...
 
+    def groups_in_moves(self) -> frozenset[str]:
+        """Return the groups that are moved by steps, or held or aborted in the middle of that."""
+        ...
+
     def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
         """Report what was seen of these groups, and judge all moves with gates."""
         ...

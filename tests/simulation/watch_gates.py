@@ -61,7 +61,8 @@ class GateWatch:
         return self.world.plan.gates_kind
 
     def _told(self, process: "ProxyProcess") -> None:
-        assert self.world is not None
+        if self.world is None:
+            return  # the move has no gates
         now_ms, plan = self._watch.kernel.now_ms, self.world.plan
         if not process.translates:
             raise Violation(10, "somebody is told to move although the move was aborted")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from translation.engine.context import Context
+from translation.engine.moves import SETTLES_S
 from translation.fleet.group_records import MOVE, Move, Phase, group_key
 from translation.fleet.records import MemberKey
 from translation.fleet.signals import Report, Say, Verdict
@@ -24,12 +25,11 @@ def judge_moves(context: Context, reports: Mapping[str, Report]) -> None:
     """Write what this process reports of each group, and judge all moves with gates."""
     moves = context.moves
     for group_id, report in reports.items():
-        # One that may not be written is missing in ten seconds.
         moves.records.report(group_id, report, context.now)
     before = moves.verdicts()
     said: dict[str, tuple[Verdict, int]] = {}
     for group_id, rule, move in moves.gated():
-        verdict = _judge(context, group_id, rule, move)
+        verdict = _judge(context, group_id, rule, move, reports.get(group_id))
         said[group_id] = verdict, move.number
         _tell_news(context, group_id, rule, move, before.get(group_id), verdict)
     moves.judged(said)
@@ -48,7 +48,8 @@ def settled(context: Context, key: MemberKey) -> None:
         context.events.emit_step(key.group_id, describe(awaited, rule))
 
 
-def _judge(context: Context, group_id: str, rule: Rule, move: Move) -> Verdict:
+def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report | None) -> Verdict:
+    """What the gates say of a move. ``own`` is what this process reports, of which the log has only the one before."""
     records = context.moves.records
     if rule.abort_if is None or not records.is_ready(group_id):
         return Verdict(Say.MISSING, "the member log is away")
@@ -59,6 +60,9 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move) -> Verdict:
         for stored in records.reports(group_id)
         if stored.record.report is not None and now_ms - stored.appended_ms <= FRESH_MS
     ]
+    if own is not None:
+        heard = [one for one in heard if records.writer not in one.is_of]
+        heard.append(Heard(replace(own, writers=(records.writer,)), now_ms))
     has_moved = move.converted or bool(context.moves.slots(group_id)) or _has_translated(context, group_id)
     verdict = judge(move, rule.abort_if, heard, alive, now_ms, has_moved=has_moved)
     if verdict.say is Say.BASELINE:
@@ -67,7 +71,15 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move) -> Verdict:
             _write(context, group_id, replace(move, baseline=baseline))
     elif verdict.say is Say.HARM:
         _write(context, group_id, decide(move, rule, Signals(now_ms=now_ms, harm=verdict.why)))
+    elif verdict.say is Say.CLEAR and _has_ended(rule, move, now_ms):
+        _write(context, group_id, replace(move, settled_ms=max(1, now_ms)))
     return verdict
+
+
+def _has_ended(rule: Rule, move: Move, now_ms: int) -> bool:
+    """Whether the step of all members has settled, if the gates say that nobody was told for a while: none is left."""
+    is_all = rule.staged[move.step].is_all
+    return is_all and not move.settled_ms and now_ms - move.since_ms >= SETTLES_S * 1000
 
 
 def _has_translated(context: Context, group_id: str) -> bool:

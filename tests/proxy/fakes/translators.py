@@ -96,6 +96,9 @@ class ForwardEverything:
     def gated_groups(self) -> dict[str, AbortIf]:
         return {}
 
+    def groups_in_moves(self) -> frozenset[str]:
+        return frozenset()
+
     def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
         return []
 
