@@ -12,8 +12,9 @@ import msgspec
 from protocol_codecs.classic_clients import KNOWN_ASSIGNORS
 from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.policy.group_type import GroupType
-from translation.policy.policy import Mode, Policy, Rule
+from translation.policy.policy import Approval, Mode, Policy, Rule
 from translation.policy.steps import text_of
+from translation.policy.windows import text_of as windows_text
 
 _MODE_EFFECT = {
     Mode.OBSERVE: "passed through and counted",
@@ -121,6 +122,13 @@ def _describe(rule: Rule) -> str:
         said += f"; a live group is moved one member every {rule.switch_pause_ms} ms"
     if rule.staged:
         said += f" in steps of {text_of(rule.staged)}, each held for {rule.hold_s} s"
+    if rule.approval is Approval.REQUIRED:
+        approved = f"; steps up to {rule.approve} are" if rule.approve else ""
+        said += f", once it is approved{approved}"
+    if rule.windows:
+        said += f", and only in windows of time: {windows_text(rule.windows)}"
+    if rule.pause:
+        said += "; paused"
     return said
 
 

@@ -73,8 +73,10 @@ class Proxy:
         limits: Mapping[str, object] = LIMITS_OF_TEST_BROKERS,
         fleet: Mapping[str, object] | None = None,
         journal: Mapping[str, object] | None = None,
+        more: Mapping[str, object] | None = None,
     ) -> None:
         self.folder = folder
+        self._more = more or {}
         self._limits = limits
         self._fleet, self._journal = fleet, journal or {}
         self._sole_process, self._workers = sole_process, workers
@@ -212,6 +214,7 @@ class Proxy:
             "limits": dict(self._limits),
             "fleet": self._fleet and dict(self._fleet),
             "journal": dict(self._journal),
+            **self._more,
         }
         return json.dumps(config, indent=2)
 
