@@ -68,6 +68,17 @@
 {{- $_ := set $config "fleet" $fleet -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.control.enabled -}}
+{{- $_ := set $config "control" (dict "socket" "/tmp/epochgate-control.sock") -}}
+{{- end -}}
+{{- with .Values.hook -}}
+{{- if .url -}}
+{{- $hook := dict "url" .url "timeout_s" .timeoutSeconds -}}
+{{- if .ca.secretName -}}{{- $_ := set $hook "ca" (printf "/etc/epochgate/hook-ca/%s" .ca.key) -}}{{- end -}}
+{{- if .token.secretName -}}{{- $_ := set $hook "token_file" (printf "/etc/epochgate/hook-token/%s" .token.key) -}}{{- end -}}
+{{- $_ := set $config "hook" $hook -}}
+{{- end -}}
+{{- end -}}
 {{- with include "epochgate.journal" . -}}{{- $_ := set $config "journal" (fromJson .) -}}{{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
