@@ -15,6 +15,7 @@ from proxy.config.network import Port
 from proxy.config.section import Section
 from proxy.config.tls import ClientAuth, ListenerTls, with_absolute_paths
 
+_Path = Annotated[str, Meta(min_length=1)]
 _MODE = re.compile(r"0?[0-7]{3}", re.ASCII)
 _LONGEST_SOCKET_PATH = 107
 """Bytes: what Linux takes (``sun_path``)."""
@@ -27,9 +28,8 @@ class Control(Section, frozen=True, kw_only=True, dict=True):
     certificates."""
 
     socket: Annotated[
-        str | None,
+        _Path | None,
         Meta(
-            min_length=1,
             description="Path of a Unix socket, relative to this file. Whoever may open it may give commands. Either "
             "this or `bind`.",
         ),

@@ -13,9 +13,10 @@ import msgspec
 from protocol_codecs.classic_clients import KNOWN_ASSIGNORS
 from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.policy.group_type import GroupType
-from translation.policy.policy import Mode, Policy, Rule
+from translation.policy.policy import Approval, Mode, Policy, Rule
 from translation.policy.rule_cache import LONGEST_GROUP_ID
 from translation.policy.steps import text_of
+from translation.policy.windows import text_of as windows_text
 
 _MODE_EFFECT = {
     Mode.OBSERVE: "passed through and counted",
@@ -172,6 +173,13 @@ def _describe(rule: Rule) -> str:
         said += f" and until it is proven for {rule.proof_s} s"
     if rule.unproven_override is not None:
         said += f", or unproven ({rule.unproven_override})"
+    if rule.approval is Approval.REQUIRED:
+        approved = f"; steps up to {rule.approve} are" if rule.approve else ""
+        said += f", once it is approved{approved}"
+    if rule.windows:
+        said += f", and only in windows of time: {windows_text(rule.windows)}"
+    if rule.pause:
+        said += "; paused"
     return said
 
 

@@ -82,10 +82,13 @@ class ControlListener:
             with suppress(OSError):
                 Path(self._config.socket).unlink()
 
-    async def serve(self, run: RunCommand) -> None:
-        """Take commands until cancelled."""
+    async def serve(
+        self, run: RunCommand, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Take commands until cancelled. ``task_status`` starts once somebody can connect."""
         listening = trio.socket.from_stdlib_socket(self._socket)
         listening.listen(_BACKLOG)
+        task_status.started()
         _log.info("listening for commands", address=self.address)
         async with trio.open_nursery() as nursery:
             while True:

@@ -168,8 +168,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
         if self.mode is not Mode.TRANSLATE or self.why_not is not None:
             return None
         move = self.move()
-        if move is not None and move.allows != _WHOLE:
-            return None  # its classic members wait for their step
+        if move is not None and (move.allows != _WHOLE or not move.goes_on or move.waits):
+            return None  # its classic members wait for their step, or for what somebody says
         waiting = [member for member in self.members.values() if member.protocol == "classic"]
         since_s = (now_us - max(self.mode_since_us, self.last_move_us)) / MICRO
         if not waiting or since_s < _CONVERSION_STUCK_S:

@@ -145,7 +145,8 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
     if group.stuck:
         parts.append(Text(f"stuck: {group.stuck}", "bold red"))
     if group.move is not None:
-        style = "" if group.move.phase == Phase.MOVING else "bold red"
+        is_harmless = group.move.goes_on or group.move.phase == Phase.PAUSED
+        style = "" if is_harmless else "bold red"
         parts.append(Text(f"moved by steps: {group.move.text}", style))
     if group.connect is not None:
         parts.append(_connect(group.connect, now))

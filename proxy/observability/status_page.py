@@ -4,6 +4,7 @@ The script only fetches the page again and replaces what changed; without it the
 security policy allows nothing from other origins, because group ids, client ids and reasons are chosen by clients.
 """
 
+import shlex
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -60,6 +61,12 @@ def _shown(value: object) -> object:
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
+def command_argument(text: str) -> str:
+    """Quote a text, which a client may have made up, as the last argument of a command for a shell."""
+    quoted = shlex.quote(text)
+    return f"-- {quoted}" if text.startswith("-") else quoted
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_PAGES),
@@ -75,6 +82,7 @@ def _environment() -> Environment:
         "partitions": formatting.partitions,
         "count_partitions": formatting.count_partitions,
         "group_path": group_path,
+        "command_argument": command_argument,
     }
     return environment
 

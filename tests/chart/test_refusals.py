@@ -66,6 +66,15 @@ MISTAKES = {
         "at '/fleet/expires'",
         "value must be one of",
     ),
+    "a time of another form": (
+        [
+            "--set-json",
+            'policy.rules=[{"group":"a","mode":"translate","steps":[1],"windows":[{"from":"9:00"}]}]',
+        ],
+        "/policy/rules/0/windows/0/from",
+        "does not match pattern",
+    ),
+    "a hook that is no URL": (["--set", "hook.url=hook"], "at '/hook/url'", "does not match pattern"),
     "a journal to nowhere": (
         ["--set", "journal.to=disk"],
         "at '/journal/to'",
@@ -219,6 +228,15 @@ CONTRADICTIONS = {
     "a name that the member log's client can't use": (
         ["--set", "upstream.tls.enabled=true,upstream.tls.serverName=kafka.example"],
         "fleet.kafka: the member log's client can't use upstream.tls.serverName",
+    ),
+    "commands that no log would keep": (
+        ["--set", "fleet.enabled=false,control.enabled=true"],
+        "control.enabled: commands are kept in the member log",
+    ),
+    "a hook without a URL": (["--set", "hook.token.secretName=a"], "hook: is described but has no url"),
+    "a token that everybody on the way could read": (
+        ["--set", "hook.url=http://hook.example/,hook.token.secretName=a"],
+        "hook.token: is sent by https only",
     ),
     "a Secret without a name": (
         ["--set-json", 'fleet={"enabled":true,"secretFiles":{"sasl.password":"password"}}'],

@@ -22,6 +22,7 @@ from translation.fleet.group_records import Move, Phase
 from translation.fleet.signals import Verdict
 from translation.migration.hook_calls import ask
 from translation.migration.step_start import (
+    WAITS_FOR_APPROVAL,
     lacks_consent,
     next_step,
     what_it_waits_for,
@@ -112,6 +113,9 @@ def roll_back(move: Move, why: str, now_ms: int) -> Move:
     return replace(move, phase=Phase.ROLLED_BACK, since_ms=now_ms, why=why)
 
 
+_GOES_ON = frozenset({Phase.AWAITING, Phase.MOVING})
+
+
 class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How far the move of a group by steps is, for people: at ``step`` of ``steps``, from 1; 0 while its wave waits.
 
@@ -140,6 +144,16 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     said_ms: int | None = None
     unproven: str = ""
     override: str = ""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether members are translated, as soon as nothing is to be waited for."""
+        return self.phase in _GOES_ON
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether it waits for somebody to approve the next step."""
+        return self.next_step is not None and self.waits.startswith(WAITS_FOR_APPROVAL)
 
 
 def view_of(
@@ -173,7 +187,7 @@ def view_of(
 
 
 def _goes_on(move: Move) -> bool:
-    return move.phase in (Phase.AWAITING, Phase.MOVING)
+    return move.phase in _GOES_ON
 
 
 def waits_for(move: Move, rule: Rule, now_ms: int) -> str:

@@ -7,6 +7,9 @@ from translation.fleet.group_records import Move, Phase
 from translation.policy.policy import Approval, Rule
 from translation.policy.windows import is_open, text_of
 
+WAITS_FOR_APPROVAL = "waits for an approval"
+"""How it begins what a move waits for that needs one."""
+
 
 def next_step(move: Move, rule: Rule) -> int | None:
     """The index of the step that begins next; None after the last."""
@@ -24,7 +27,7 @@ def lacks_consent(move: Move, rule: Rule, step: int) -> str:
     """What somebody has to say before the step with this index begins, in words; empty: nothing."""
     if rule.pause:
         return "paused by the policy"
-    return "" if is_approved(move, rule, step) else f"waits for an approval of step {step + 1}"
+    return "" if is_approved(move, rule, step) else f"{WAITS_FOR_APPROVAL} of step {step + 1}"
 
 
 def what_it_waits_for(move: Move, rule: Rule, step: int, now_ms: int) -> str:

@@ -66,7 +66,7 @@
 {{- if and .Values.upstream.tls.clientCertificate.secretName (not .Values.upstream.tls.clientCertificate.clientsShareIdentity) -}}
 {{- fail "upstream.tls.clientCertificate: brokers may take all clients for the one principal of this certificate; set clientsShareIdentity: true if that is meant" -}}
 {{- end -}}
-{{- $own := dict "listeners" "listeners" "admin" "admin" "policy" "policy" "drain" "drain" "log" "log" "workers" "workers" "fleet" "fleet" "exporter" "exporter" "sole_process" "nothing: there are always two pods during a rollout" -}}
+{{- $own := dict "listeners" "listeners" "admin" "admin" "policy" "policy" "drain" "drain" "log" "log" "workers" "workers" "fleet" "fleet" "exporter" "exporter" "control" "control" "hook" "hook" "sole_process" "nothing: there are always two pods during a rollout" -}}
 {{- range $key, $_ := .Values.config -}}
 {{- if hasKey $own $key -}}{{- fail (printf "config.%s: this part of the configuration follows from other values of this chart (%s)" $key (get $own $key)) -}}{{- end -}}
 {{- end -}}
@@ -86,6 +86,17 @@
 {{- if and .enabled $.Values.upstream.tls.serverName (eq (get $kafka "bootstrap.servers") (join "," $.Values.upstream.bootstrap)) (not (hasKey $kafka "ssl.endpoint.identification.algorithm")) -}}
 {{- fail "fleet.kafka: the member log's client can't use upstream.tls.serverName; give it `bootstrap.servers` that are in the brokers' certificates, or `ssl.endpoint.identification.algorithm: none`" -}}
 {{- end -}}
+{{- end -}}
+{{- with .Values.hook -}}
+{{- if and (not .url) (or .ca.secretName .token.secretName) -}}
+{{- fail "hook: is described but has no url" -}}
+{{- end -}}
+{{- if and .token.secretName (not (hasPrefix "https://" .url)) -}}
+{{- fail "hook.token: is sent by https only" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.control.enabled (not .Values.fleet.enabled) -}}
+{{- fail "control.enabled: commands are kept in the member log; set fleet.enabled" -}}
 {{- end -}}
 {{- include "epochgate.checkRunningPods" . -}}
 {{- with dig "upstream" dict .Values.config -}}

@@ -72,6 +72,17 @@
 {{- with .Values.preflight.accept -}}{{- $_ := set $preflight "accept" . -}}{{- end -}}
 {{- with .Values.preflight.kafkaVersion -}}{{- $_ := set $preflight "kafka_version" . -}}{{- end -}}
 {{- if $preflight -}}{{- $_ := set $config "preflight" $preflight -}}{{- end -}}
+{{- if .Values.control.enabled -}}
+{{- $_ := set $config "control" (dict "socket" "/tmp/epochgate-control.sock") -}}
+{{- end -}}
+{{- with .Values.hook -}}
+{{- if .url -}}
+{{- $hook := dict "url" .url "timeout_s" .timeoutSeconds -}}
+{{- if .ca.secretName -}}{{- $_ := set $hook "ca" (printf "/etc/epochgate/hook-ca/%s" .ca.key) -}}{{- end -}}
+{{- if .token.secretName -}}{{- $_ := set $hook "token_file" (printf "/etc/epochgate/hook-token/%s" .token.key) -}}{{- end -}}
+{{- $_ := set $config "hook" $hook -}}
+{{- end -}}
+{{- end -}}
 {{- with include "epochgate.journal" . -}}{{- $_ := set $config "journal" (fromJson .) -}}{{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.config) | toYaml -}}
 {{- end -}}

@@ -77,8 +77,10 @@ class Proxy:
         metrics: Mapping[str, object] | None = None,
         preflight: Mapping[str, object] | None = None,
         script: Path | None = None,
+        more: Mapping[str, object] | None = None,
     ) -> None:
         self.folder = folder
+        self._more = more or {}
         self._command = ["-m", "proxy"] if script is None else [str(script)]
         self._limits = limits
         self._fleet, self._journal = fleet, journal or {}
@@ -222,6 +224,7 @@ class Proxy:
             "verify": dict(self._verify),
             "metrics": dict(self._metrics),
             "preflight": dict(self._preflight),
+            **self._more,
         }
         return json.dumps(config, indent=2)
 
