@@ -10,6 +10,7 @@ from proxy.config.schema import Admin, Config, Drain, Listener, Upstream
 from proxy.server.server import Server
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
+from translation.engine.wave_counts import WaveCount
 from translation.fleet.outputs import Output
 from translation.migration.next_step import MoveView
 from translation.policy.policy import Mode, Policy, Rule
@@ -77,6 +78,10 @@ class ReportingTranslator:
     def moves_by_phase(self) -> Counter[str]:
         """How many groups are moved by steps."""
         return self._translator.moves_by_phase()
+
+    def waves(self) -> list[WaveCount]:
+        """The waves of the policy."""
+        return self._translator.waves()
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member on a connection is Stable."""

@@ -36,6 +36,7 @@ _HIGHEST = frozenset(
         f"{PREFIX}known_nodes",
         f"{PREFIX}policy_version",
         f"{PREFIX}unreachable_nodes",
+        f"{PREFIX}wave_groups",
         "python_info",
     }
 )

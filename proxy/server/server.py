@@ -155,6 +155,7 @@ class Server:
             None if fleet is None else fleet.carry_out,
         )
         self.observability.registry.move_of = translator.move_of
+        self.metrics.wave_groups.read = translator.waves
         for phase in (Phase.MOVING, Phase.HELD, Phase.ABORTED):
             self.metrics.group_moves.labels(phase).set_function(partial(_count_moves, translator, phase))
         if fleet is not None:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from protocol_codecs import Message
 from proxy.session.speculation import Prediction
 from translation.actions import Action, Call, CallId, Connection, ConnectionId, Request, RequestId
+from translation.engine.wave_counts import WaveCount
 from translation.fleet.outputs import Output
 from translation.migration.next_step import MoveView
 from translation.policy.policy import Policy
@@ -75,6 +76,10 @@ class Translation(Protocol):
 
     def moves_by_phase(self) -> Counter[str]:
         """Return how many groups are moved by steps, by phase."""
+        ...
+
+    def waves(self) -> list[WaveCount]:
+        """Return the waves of the policy in order, with their groups by state."""
         ...
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:

@@ -1,5 +1,5 @@
-"""From a capture to a moved fleet: readiness judges live groups of many clients, and the policy that is made of it moves
-each group that it names, wave after wave, and no other."""
+"""From a capture to a moved fleet: readiness judges live groups of many clients, and the policy that is made of it
+moves each group that it names, wave after wave, and no other."""
 
 import contextlib
 import json
@@ -132,8 +132,10 @@ def test_each_group_of_a_generated_wave_is_moved_and_no_other(
         assert len(waves) > 1
         answer = CliRunner().invoke(
             command_line(),
-            ["policy", "from-readiness", str(tmp_path / "readiness"), "--out", str(policy)]
-            + ["--steps", "1,100%", "--hold-s", "0", "--pause-ms", "200"],
+            [
+                *("policy", "from-readiness", str(tmp_path / "readiness"), "--out", str(policy)),
+                *("--steps", "1,100%", "--hold-s", "0", "--pause-ms", "200"),
+            ],
         )
         assert answer.exit_code == 0, answer.output
         for number, wave in enumerate(waves):

@@ -282,7 +282,8 @@ class GroupLog:
         """Write anew what has grown old, so that retention does not end a move. Any replica does it, whoever is first.
 
         Of groups in use alone, and of those in waves that they are over: some tools have a new group each time, and
-        clients can think of any number of them. What a replica writes anew says the same, so it does not matter if several do.
+        clients can think of any number of them. What a replica writes anew says the same, so it does not matter if
+        several do.
         """
         if self._look_at > now:
             return

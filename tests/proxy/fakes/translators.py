@@ -7,6 +7,7 @@ from typing import Any
 
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Forward, Release, Request
+from translation.engine.wave_counts import WaveCount
 from translation.fleet.outputs import Output
 from translation.policy.policy import Policy
 
@@ -56,6 +57,9 @@ class ForwardEverything:
 
     def move_of(self, group_id: str) -> None:
         return None
+
+    def waves(self) -> list[WaveCount]:
+        return []
 
     def moves_by_phase(self) -> Counter[str]:
         return Counter()
