@@ -11,6 +11,7 @@ from proxy.server.server import Server
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
 from translation.engine.mends import Unowned
+from translation.engine.wave_counts import WaveCount
 from translation.fleet.group_records import Proof
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
@@ -138,6 +139,10 @@ class ReportingTranslator:
     def gates_by_say(self) -> Counter[str]:
         """How many moves with gates there are."""
         return self._translator.gates_by_say()
+
+    def waves(self) -> list[WaveCount]:
+        """The waves of the policy."""
+        return self._translator.waves()
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member on a connection is Stable."""

@@ -39,6 +39,7 @@ _HIGHEST = frozenset(
         f"{PREFIX}policy_version",
         f"{PREFIX}unowned_partitions",
         f"{PREFIX}unreachable_nodes",
+        f"{PREFIX}wave_groups",
         "python_info",
     }
 )

@@ -189,6 +189,7 @@ class Server:
         self.observability.registry.unowned_of = translator.unowned
         self.metrics.unowned_partitions.set_function(translator.count_unowned)
         self._connect_proof()
+        self.metrics.wave_groups.read = translator.waves
         for phase in _SHOWN_PHASES:
             self.metrics.group_moves.labels(phase).set_function(partial(_count_moves, translator, phase))
         self._hook = None

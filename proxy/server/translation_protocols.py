@@ -8,6 +8,7 @@ from protocol_codecs import Message
 from proxy.session.speculation import Prediction
 from translation.actions import Action, Call, CallId, Connection, ConnectionId, Request, RequestId
 from translation.engine.mends import Unowned
+from translation.engine.wave_counts import WaveCount
 from translation.fleet.group_records import Proof
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
@@ -120,6 +121,7 @@ class Translation(Protocol):
 
     def gates_by_say(self) -> Counter[str]:
         """Return how many moves with gates there are, by what the gates say."""
+        ...
 
     def handle_description(
         self, now: float, connection_id: ConnectionId, group_id: str, description: Description
@@ -133,6 +135,10 @@ class Translation(Protocol):
 
     def count_unowned(self) -> int:
         """Return how many partitions of all groups nobody has."""
+        ...
+
+    def waves(self) -> list[WaveCount]:
+        """Return the waves of the policy in order, with their groups by state."""
         ...
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:

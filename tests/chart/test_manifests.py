@@ -7,6 +7,8 @@ import subprocess
 import pytest
 import yaml
 
+from pipeline.readiness.policy_kubernetes import LABEL
+from proxy.config.policy_source import policy_of_files
 from tools.chart import crds, readme, render, schemas
 from tools.chart.binaries import ROOT, binary
 
@@ -246,3 +248,34 @@ def validate(manifests: str, version: str) -> list[dict[str, str]]:
         check=False,
     )
     return json.loads(done.stdout)["resources"]
+
+
+def test_a_policy_of_several_files_is_mounted_whole_and_its_manifest_is_demanded():
+    """Of a set of ConfigMaps it is not known how many there are, so those that are not there are no mistake."""
+    manifests = render.documents(render.ci("policy-set"))
+    config = yaml.safe_load(render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"])
+    assert config["policy"] == {
+        "file": "/etc/epochgate/policy",
+        "manifest_required": True,
+        "config_maps": f"{LABEL}=waves",
+    }
+    volumes = render.one(manifests, "Deployment", "epochgate")["spec"]["template"]["spec"]["volumes"]
+    (policy,) = [one for one in volumes if one["name"] == "policy"]
+    assert [one["configMap"] for one in policy["projected"]["sources"]] == [
+        {"name": "waves-manifest"},
+        {"name": "waves-0", "optional": True},
+        {"name": "waves-1", "optional": True},
+    ]
+    assert "resourceNames" not in render.one(manifests, "Role", "epochgate-policy")["rules"][0]
+
+
+def test_files_in_the_release_are_a_policy_that_the_proxy_takes():
+    manifests = render.documents(render.ci("policy-files"))
+    maps = [one for one in manifests if LABEL in one["metadata"].get("labels", {})]
+    volumes = render.one(manifests, "Deployment", "epochgate")["spec"]["template"]["spec"]["volumes"]
+    (policy,) = [one for one in volumes if one["name"] == "policy"]
+    assert [one["configMap"]["name"] for one in policy["projected"]["sources"]] == [
+        one["metadata"]["name"] for one in maps
+    ]
+    files = {name: text.encode() for one in maps for name, text in one["data"].items()}
+    assert policy_of_files("set", files, manifest_required=True).policy.wave_of == {"yes": 1, "payments": 1}

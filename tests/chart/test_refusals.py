@@ -104,6 +104,18 @@ MISTAKES = {
 
 # By the templates: what is wrong between values.
 CONTRADICTIONS = {
+    "rules beside a set of files": (
+        ["--set", "policy.set.name=waves", "--set-json", 'policy.rules=[{"group":"a","mode":"observe"}]'],
+        "policy.rules: has no effect with policy.set",
+    ),
+    "a default beside a set of files": (
+        ["--set", "policy.set.name=waves,policy.default=translate"],
+        "policy.default: has no effect with policy.set",
+    ),
+    "two sets of files": (
+        ["--set", "policy.set.name=waves", "--set-json", 'policy.set.files={"a.yaml":""}'],
+        "policy.set: name and files are two sources",
+    ),
     "no listener": (
         ["--set", "listeners.kafka=null"],
         "listeners: there is none, so no client could connect",

@@ -31,6 +31,7 @@ ELSEWHERE = {
     rf"{_EPOCHGATE} (config|policy) check (?!readiness/)\S+": "test_the_files_of_a_page_are_good",
     rf"{_EPOCHGATE} policy check readiness/\S+": "test_the_proxy_takes_the_policy_of_each_wave",
     rf"{_EPOCHGATE} preflight .*": "test_nothing_is_found_on_fifty_healthy_groups",
+    rf"{_EPOCHGATE} policy from-readiness .*": "test_each_group_of_a_generated_wave_is_moved_and_no_other",
     rf"{_EPOCHGATE} policy plan \S+": "test_the_command_asks_the_admin_port_and_prints_the_plan",
     rf"{_EPOCHGATE} (capture|pipeline readiness) .*": "test_groups_equal_what_the_admin_client_says",
     rf"{_EPOCHGATE} pipeline progress .*": "test_killed_and_started_again_equals_the_batch",

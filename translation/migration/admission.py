@@ -42,6 +42,10 @@ _READ_BACK_S = 2.0
 LOOK_AGAIN_S = 2.0
 """After so long the broker is asked again for a group whose slots were all taken."""
 
+WAVE_LOOK_AGAIN_S = 30.0
+"""After so long a classic member whose group's wave has not begun is looked at again. That costs a question to the
+broker each time, since another replica may translate it; so a wave begins within this time."""
+
 
 class _Look(NamedTuple):
     """What the broker says of a group, and the slots as they were when it was asked."""

@@ -12,6 +12,7 @@ from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
 from translation.migration.admission import (
     LOOK_AGAIN_S,
+    WAVE_LOOK_AGAIN_S,
     admit_classic_member,
     is_held_up,
     may_be_told,
@@ -88,9 +89,7 @@ def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
         return context.settings.relayed_s
     if why_wave_waits(context, group_id, rule) is not None:
-        return (
-            context.settings.relayed_s
-        )  # what it waits for is in the view of its move, not in an event of each member
+        return WAVE_LOOK_AGAIN_S  # the view of the move says what it waits for, not an event for each member
     return LOOK_AGAIN_S if context.moves.is_full(group_id) else 0.0
 
 

@@ -157,6 +157,18 @@
 {{- fail "policy.rules: have no effect with policy.existingConfigMap" -}}
 {{- end -}}
 {{- end -}}
+{{- if include "epochgate.policySet" . -}}
+{{- $others := pick .Values.policy "existingConfigMap" "rules" "assignorsAllowed" -}}
+{{- range $key, $value := $others -}}
+{{- if $value -}}{{- fail (printf "policy.%s: has no effect with policy.set" $key) -}}{{- end -}}
+{{- end -}}
+{{- if ne .Values.policy.default "observe" -}}
+{{- fail "policy.default: has no effect with policy.set" -}}
+{{- end -}}
+{{- if and .Values.policy.set.name .Values.policy.set.files -}}
+{{- fail "policy.set: name and files are two sources; give one of them" -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.policy.existingConfigMap .Values.policy.assignorsAllowed -}}
 {{- fail "policy.assignorsAllowed: has no effect with policy.existingConfigMap" -}}
 {{- end -}}

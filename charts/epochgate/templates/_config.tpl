@@ -38,7 +38,11 @@
 {{- end -}}
 
 {{- $policy := dict "file" "/etc/epochgate/policy/policy.yaml" -}}
-{{- if .Values.policy.watch -}}{{- $_ := set $policy "config_map" (include "epochgate.policyConfigMap" .) -}}{{- end -}}
+{{- $set := include "epochgate.policySet" . -}}
+{{- if $set -}}
+{{- $policy = dict "file" "/etc/epochgate/policy" "manifest_required" true -}}
+{{- if .Values.policy.watch -}}{{- $_ := set $policy "config_maps" (printf "epochgate.io/policy-set=%s" $set) -}}{{- end -}}
+{{- else if .Values.policy.watch -}}{{- $_ := set $policy "config_map" (include "epochgate.policyConfigMap" .) -}}{{- end -}}
 {{- $config := dict
       "upstream" $upstream
       "listeners" $listeners

@@ -69,6 +69,12 @@ annotations:
 {{- end -}}
 {{- end -}}
 
+{{/* The value of the label that all ConfigMaps of a policy of several files have; empty if it has one. */}}
+{{- define "epochgate.policySet" -}}
+{{- if .Values.policy.set.files -}}{{ include "epochgate.fullname" . }}-policy
+{{- else -}}{{ .Values.policy.set.name }}{{- end -}}
+{{- end -}}
+
 {{- define "epochgate.policyConfigMap" -}}
 {{- default (printf "%s-policy" (include "epochgate.fullname" .)) .Values.policy.existingConfigMap -}}
 {{- end -}}

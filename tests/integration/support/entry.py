@@ -68,6 +68,7 @@ class Proxy:
         advertised_host: str = LOOPBACK,
         bind: str = LOOPBACK,
         policy: str = POLICY,
+        policy_file: str = "policy.yaml",
         sole_process: bool = True,
         workers: int = 1,
         limits: Mapping[str, object] = LIMITS_OF_TEST_BROKERS,
@@ -93,6 +94,8 @@ class Proxy:
         self._first_node_port = free_port_block(NODE_IDS)
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
+        self._policy_file = policy_file
+        """What the configuration names; the file or directory, if it is another one, is there before the start."""
         (folder / "policy.yaml").write_text(policy)
         (folder / "epochgate.yaml").write_text(self._config(bootstrap.split(",")))
 
@@ -215,7 +218,7 @@ class Proxy:
             "upstream": {"bootstrap": bootstrap, "tls": upstream_tls},
             "listeners": [listener],
             "admin": {"bind": LOOPBACK, "port": self._admin_port},
-            "policy": {"file": "policy.yaml"},
+            "policy": {"file": self._policy_file},
             "sole_process": self._sole_process,
             "workers": self._workers,
             "limits": dict(self._limits),

@@ -7,6 +7,7 @@ from typing import Any
 
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Forward, Release, Request
+from translation.engine.wave_counts import WaveCount
 from translation.fleet.group_records import Proof
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
@@ -75,6 +76,9 @@ class ForwardEverything:
 
     def count_unowned(self) -> int:
         return 0
+
+    def waves(self) -> list[WaveCount]:
+        return []
 
     def moves_by_phase(self) -> Counter[str]:
         return Counter()

@@ -17,16 +17,15 @@ from translation.fleet.counting import FORGET_MS
 from translation.fleet.group_log import RENEW_MS, local_group_log
 from translation.fleet.group_records import MOVE, GroupKey, GroupRecord, Move, Phase, StoredGroup
 from translation.fleet.records import Writer
+from translation.migration.admission import WAVE_LOOK_AGAIN_S
 from translation.migration.next_wave import why_not_yet
 from translation.migration.wave_progress import LOOK_EVERY_S
 from translation.policy.policy import Mode, Policy, Rule, Waves
 from translation.policy.steps import Step, parse_steps
-from translation.settings import TranslatorSettings
 
 STEPS = (1, "100%")
 TEXT = "1, 100%"
 SETTLED = Move(TEXT, number=1, step=1, settled_ms=5)
-RELAYED_S = TranslatorSettings().relayed_s
 
 
 def wave(number: int, *groups: str, steps: tuple[int | str, ...] = STEPS) -> Rule:
@@ -180,7 +179,7 @@ def test_they_move_once_the_wave_before_is_over() -> None:
     bench.reply(NO_CONSUMER_GROUP)
     write(bench, "second", SETTLED)
     assert bench.heartbeat(connection, A, 4) in bench.forwarded, "it is relayed for a while"
-    bench.advance(RELAYED_S)
+    bench.advance(WAVE_LOOK_AGAIN_S)
     told = bench.heartbeat(connection, A, 4)
     for answer in (NO_CONSUMER_GROUP, classic_group(), NO_CONSUMER_GROUP, classic_group()):
         bench.reply(answer)
