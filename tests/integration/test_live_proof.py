@@ -107,7 +107,7 @@ def test_the_next_step_begins_when_this_one_is_proven_and_the_certificate_is_tha
         )
         found = eventually(
             lambda: proof(proxy, group),
-            lambda one: one["verdict"] == "proven" and one["until"] - one["since"] > PROOF_S,
+            lambda one: one["verdict"] == "proven" and one["looked_at"] - one["clean_since"] > PROOF_S,
             what="the whole move is proven",
         )
         assert (found["state"], found["scope"], found["complete"]) == ("live", "all processes", True)
@@ -173,7 +173,7 @@ def test_a_killed_replica_leaves_a_time_that_is_not_proven_and_the_step_waits(
         )
         again = eventually(
             lambda: proof(verifier, group),
-            lambda one: one["verdict"] == "proven" and one["since"] > cut["until"] - 1,
+            lambda one: one["verdict"] == "proven" and one["clean_since"] > cut["looked_at"] - 1,
             what="the time after it is",
             timeout_s=120,
         )
