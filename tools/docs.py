@@ -220,8 +220,8 @@ Percent-encode the group id in a URL. HTTP clients rewrite the paths `.` and `..
 other long texts are cut, with `…` and a hash of the whole text.
 
 With several worker processes the answers cover all of them. Fields whose names end in `_at`, `_since` or `time` are
-seconds since 1970-01-01 UTC, those whose names end in `_us` microseconds. Later versions may add fields, so ignore those that you do not know. `v` changes if a
-field changes its meaning.
+seconds since 1970-01-01 UTC, those whose names end in `_us` microseconds. Later versions may add fields, so ignore
+those that you do not know. `v` changes if a field changes its meaning.
 
 With a member log the groups are those of the fleet ([One view](../how-to/fleet.md#one-view)): what this proxy's own
 clients do, and from the log which members other replicas serve. A group whose id has more than 255 characters is in
