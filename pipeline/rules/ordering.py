@@ -116,6 +116,7 @@ class Ordering:
             for reading in [one for one in active if one.ended and not one.is_told]:
                 ended += self._one_ended(reading)
             parts = [reading.until(bound) for reading in active]
+            parts = [part for part in parts if part]
             merged = parts[0] if len(parts) == 1 else sorted(chain.from_iterable(parts))
             if merged and merged[0] < floor:
                 merged = self._without_late(merged, floor)
