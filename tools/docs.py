@@ -9,12 +9,16 @@ from typing import Any
 
 import msgspec
 
+from pipeline.rules import certificate
+from pipeline.rules.commits import SetBack
 from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import fleet_view, preflight_report, preflight_view, snapshot
 from proxy.observability.api_query import GROUPS
+from proxy.observability.proof_view import ProofView
 from tools import cli_docs, compatibility, module_map, preflight_docs, state_diagrams
+from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Policy
@@ -217,8 +221,8 @@ Percent-encode the group id in a URL. HTTP clients rewrite the paths `.` and `..
 other long texts are cut, with `…` and a hash of the whole text.
 
 With several worker processes the answers cover all of them. Fields whose names end in `_at`, `_since` or `time` are
-seconds since 1970-01-01 UTC. Later versions may add fields, so ignore those that you do not know. `v` changes if a
-field changes its meaning.
+seconds since 1970-01-01 UTC, those whose names end in `_us` microseconds. Later versions may add fields, so ignore
+those that you do not know. `v` changes if a field changes its meaning.
 
 With a member log the groups are those of the fleet ([One view](../how-to/fleet.md#one-view)): what this proxy's own
 clients do, and from the log which members other replicas serve. A group whose id has more than 255 characters is in
@@ -243,6 +247,15 @@ def api() -> str:
         snapshot.EventView,
         TopicPartitionSet,
         ClientOffer,
+        MoveView,
+        ProofView,
+        certificate.Certificate,
+        certificate.Owners,
+        certificate.TwoOwners,
+        certificate.Gaps,
+        certificate.PauseTimes,
+        certificate.CommitCounts,
+        SetBack,
         fleet_view.FleetView,
         fleet_view.FleetReplica,
         fleet_view.GroupFleet,
@@ -270,9 +283,13 @@ def _type(kind: Any) -> str:
     arguments = [one for one in typing.get_args(kind) if one is not Ellipsis]
     if typing.get_origin(kind) is tuple:
         return f"list of {_type(arguments[0])}"
+    if typing.get_origin(kind) is dict:
+        return f"{_type(arguments[1])} by {_type(arguments[0])}"
     if arguments:
         return " or ".join(_type(one) for one in arguments)
     names = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "`null`"}
+    if isinstance(kind, type) and issubclass(kind, str):
+        return "text"
     return names.get(kind) or kind.__name__
 
 

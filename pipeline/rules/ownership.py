@@ -234,22 +234,34 @@ class GroupOwnership:
         """Process the next event; return what it shows."""
         found: list[Finding] = []
         process = event.replica, event.boot
+        seq, time_us, name, protocol = event.seq, event.time_us, event.member, event.protocol
         before = self._last_seq.get(process)
-        if before is not None and event.seq <= before[0]:
-            if event.seq == before[0]:
+        if before is not None and seq <= before[0]:
+            if seq == before[0]:
                 return found  # the same event once more
             found.append(_set_back(event, *before))
-        self._last_seq[process] = (event.seq, event.time_us)
-        if event.time_us > self._now_us:
-            self._now_us = event.time_us
+        self._last_seq[process] = seq, time_us
+        if time_us > self._now_us:
+            self._now_us = time_us
         self._number += 1
-        if event.member and event.protocol in EXCLUSIVE:
-            if self._unseen or event.protocol in _PASSES_THROUGH:
-                self._note_unseen(event)
+        if not name or protocol not in EXCLUSIVE:
+            return found
+        if self._unseen or protocol in _PASSES_THROUGH:
+            self._note_unseen(event)
+        member, kind = self._members.get(name), event.kind
+        if member is None or member.process != process or kind in ENDS:
             self._of_member(event, process, found)
+            return found
+        if kind in CALLS:
+            member.called(event)
+        owned = event.owned
+        if owned is not None and owned != member.owned:
+            self._snapshot(member, event, owned, found)
+        member.heard_us = time_us
         return found
 
     def _of_member(self, event: Event, process: Process, found: list[Finding]) -> None:
+        """Process the first event of a member, the last, or one of another process than before."""
         kind, owned = event.kind, event.owned
         member = self._members.get(event.member)
         if member is None:
@@ -335,10 +347,11 @@ class GroupOwnership:
             found.append(BadSnapshot(event.name, f"owned: {error}", _text(owned)))
             return
         member.owned = owned
+        holds = member.holds
         now = {(topic.topic, number): topic.id for topic in listed for number in topic.partitions}
-        if gone := member.holds.keys() - now.keys():
+        if holds and (gone := holds.keys() - now.keys()):
             self._release(member, event, gone, found)
-        if new := now.keys() - member.holds.keys():
+        if now and (new := now.keys() - holds.keys()):
             about = event.member, event.instance, event.time_us, event.name, event.process, self._number
             for partition in sorted(new):
                 self._hold(member, partition, Hold(*about, now[partition]), event, found)

@@ -1,7 +1,7 @@
 """One group of a journal, as the verifier goes through it: its ownership, and counts of what was found."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pipeline.rules.classes import class_at_once
@@ -36,7 +36,6 @@ MOST_CANDIDATES = 1_000
 """Overlaps of one group that are kept for the end, when clocks and losses are known."""
 
 _MEMBERSHIP = CALLS | ENDS
-_MOVES_STATE = ENDS | {STATE_CHANGED}
 _NULL = Line().owned
 _TELL_PARTITIONS = frozenset({JOINED, ASSIGNED, REVOKED})
 
@@ -156,10 +155,11 @@ class VerifiedGroup:
         """Return how many things are kept of it, roughly."""
         return self.ownership.size + self.commits.size + self.pauses.now + len(self._seen)
 
-    def take(self, event: Line) -> Iterable[Finding]:
+    def take(self, event: Line) -> Sequence[Finding]:
         """Take the group's next event; return what it shows, which is counted already."""
         time_us: int = event.time_us  # type: ignore[assignment]  # parse_line has looked
-        self.events += time_us >= self._from_us
+        if time_us >= self._from_us:
+            self.events += 1
         if time_us > self.last_us:
             self.first_us = self.first_us or time_us
             self.last_us = time_us
@@ -169,21 +169,27 @@ class VerifiedGroup:
         tells = event.owned != _NULL
         if not tells:
             event.owned = None  # type: ignore[assignment]  # as the rules want it
-        if kind in _MOVES_STATE:
+        if kind == STATE_CHANGED:
             self.pauses.take(event)
         elif kind == COMMITTED:
             self.unreadable += not self.commits.take(event)
-        if (kind in _MEMBERSHIP or self.unknown) and event.protocol in EXCLUSIVE:
+        elif kind in ENDS:
+            self.pauses.take(event)
+        if (self.unknown or kind in _MEMBERSHIP) and event.protocol in EXCLUSIVE:
             self._note_member(event, time_us, tells=tells)
         if event.generation is None:
             event.generation = NO_GENERATION
         found = self.ownership.take(event)  # type: ignore[arg-type]  # likewise
+        if found:
+            self._count(found, time_us)
+        return found
+
+    def _count(self, found: Iterable[Finding], time_us: int) -> None:
         for one in found:
             self.counts.add(one, time_us)
             if self.window is not None:
                 self.window.add(one, time_us)
             self.unreadable += isinstance(one, BadSnapshot)
-        return found
 
     def _note_member(self, event: Line, time_us: int, *, tells: bool) -> None:
         """Track which members there are, and of which the journal does not tell what they hold."""

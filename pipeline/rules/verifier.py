@@ -110,8 +110,10 @@ class Verifier:
         group = self.groups.get(event.group)
         if group is None:
             group = self.groups[event.group] = VerifiedGroup(self.ended, self._skew_us, self._from_us)
-        for found in group.take(event):
-            self._evidence.add(found)
+        found = group.take(event)
+        if found:
+            for one in found:
+                self._evidence.add(one)
 
     def process_ended(self, process: Process, last_us: int) -> None:
         """A process writes nothing after its event at ``last_us``."""

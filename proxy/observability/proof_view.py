@@ -12,7 +12,7 @@ class ProofView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     and ``left out`` if there is no room for the group (``note`` says why); ``elsewhere`` if another replica verifies,
     which ``by`` names. ``scope`` says whose members it is about: ``all processes`` or ``this process only``.
 
-    Nothing has spoken against the group from ``since`` until the last look at ``until``, if the ``verdict`` is
+    Nothing has spoken against the group from ``clean_since`` until the last look, ``looked_at``, if the ``verdict`` is
     ``proven``; ``why`` is what a look found last that did. It is ``violated`` as long as two owners are found in all
     that has been read, the last of them at ``violated_at``. What is ``provisional`` may change with later events.
     ``certificate`` is about all that has been read, as `epochgate verify` writes it; ``complete`` says whether nothing
@@ -25,8 +25,8 @@ class ProofView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     note: str | None = None
     verdict: str | None = None
     provisional: bool = True
-    since: float | None = None
-    until: float | None = None
+    clean_since: float | None = None
+    looked_at: float | None = None
     why: tuple[str, ...] = ()
     violated_at: float | None = None
     complete: bool = False

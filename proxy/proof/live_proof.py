@@ -116,8 +116,8 @@ class LiveProof:
         return replace(
             shown,
             verdict=proven.verdict,
-            since=proven.since_us / _US,
-            until=proven.until_us / _US,
+            clean_since=proven.since_us / _US,
+            looked_at=proven.until_us / _US,
             why=proven.why,
             provisional=not proven.is_final or self._scope == _OWN,
             violated_at=None if proven.violated_us is None else proven.violated_us / _US,

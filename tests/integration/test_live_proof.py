@@ -45,6 +45,12 @@ def proof(proxy: Proxy, group: str):
         return {}
 
 
+def metric(proxy: Proxy, series: str) -> float:
+    """The value of one series."""
+    (value,) = [line.split()[-1] for line in proxy.metrics().splitlines() if line.startswith(f"{series} ")]
+    return float(value)
+
+
 def move(proxy: Proxy, group: str) -> str:
     """How far the group's move is, in words."""
     return (proxy.group(group)["move"] or {}).get("text", "")
@@ -107,7 +113,7 @@ def test_the_next_step_begins_when_this_one_is_proven_and_the_certificate_is_tha
         )
         found = eventually(
             lambda: proof(proxy, group),
-            lambda one: one["verdict"] == "proven" and one["until"] - one["since"] > PROOF_S,
+            lambda one: one["verdict"] == "proven" and one["looked_at"] - one["clean_since"] > PROOF_S,
             what="the whole move is proven",
         )
         assert (found["state"], found["scope"], found["complete"]) == ("live", "all processes", True)
@@ -145,21 +151,33 @@ def test_a_killed_replica_leaves_a_time_that_is_not_proven_and_the_step_waits(
             for number in range(2)
         ]
         for proxy in proxies:
-            consumers.start(CONFLUENT, proxy.bootstrap, group, topic, "range")
-        states = eventually(
-            lambda: [proof(proxy, group).get("state") for proxy in proxies],
-            lambda found: sorted(map(str, found)) == ["elsewhere", "live"],
-            what="one of the two verifies, and the other says so",
+            eventually(
+                lambda proxy=proxy: metric(proxy, 'epochgate_fleet_replicas{state="heard"}'),
+                lambda heard: heard == len(proxies),
+                what="each replica has heard the other",
+            )
+        behind = eventually(
+            lambda: [metric(proxy, "epochgate_proof_behind_seconds") for proxy in proxies],
+            lambda found: sorted(value > 0 for value in found) == [False, True],
+            what="one of the two verifies",
+        )
+        verifier, other = proxies if behind[0] else reversed(proxies)
+        for _ in range(2):
+            consumers.start(CONFLUENT, verifier.bootstrap, group, topic, "range")
+        eventually(lambda: converted(kafka, group), lambda found: found == 1, what="the first step is taken")
+        consumers.start(CONFLUENT, other.bootstrap, group, topic, "range")
+        eventually(
+            lambda: [proof(proxy, group).get("state") for proxy in (verifier, other)],
+            lambda found: found == ["live", "elsewhere"],
+            what="one of the two has read the topic, and the other says who it is",
             timeout_s=90,
         )
-        verifier, other = proxies if states[0] == "live" else reversed(proxies)
         eventually(
             lambda: proof(verifier, group),
-            lambda one: one["verdict"] == "proven" and one["certificate"]["events"] > 0,
+            lambda one: one["verdict"] == "proven" and sum(one["certificate"]["members"].values()) > 2,
             what="the members of both replicas are proven",
             timeout_s=90,
         )
-        assert sum(proof(verifier, group)["certificate"]["members"].values()) >= 2
         eventually(
             lambda: [move(proxy, group) for proxy in proxies],
             lambda found: all("not proven: proven for" in text for text in found),
@@ -173,7 +191,7 @@ def test_a_killed_replica_leaves_a_time_that_is_not_proven_and_the_step_waits(
         )
         again = eventually(
             lambda: proof(verifier, group),
-            lambda one: one["verdict"] == "proven" and one["since"] > cut["until"] - 1,
+            lambda one: one["verdict"] == "proven" and one["clean_since"] > cut["looked_at"] - 1,
             what="the time after it is",
             timeout_s=120,
         )
