@@ -14,12 +14,16 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
+from translation.engine.member_ids import LONGEST_MEMBER_ID
 from translation.error_mapping import MOVED_AWAY
 from translation.member_state import MemberEvent
+from translation.mending.look import assigned_by
 from translation.policy.client_offer import offer_of
 from translation.policy.policy import Mode
+from translation.policy.rule_cache import LONGEST_GROUP_ID
 
 _ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 """Answers that the broker gives only to a principal that may act in the group."""
@@ -39,6 +43,7 @@ def observe_response(context: Context, connection: Connection, request: Request,
             _joined_classic(context, request.message, response)
         case ApiKey.SYNC_GROUP:
             context.ids.has_joined_classic(request.message.member_id)
+            _assigned(context, request.message, response)
         case ApiKey.LEAVE_GROUP:
             _left(context, request.message, response)
         case ApiKey.CONSUMER_GROUP_HEARTBEAT:
@@ -73,8 +78,21 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
 
 def learn_leader(context: Context, group_id: str, response: JoinGroupResponse) -> None:
     """Remember the leader of a classic group that may have to be mended, from a JoinGroup's answer without an error."""
-    if context.rules.rule_for(group_id).mend is True or context.mends.mend(group_id)[0].moved_back:
+    if _may_be_mended(context, group_id):
         context.mends.learn_leader(group_id, response.leader, response.member_id)
+
+
+def _assigned(context: Context, message: SyncGroupRequest, response: SyncGroupResponse) -> None:
+    if _may_be_mended(context, message.group_id) and len(message.member_id) <= LONGEST_MEMBER_ID:
+        partitions = assigned_by(response.assignment)
+        if partitions is not None:
+            context.mends.learn_assignment(message.group_id, message.member_id, partitions)
+
+
+def _may_be_mended(context: Context, group_id: str) -> bool:
+    if len(group_id) > LONGEST_GROUP_ID:
+        return False
+    return context.rules.rule_for(group_id).mend is True or context.mends.mend(group_id)[0].moved_back
 
 
 def _left(context: Context, message: LeaveGroupRequest, response: LeaveGroupResponse) -> None:

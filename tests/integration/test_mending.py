@@ -1,7 +1,10 @@
-"""What brokers leave to nobody has an owner again without anybody's help; beside it a run that is not mended stays so."""
+"""What brokers leave to nobody has an owner again without anybody's help; what is not mended stays as it is."""
 
+import contextlib
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewPartitions
@@ -9,11 +12,21 @@ from support.broker import Kafka
 from support.clients import CONFLUENT
 from support.entry import Proxy, running_proxy
 from support.ownership import Partition, overlaps
+from support.raw_member import Offer, RawMember
+from support.raw_new_member import LEAVE, STATIC_LEAVE, RawNewMember
 from support.waiting import eventually
 
 from tools.kafka.settings import GROUP_DEFAULTS
 
 pytestmark = pytest.mark.kafka
+
+ANY_CLASSIC_GROUP = """\
+default: observe
+rules:
+  - {pattern: ".*", mode: observe, mend: true}
+"""
+OK, REBALANCE = 0, 27
+STATIC = Offer(instance_id="one")
 
 POLICY = """\
 default: observe
@@ -38,6 +51,13 @@ def unowned(proxy: Proxy, group: str) -> dict | None:
 def events(proxy: Proxy, group: str, *kinds: str) -> list[str]:
     """The reasons of these events of a group, in order."""
     return [one["reason"] for one in proxy.group(group)["events"] if one["kind"] in kinds]
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[RawMember | RawNewMember], Any]]:
+    """Closes the members that a test has made by hand."""
+    with contextlib.ExitStack() as stack:
+        yield stack.enter_context
 
 
 @pytest.fixture
@@ -113,3 +133,169 @@ def test_what_a_topic_has_grown_by_before_static_members_were_moved(broker, cons
         assert shared(left, 4)
         assert "epochgate_unowned_partitions 2.0" in proxy.metrics()
     assert overlaps(consumers.logs) == []
+
+
+def until_told(member: RawMember, *others: RawMember) -> None:
+    """All heartbeat until this member is told to join again, and none of the others is before."""
+
+    def look() -> int:
+        assert [one.heartbeat() for one in others] == [OK] * len(others)
+        return member.heartbeat()
+
+    eventually(look, lambda code: code == REBALANCE, what="it is told to join again", timeout_s=MENDED_S)
+
+
+@pytest.mark.scenario(
+    "a static cooperative member restarts between giving up and joining: the leader is told"
+)
+def test_what_a_classic_static_member_gave_up_before_it_started_again(kafka, folder: Path, group, opened):
+    topic = kafka.new_topic(partitions=4)
+    left = f"left-{group}"
+
+    def pair_with_a_gap(bootstrap: str, group_id: str) -> tuple[RawMember, RawMember]:
+        """A, the leader, and the new process of B, to which nobody has said that 1 is to be given up to A."""
+        a = opened(RawMember(bootstrap, group_id, topic))
+        b = opened(RawMember(bootstrap, group_id, topic, offer=STATIC))
+        a.join()
+        a.sync(4)
+        b.send_join()
+        until_told(a)
+        a.join()
+        b.receive_join()
+        a.sync(shares={a.member_id: frozenset({0}), b.member_id: frozenset({2, 3})})
+        b.sync()
+        new = opened(RawMember(bootstrap, group_id, topic, offer=STATIC))
+        new.join()
+        assert not new.leads
+        assert new.sync() == {topic: frozenset({2, 3})}
+        assert a.heartbeat() == OK
+        return a, new
+
+    with running_proxy(kafka.bootstrap, folder / "proxy", metrics=LOOKS, policy=ANY_CLASSIC_GROUP) as proxy:
+        straight = pair_with_a_gap(kafka.bootstrap, left)
+        a, b = pair_with_a_gap(proxy.bootstrap, group)
+
+        def look() -> int:
+            assert [one.heartbeat() for one in (*straight, b)] == [OK, OK, OK]
+            return a.heartbeat()
+
+        eventually(look, lambda code: code == REBALANCE, what="the leader is told", timeout_s=MENDED_S)
+        a.send_join()
+        until_told(b)
+        b.join()
+        a.receive_join()
+        assert a.leads
+        assert len(a.sync(4)[topic] | b.sync()[topic]) == 4
+
+        def shown() -> dict | None:
+            assert a.heartbeat() == b.heartbeat() == OK
+            return unowned(proxy, group)
+
+        eventually(shown, lambda seen: seen is None, what="it is not shown any more")
+        assert events(proxy, group, "mending") == [
+            "told to join again, try 1",
+            "all partitions have an owner again",
+        ]
+    assert [one.heartbeat() for one in straight] == [OK, OK]
+    assert kafka.describe_classic(left).group_state == "Stable"
+
+
+@pytest.mark.long
+@pytest.mark.scenario("the coordinator fails over in the rebalance after a downgrade: the member is told")
+def test_what_a_failover_after_a_downgrade_has_forgotten(own_kafka, folder: Path, group, opened):
+    cluster = own_kafka()
+    kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
+    topic = kafka.new_topic(partitions=4)
+    with running_proxy(kafka.bootstrap, folder / "proxy", metrics=LOOKS, policy=ANY_CLASSIC_GROUP) as proxy:
+        new = opened(RawNewMember(kafka, group, topic))
+        classic = opened(RawMember(proxy.bootstrap, group, topic))
+        new.join().until_owns(4)
+        classic.join()
+        assert classic.sync() == {}
+        new.until_asked_back()
+        new.full(new.owned)
+        until_told(classic)
+        classic.join()
+        share = classic.sync()[topic]
+        assert new.beat(LEAVE).error_code == OK
+        assert classic.heartbeat() == REBALANCE
+        cluster.kill_broker(cluster.brokers[0].node_id)
+        cluster.start_broker(cluster.brokers[0].node_id)
+
+        again = eventually(
+            lambda: connected(proxy, group, topic, classic), lambda one: one is not None, what="it is back"
+        )
+        opened(again)
+        assert again.sync()[topic] == share
+        until_told(again)
+        again.join()
+        assert again.leads
+        assert again.sync(4)[topic] == {0, 1, 2, 3}
+
+
+def connected(proxy: Proxy, group: str, topic: str, before: RawMember) -> RawMember | None:
+    """The same client on a new connection, once the coordinator is there and answers."""
+    try:
+        again = RawMember(proxy.bootstrap, group, topic)
+    except (OSError, LookupError):
+        return None
+    again.member_id, again.generation = before.member_id, before.generation
+    with contextlib.suppress(OSError):
+        if again.heartbeat() == OK:
+            return again
+    again.__exit__(None, None, None)
+    return None
+
+
+@pytest.mark.long
+@pytest.mark.scenario(
+    "the last new member comes back as a classic one in its own place: the one that waits is told"
+)
+def test_a_member_that_waits_for_its_share_when_the_group_becomes_classic(kafka, folder: Path, group, opened):
+    topic = kafka.new_topic(partitions=4)
+    left = f"left-{group}"
+
+    def one_that_waits(bootstrap: str, group_id: str) -> tuple[RawMember, RawMember]:
+        """A classic member that has been told of nothing yet, and one that has come back in its own place."""
+        new = opened(RawNewMember(kafka, group_id, topic, instance_id="one")).join().until_owns(4)
+        waits = opened(RawMember(bootstrap, group_id, topic))
+        new.full(new.owned)
+        waits.join()
+        assert waits.sync() == {}
+
+        def in_the_newest_epoch() -> bool:
+            new.beat()
+            if waits.heartbeat() == REBALANCE:  # since 4.3 the assignment may have come after its join
+                waits.join()
+                assert waits.sync() == {}
+            return waits.generation == kafka.describe(group_id).group_epoch
+
+        eventually(in_the_newest_epoch, bool, what="it has been told of the newest assignment")
+        assert new.beat(STATIC_LEAVE).error_code == OK
+        back = opened(RawMember(bootstrap, group_id, topic, offer=STATIC))
+        back.join()
+        assert len(back.sync()[topic]) == 2
+        return waits, back
+
+    with running_proxy(kafka.bootstrap, folder / "proxy", metrics=LOOKS, policy=ANY_CLASSIC_GROUP) as proxy:
+        straight = one_that_waits(kafka.bootstrap, left)
+        waits, back = one_that_waits(proxy.bootstrap, group)
+
+        def look() -> int:
+            assert [one.heartbeat() for one in straight] == [OK, OK]
+            back.heartbeat()
+            return waits.heartbeat()
+
+        eventually(look, lambda code: code == REBALANCE, what="it is told", timeout_s=MENDED_S)
+        waits.send_join()
+        eventually(
+            lambda: (waits.has_answer(), back.heartbeat()),
+            lambda seen: seen[0] or seen[1] == REBALANCE,
+            what="its JoinGroup is answered, or begins a rebalance",
+        )
+        if not waits.has_answer():
+            back.join()
+        waits.receive_join()
+        shares = [waits.sync(4 if waits.leads else 0), back.sync(4 if back.leads else 0)]
+        assert set().union(*(share[topic] for share in shares)) == {0, 1, 2, 3}
+    assert [one.heartbeat() for one in straight] == [OK, OK]

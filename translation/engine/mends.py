@@ -15,9 +15,13 @@ from translation.fleet.group_log import GroupLog
 from translation.fleet.group_records import MEND, GroupKey, Mend
 from translation.fleet.member_log import MemberLog
 from translation.mending.backoff import Suspicion
+from translation.mending.look import TopicPartition
 
 _GROUPS_LIMIT = 10_000
 _TOPICS_LIMIT = 20_000
+_MEMBERS_LIMIT = 10_000
+_PARTITIONS_LIMIT = 200_000
+"""What members of classic groups were assigned, all of them together."""
 _STALE_S = 600.0
 """A suspicion that no look has confirmed for so long is not shown: nobody looks at the group any more."""
 
@@ -46,9 +50,9 @@ class Leader(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A classic group whose leader is told to join again; ``member_id`` is empty if it is not known."""
+    """Members of a classic group that are told to join again; any one of them if ``members`` is empty."""
 
-    member_id: str
+    members: frozenset[str]
     until: float
 
 
@@ -61,11 +65,13 @@ class Mends:
         self.records = records
         self.suspicions: OrderedDict[str, Suspicion] = OrderedDict()
         self.telling: dict[str, Told] = {}
-        """The classic groups whose leader is told to join again at its next Heartbeat; there are hardly ever any."""
+        """The classic groups in which members are told to join again at their Heartbeats; there are hardly ever any."""
         self.under_way: set[str] = set()
         """Groups about which the broker is asked now."""
         self._sizes: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._leaders: OrderedDict[str, Leader] = OrderedDict()
+        self._assigned: OrderedDict[tuple[str, str], frozenset[TopicPartition]] = OrderedDict()
+        self._assigned_count = 0
         self._asked: dict[str, float] = {}
         """Groups of which any member was told, because the leader was not known, and until when that counts."""
 
@@ -161,13 +167,28 @@ class Mends:
             self._leaders.popitem(last=False)
         until = self._asked.pop(group_id, -math.inf)
         if leader != member_id and until > self._environment.now:
-            self.telling[group_id] = Told(leader, until)
+            self.telling[group_id] = Told(frozenset({leader}), until)
 
-    def is_told(self, group_id: str) -> None:
-        """A member is told; if it is not known to be the leader, the leader is told once the answer to it names it."""
+    def assigned(self, group_id: str, member_ids: Iterable[str]) -> dict[str, frozenset[TopicPartition]]:
+        """What these members of a classic group were told of their assignments, those of which it is known."""
+        found = ((one, self._assigned.get((group_id, one))) for one in member_ids)
+        return {one: partitions for one, partitions in found if partitions is not None}
+
+    def learn_assignment(self, group_id: str, member_id: str, partitions: frozenset[TopicPartition]) -> None:
+        """The broker has answered a member's SyncGroup."""
+        key = group_id, member_id
+        self._assigned_count += len(partitions) - len(self._assigned.pop(key, ()))
+        self._assigned[key] = partitions
+        while len(self._assigned) > _MEMBERS_LIMIT or self._assigned_count > _PARTITIONS_LIMIT:
+            self._assigned_count -= len(self._assigned.popitem(last=False)[1])
+
+    def is_told(self, group_id: str, member_id: str) -> None:
+        """A member is told. If any could be, the leader is told once the answer to its JoinGroup names it."""
         told = self.telling.pop(group_id)
-        if not told.member_id:
+        if not told.members:
             self._asked[group_id] = told.until
+        elif rest := told.members - {member_id}:
+            self.telling[group_id] = Told(rest, told.until)
 
     def tells(self, group_id: str, member_id: str) -> bool:
         """Whether this member of a classic group is told to join again at its Heartbeat."""
@@ -177,4 +198,4 @@ class Mends:
         if told.until <= self._environment.now:
             del self.telling[group_id]
             return False
-        return told.member_id in ("", member_id)
+        return not told.members or member_id in told.members

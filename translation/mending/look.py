@@ -42,12 +42,15 @@ class Look(msgspec.Struct, frozen=True):
     ``has_classic`` says that a consumer group has members of the classic protocol. ``clients_may`` says that those of a
     classic group may be about to change it themselves: what nobody has are the last partitions of their topics, as if
     these had grown, or a cooperative member has partitions to give up, for which it has its poll interval.
+
+    ``lacking`` are members of a classic group that the broker has assigned more than they were told.
     """
 
     mark: int
     unowned: frozenset[TopicPartition]
     has_classic: bool = False
     clients_may: bool = False
+    lacking: frozenset[str] = frozenset()
 
 
 def topics_of(group: ConsumerGroupDescribeResponseDescribedGroup) -> frozenset[str]:
@@ -102,17 +105,25 @@ def topics_of_classic_group(group: DescribedGroup) -> frozenset[str]:
         return frozenset()
 
 
-def look_at_classic_group(group: DescribedGroup, sizes: Sizes) -> Look | None:
-    """The same of a classic group of consumers."""
+def look_at_classic_group(
+    group: DescribedGroup, sizes: Sizes, told: Mapping[str, frozenset[TopicPartition]]
+) -> Look | None:
+    """The same of a classic group of consumers. ``told`` is what members were told of their assignments, by member id.
+
+    A broker that makes a consumer group a classic one may not have told each member what it is assigned by then.
+    """
     if group.group_state != _STABLE or group.protocol_type != _CONSUMER:
         return None
     assigned: dict[str, set[int]] = {name: set() for name in topics_of_classic_group(group)}
+    untold: dict[str, set[TopicPartition]] = {}
     gives_up, mark = False, 0
     try:
         for member in sorted(group.members, key=lambda one: one.member_id):
             claims = _named(decode_subscription(member.member_metadata)[1].owned_partitions)
             has = _named(decode_assignment(member.member_assignment)[1].assigned_partitions)
             gives_up |= not claims <= has
+            if not has <= told.get(member.member_id, has):
+                untold[member.member_id] = has - told[member.member_id]
             for name, number in has:
                 if name in assigned:
                     assigned[name].add(number)
@@ -120,7 +131,23 @@ def look_at_classic_group(group: DescribedGroup, sizes: Sizes) -> Look | None:
                 mark = crc32(data, mark)
     except MalformedMessage:
         return None
-    return _look(mark, assigned, sizes, gives_up=gives_up) if assigned else None
+    look = _look(mark, assigned, sizes, gives_up=gives_up) if assigned else None
+    if look is None or not untold:
+        return look
+    return msgspec.structs.replace(
+        look,
+        unowned=look.unowned.union(*untold.values()),
+        clients_may=False,
+        lacking=frozenset(untold),
+    )
+
+
+def assigned_by(data: bytes) -> frozenset[TopicPartition] | None:
+    """What the answer to a SyncGroup assigns; None if it is not readable."""
+    try:
+        return frozenset(_named(decode_assignment(data)[1].assigned_partitions))
+    except MalformedMessage:
+        return None
 
 
 def _named(topics: Iterable[ConsumerProtocolTopicPartition]) -> set[TopicPartition]:

@@ -6,7 +6,8 @@ process ends in between, the broker ends that member after its session timeout, 
 
 In a classic group that Epochgate has moved back, the leader's next Heartbeat is answered REBALANCE_IN_PROGRESS: its
 JoinGroup begins a rebalance (``classicGroupJoinExistingMember``). If the leader is not known, any member is told: its
-JoinGroup is answered without a rebalance, and names the leader.
+JoinGroup is answered without a rebalance, and names the leader. A member that the broker has assigned more than it was
+told is told itself: its SyncGroup brings it.
 
 Three looks say that nobody has a partition, in the same group epoch (:mod:`translation.mending`): two of those that are
 made anyway, some time apart, and one just before anything is done. Of several replicas one does it, whose record in the
@@ -82,7 +83,7 @@ def described(context: Context, connection: Connection | None, group_id: str, gr
     if unknown := topics - sizes.keys():
         _start(context, group_id, connection, _learn_sizes(context, frozenset(unknown)))
     else:
-        _looked(context, connection, group_id, group, _look(group, sizes))
+        _looked(context, connection, group_id, group, _look(context, group, sizes))
 
 
 def _concerns_us(context: Context, group_id: str, group: Description) -> bool:
@@ -102,9 +103,10 @@ def _topics(group: Description) -> frozenset[str]:
     return topics_of_classic_group(group) if isinstance(group, DescribedGroup) else topics_of(group)
 
 
-def _look(group: Description, sizes: dict[str, int]) -> Look | None:
+def _look(context: Context, group: Description, sizes: dict[str, int]) -> Look | None:
     if isinstance(group, DescribedGroup):
-        return look_at_classic_group(group, sizes)
+        told = context.mends.assigned(group.group_id, (member.member_id for member in group.members))
+        return look_at_classic_group(group, sizes, told)
     return look_at_consumer_group(group, sizes)
 
 
@@ -176,7 +178,7 @@ def _why_not(context: Context, group_id: str, suspicion: Suspicion) -> str:
 def _why_leader_is_not_told(context: Context, group_id: str, suspicion: Suspicion) -> str:
     """Why no member of a classic group is told here; with a member log another replica may do it."""
     leader = context.mends.leader(group_id)
-    if leader is not None and leader.is_here:
+    if suspicion.look.lacking or (leader is not None and leader.is_here):
         return ""
     if leader is not None:
         return f"its leader {leader.member_id} does not come through this process"
@@ -222,7 +224,7 @@ def _mend(
     mend = Mend(before.moved_back, suspicion.tries + 1, digest_of(look.unowned))
     if not (yield from _claim(context, group_id, mend)):
         return
-    again = yield from _look_again(group_id, connection, is_classic=is_classic)
+    again = yield from _look_again(context, group_id, connection, is_classic=is_classic)
     if again is None or (again.mark, again.unowned, again.has_classic) != (look.mark, look.unowned, False):
         return
     if _why_not(context, group_id, suspicion):  # the policy may have changed while the broker was asked
@@ -230,7 +232,8 @@ def _mend(
     suspicion.tries = mend.tries
     if is_classic:
         leader = mends.leader(group_id)
-        mends.telling[group_id] = Told("" if leader is None else leader.member_id, context.now + _TELL_S)
+        whom = look.lacking or frozenset(() if leader is None else {leader.member_id})
+        mends.telling[group_id] = Told(whom, context.now + _TELL_S)
         return
     yield from _join_and_leave(context, group_id, suspicion)
 
@@ -246,7 +249,9 @@ def _claim(context: Context, group_id: str, mend: Mend) -> Procedure[bool]:
     return mends.records.is_own(group_id, MEND) and mends.mend(group_id)[0] == mend
 
 
-def _look_again(group_id: str, connection: Connection, *, is_classic: bool) -> Procedure[Look | None]:
+def _look_again(
+    context: Context, group_id: str, connection: Connection, *, is_classic: bool
+) -> Procedure[Look | None]:
     """Ask the broker for all that a look needs; None if it does not say."""
     group: Description
     if is_classic:
@@ -266,7 +271,7 @@ def _look_again(group_id: str, connection: Connection, *, is_classic: bool) -> P
         return None
     group = groups[0]
     topics = _topics(group)
-    return _look(group, (yield from lookup_sizes(topics))) if len(topics) <= TOPICS_LIMIT else None
+    return _look(context, group, (yield from lookup_sizes(topics))) if len(topics) <= TOPICS_LIMIT else None
 
 
 def _join_and_leave(context: Context, group_id: str, suspicion: Suspicion) -> Procedure[None]:
@@ -315,7 +320,7 @@ def _tell(context: Context, request: Request) -> Procedure[None]:
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
     mends = context.mends
     if response.error_code == ErrorCode.NONE and mends.tells(group_id, member_id):
-        mends.is_told(group_id)
+        mends.is_told(group_id, member_id)
         suspicion = mends.suspicions.get(group_id)
         context.events.emit_mending(
             EventKind.MENDING,

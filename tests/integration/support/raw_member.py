@@ -97,6 +97,10 @@ class RawMember:
         self._joining = self._join_request(owned or {})
         self._connection.send(self._joining)
 
+    def has_answer(self) -> bool:
+        """Whether the answer to what was sent has come."""
+        return self._connection.has_answer()
+
     def receive_join(self) -> None:
         """The answer."""
         assert self._joining is not None, "nothing was sent"
@@ -120,16 +124,17 @@ class RawMember:
             answer = self._connection.call(self._join_request({}))
         return int(answer.error_code)
 
-    def sync(self, partitions: int = 0) -> Topics:
-        """SyncGroup; a leader shares out `partitions` of the topic, one to each in turn.
+    def sync(self, partitions: int = 0, shares: Mapping[str, frozenset[int]] | None = None) -> Topics:
+        """SyncGroup; a leader shares out `partitions` of the topic, one to each in turn, or `shares` by member id.
 
         Repeated until the coordinator has loaded its groups: a Heartbeat before it does not tell, since Kafka answers
         it with no error while it loads.
         """
-        shares = {
-            member: frozenset(range(turn, partitions, len(self._members)))
-            for turn, member in enumerate(self._members if self.leads else ())
-        }
+        if shares is None:
+            shares = {
+                member: frozenset(range(turn, partitions, len(self._members)))
+                for turn, member in enumerate(self._members if self.leads else ())
+            }
         request = SyncGroupRequest(
             group_id=self._group,
             generation_id=self.generation,

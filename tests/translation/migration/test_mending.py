@@ -1,6 +1,7 @@
 """Partitions that brokers have left to nobody: when a group is mended, by whom, and when it is left as it is."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -336,7 +337,7 @@ def test_the_next_try_is_later_each_time_and_the_last_one_is_the_last() -> None:
         if site.asked == [ApiKey.METADATA]:
             site.reply(sizes(3))
     assert len(tries_at) == TRIES
-    pauses = [after - before for before, after in zip(tries_at, tries_at[1:], strict=False)]
+    pauses = [after - before for before, after in pairwise(tries_at)]
     for number, pause in enumerate(pauses, 1):
         assert backoff_ms(number) / 1000 <= pause <= backoff_ms(number) / 1000 + 2 * LOOK_S
     assert site.reported[-1] == (EventKind.LEFT_UNOWNED, f"{TRIES} tries have not helped")

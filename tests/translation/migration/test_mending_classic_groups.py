@@ -24,6 +24,7 @@ from protocol_codecs.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.translation.bench import GROUP, TOPIC, TOPIC_ID, Bench
 from tests.translation.live_groups import A, B
 from translation.actions import Connection, EventKind, RequestId
@@ -111,6 +112,19 @@ class Site:
         else:  # the first one completes the move of the member that was told to go back
             self.bench.reply(answer)
 
+    def syncs(self, member_id: str, *partitions: int) -> None:
+        """Its SyncGroup is answered with this assignment."""
+        request = self.bench.sync(self.connections[member_id], member_id, 4)
+        assignment = encode_assignment(
+            ConsumerProtocolAssignment(
+                assigned_partitions=(ConsumerProtocolTopicPartition(topic=TOPIC, partitions=partitions),)
+            ),
+            0,
+        )
+        self.bench.relayed_response(
+            self.connections[member_id], request, SyncGroupResponse(assignment=assignment)
+        )
+
     def heartbeat(self, member_id: str) -> RequestId:
         return self.bench.heartbeat(self.connections[member_id], member_id, 4)
 
@@ -194,6 +208,22 @@ def test_a_member_that_the_broker_does_not_take_for_one_at_rest_gets_the_brokers
     assert not site.is_told(A, ErrorCode.ILLEGAL_GENERATION)
     assert site.reported == []
     assert site.is_told(A)
+
+
+def test_a_member_that_is_assigned_more_than_it_was_told_is_told_itself() -> None:
+    """As after the last member of the new protocol has come back as a classic one, in its own place."""
+    site, shared = Site(), classic({A: (0,), B: (1, 2)})
+    site.joins(A, leader=A)
+    site.syncs(A, 0)
+    site.syncs(B, 1)
+    site.suspects(shared)
+    assert not site.is_told(A)
+    assert site.is_told(B)
+    assert not site.is_told(B)
+    site.syncs(B, 1, 2)
+    site.look(shared)
+    assert site.reported[-1] == (EventKind.MENDING, "all partitions have an owner again")
+    assert site.bench.translator.unowned(GROUP) is None
 
 
 def test_nobody_is_told_after_a_minute() -> None:
