@@ -71,6 +71,7 @@
 {{- $preflight := dict -}}
 {{- with .Values.preflight.accept -}}{{- $_ := set $preflight "accept" . -}}{{- end -}}
 {{- with .Values.preflight.kafkaVersion -}}{{- $_ := set $preflight "kafka_version" . -}}{{- end -}}
+{{- if .Values.preflight.askPods -}}{{- $_ := set $preflight "replicas" (include "epochgate.replicas" .) -}}{{- end -}}
 {{- if $preflight -}}{{- $_ := set $config "preflight" $preflight -}}{{- end -}}
 {{- with include "epochgate.journal" . -}}{{- $_ := set $config "journal" (fromJson .) -}}{{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.config) | toYaml -}}
@@ -81,4 +82,9 @@
 {{- $policy := dict "default" .Values.policy.default "rules" .Values.policy.rules -}}
 {{- with .Values.policy.assignorsAllowed -}}{{- $_ := set $policy "assignors_allowed" . -}}{{- end -}}
 {{- toYaml $policy -}}
+{{- end -}}
+
+{{/* host:port of the admin ports of all pods. */}}
+{{- define "epochgate.replicas" -}}
+{{- printf "%s-replicas.%s.svc.%s:%v" (include "epochgate.fullname" .) .Release.Namespace .Values.clusterDomain .Values.admin.port -}}
 {{- end -}}
