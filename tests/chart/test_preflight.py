@@ -70,7 +70,7 @@ def test_with_a_hook_a_policy_of_ones_own_is_read_where_it_is():
 @pytest.mark.parametrize(
     "change",
     [
-        "image.tag=2",
+        "image.tag=newer",
         "policy.default=translate",
         "config.limits.in_flight_requests=64",
         "preflight.failOn=never",
