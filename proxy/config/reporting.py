@@ -241,6 +241,14 @@ class PreflightSection(Section, frozen=True, kw_only=True):
             description="Memory that a preflight may take, in bytes. It is a process of its own, which ends with it.",
         ),
     ] = 256 * 1024 * 1024
+    replicas: Annotated[
+        str | None,
+        Meta(
+            description="Where all replicas that serve the same clients are asked: `host:port` of their admin ports, "
+            "with a name that has the addresses of each (a headless Service). `null`: a replica asks itself, and what "
+            "others see is unknown to it."
+        ),
+    ] = None
     accept: Annotated[
         tuple[str, ...],
         Meta(

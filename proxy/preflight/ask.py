@@ -15,9 +15,8 @@ from proxy.config.regular_file import read_regular_file
 from proxy.config.schema import Address, Config, Upstream
 from proxy.config.tls import UpstreamTls
 from proxy.metrics.registry import Metrics
-from proxy.observability.admin_client import NoAnswerError, fetch_groups
-from proxy.observability.snapshot import Snapshot, merge
 from proxy.preflight.ask_brokers import Found, ask_apis, find_brokers
+from proxy.preflight.ask_proxies import ask_proxies
 from proxy.preflight.facts import BadProperty, Broker, Facts, Unknown, Version
 from proxy.transport.listeners import BindError, bind
 from proxy.transport.tcp_stream import open_tcp
@@ -34,6 +33,8 @@ _TLS_PROTOCOLS = ("ssl", "sasl_ssl")
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Whom to ask. ``account`` are librdkafka properties; None: nobody, so brokers are asked as anybody may.
 
+    ``proxies`` are URLs of admin ports, ``replicas`` one whose host name has the addresses of all replicas.
+
     ``timeout_s`` is for each request, in seconds.
     """
 
@@ -43,6 +44,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     config: Config | None = None
     proxies: tuple[str, ...] = ()
+    replicas: str | None = None
     version: Version | None = None
     timeout_s: float
 
@@ -54,8 +56,8 @@ async def ask(target: Target) -> Facts:
     :raises TlsFilesError: a file of the TLS settings can't be used.
     """
     learned = await _Asking(target).run()
-    proxy = await trio.to_thread.run_sync(_ask_proxies, target.proxies, target.timeout_s)
-    return msgspec.structs.replace(learned, proxy=proxy)
+    seen = await trio.to_thread.run_sync(ask_proxies, target.proxies, target.replicas, target.timeout_s)
+    return msgspec.structs.replace(learned, proxy=seen.snapshot, complete_proxy=seen.lacks)
 
 
 class _Asking:
@@ -96,6 +98,7 @@ class _Asking:
 
     async def _facts(self) -> Facts:
         target, answers = self._target, self._answers
+        asks_no_proxy = not target.proxies and target.replicas is None
         if self._refused is not None:
             raise self._refused
         assert answers is not None  # noqa: S101  run() has asked
@@ -129,25 +132,13 @@ class _Asking:
             acls=unknown if told is None else told.acls,
             policy=target.policy,
             config=target.config,
-            taken_ports=None if target.config is None or target.proxies else taken_ports(target.config),
+            taken_ports=taken_ports(target.config) if target.config is not None and asks_no_proxy else None,
             version=target.version,
         )
 
 
 def _opener(tls: UpstreamTls | None) -> Open:
     return open_tcp if tls is None else TlsOpener(tls, Certificates("upstream", tls, Metrics())).open
-
-
-def _ask_proxies(urls: Sequence[str], timeout_s: float) -> Snapshot | Unknown | None:
-    """The groups of several proxies as one; what one sees of a group adds to what another does."""
-    if not urls:
-        return None
-    try:
-        return merge([fetch_groups(url, Snapshot, timeout_s=timeout_s, events=True) for url in urls])
-    except NoAnswerError as error:
-        return Unknown(
-            str(error), "name the admin port of a proxy that runs, as `epochgate status --admin` takes it"
-        )
 
 
 def taken_ports(config: Config) -> dict[str, str]:
@@ -180,6 +171,14 @@ def account_of(
             properties.setdefault("bootstrap.servers", bootstrap)
         return properties
     return None if config is None or config.fleet is None else kafka_properties(config.fleet, os.environ)
+
+
+def replicas_url(address: str) -> str:
+    """The URL of an admin port whose host name has the addresses of all replicas.
+
+    :raises ValueError: the address has another form than host:port.
+    """
+    return f"http://{Address.parse(address)}"
 
 
 def upstream_of(config: Config | None, bootstrap: str | None, given: Mapping[str, str]) -> Upstream:

@@ -18,7 +18,7 @@ from proxy.config.fleet import UnreadableSecret
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.observability.preflight_report import Report, Source, shortened
-from proxy.preflight.ask import Target, account_of, ask
+from proxy.preflight.ask import Target, account_of, ask, replicas_url
 from proxy.preflight.facts import BadProperty, Version
 from proxy.preflight.gaps import NOT_ASKED
 from proxy.preflight.judge import judge
@@ -82,6 +82,7 @@ async def _preflight(order: Order) -> Report:
             policy=order.policy,
             config=config,
             proxies=(order.admin,),
+            replicas=None if config.preflight.replicas is None else replicas_url(config.preflight.replicas),
             version=None if version is None else Version.parse(version),
             timeout_s=_REQUEST_S,
         )

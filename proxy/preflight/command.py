@@ -21,7 +21,7 @@ from proxy.console.kafka_options import KafkaConf, KafkaConfFile, pairs
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.observability.admin_client import admin_url
 from proxy.observability.preflight_report import Finding, Report, Status
-from proxy.preflight.ask import Target, account_of, ask, upstream_of, with_files
+from proxy.preflight.ask import Target, account_of, ask, replicas_url, upstream_of, with_files
 from proxy.preflight.facts import BadProperty, Version
 from proxy.preflight.judge import acceptable, check_preflight, judge
 from proxy.transport.tls_context import TlsFilesError
@@ -85,6 +85,13 @@ def preflight(
             "fleet.",
         ),
     ] = None,
+    replicas: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Admin port of all replicas, by a name that has the addresses of each, as a headless Service has.",
+        ),
+    ] = None,
     kafka_version: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +139,7 @@ def preflight(
             bootstrap=bootstrap,
             policy=policy,
             proxies=tuple(admin_url(one, None) for one in proxy or ()),
+            replicas=None if replicas is None else replicas_url(replicas),
             version=kafka_version,
             given=with_files(pairs(kafka_conf), pairs(kafka_conf_file)),
             timeout_s=timeout_s,
@@ -160,6 +168,7 @@ def _target(
     bootstrap: str | None,
     policy: Path | None,
     proxies: tuple[str, ...],
+    replicas: str | None,
     version: str | None,
     given: dict[str, str],
     timeout_s: float,
@@ -175,6 +184,7 @@ def _target(
         policy=_policy(policy, loaded, config),
         config=loaded,
         proxies=proxies,
+        replicas=replicas,
         version=None if version is None else Version.parse(version),
         timeout_s=timeout_s,
     )

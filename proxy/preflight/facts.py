@@ -152,6 +152,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Addresses of the configuration that can't be listened on here, with the reason; None if that was not tried."""
     proxy: Snapshot | Unknown | None = None
     """The groups of a running proxy; None if none was named."""
+    complete_proxy: Unknown | None = None
+    """Why a running proxy may not see all clients that come through one; None if it does, as far as it knows."""
     version: Version | None = None
     """The brokers' release, if the operator named it. Brokers do not tell theirs."""
 

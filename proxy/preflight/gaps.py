@@ -31,6 +31,8 @@ def gaps(facts: Facts) -> Iterator[Finding]:
         yield _gap(Source.ACLS, "the ACLs", facts.acls)
     if isinstance(facts.proxy, Unknown):
         yield _gap(Source.PROXY, "what the running proxy sees", facts.proxy)
+    elif facts.complete_proxy is not None:
+        yield _gap(Source.PROXY, "what all replicas see", facts.complete_proxy)
 
 
 def not_asked(facts: Facts, sources: Iterable[Source]) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from proxy.config.loader import ConfigError
-from proxy.config.schema import Config
+from proxy.config.schema import Address, Config
 from proxy.observability.preflight_report import Finding, Outcome, Report, Source, Status
 from proxy.preflight.checks.check import Check
 from proxy.preflight.checks.table import CHECKS
@@ -28,7 +28,7 @@ def acceptable() -> frozenset[str]:
 def check_preflight(config: Config) -> None:
     """Check the names in the section ``preflight``.
 
-    :raises ConfigError: there is no such check, or the release has another form.
+    :raises ConfigError: there is no such check, or the release or the address has another form.
     """
     unknown = sorted(set(config.preflight.accept) - acceptable())
     if unknown:
@@ -38,6 +38,11 @@ def check_preflight(config: Config) -> None:
             Version.parse(config.preflight.kafka_version)
     except ValueError as error:
         raise ConfigError(f"`preflight.kafka_version`: {error}") from None
+    try:
+        if config.preflight.replicas is not None:
+            Address.parse(config.preflight.replicas)
+    except ValueError as error:
+        raise ConfigError(f"`preflight.replicas`: {error}") from None
 
 
 def judge(facts: Facts, accepted: Collection[str] = ()) -> Report:

@@ -70,7 +70,7 @@ def test_with_a_hook_a_policy_of_ones_own_is_read_where_it_is():
 @pytest.mark.parametrize(
     "change",
     [
-        "image.tag=2",
+        "image.tag=newer",
         "policy.default=translate",
         "config.limits.in_flight_requests=64",
         "preflight.failOn=never",
@@ -92,12 +92,22 @@ def test_no_name_is_too_long():
 
 
 def test_pods_are_asked_where_there_are_some():
-    url = "epochgate-admin.kafka.svc.cluster.local:9080"
+    where = "epochgate-replicas.kafka.svc.cluster.local:9080"
     ask = ("--set", "preflight.askPods=true")
-    assert "--proxy" not in arguments(rendered(*ON))
-    assert arguments(rendered(*ON, *ask))[-2:] == ["--proxy", url]
-    assert "--proxy" not in arguments(rendered(*HOOK, *ask))  # there is no pod before the installation
-    assert arguments(rendered(*HOOK, *ask, "--is-upgrade"))[-2:] == ["--proxy", url]
+    assert "--replicas" not in arguments(rendered(*ON))
+    assert arguments(rendered(*ON, *ask))[-2:] == ["--replicas", where]
+    assert "--replicas" not in arguments(rendered(*HOOK, *ask))  # there is no pod before the installation
+    assert arguments(rendered(*HOOK, *ask, "--is-upgrade"))[-2:] == ["--replicas", where]
+
+
+def test_pods_ask_each_other_at_a_name_that_has_all_their_addresses():
+    manifests = rendered(*ON, "--set", "preflight.askPods=true")
+    service = render.one(manifests, "Service", "epochgate-replicas")["spec"]
+    pods = render.one(manifests, "Deployment", "epochgate")["spec"]["template"]["metadata"]["labels"]
+    assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
+    assert service["selector"].items() <= pods.items()
+    config = render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"]
+    assert "replicas: epochgate-replicas.kafka.svc.cluster.local:9080" in config
 
 
 def test_the_network_policy_lets_it_ask_the_pods():
@@ -105,9 +115,9 @@ def test_the_network_policy_lets_it_ask_the_pods():
     manifests = rendered(*ON, *options)
     labels = the_job(manifests)["spec"]["template"]["metadata"]["labels"]
     policy = render.one(manifests, "NetworkPolicy", "epochgate")["spec"]
-    assert not policy["podSelector"]["matchLabels"].items() <= labels.items(), (
-        "it limits what the Job may reach"
-    )
+    assert (
+        policy["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "proxy"
+    )  # not what the Job may reach
     allowed = [
         rule
         for rule in policy["ingress"]
@@ -134,7 +144,7 @@ def test_the_command_of_the_job_fails_by_what_it_finds(kafka, image, hook):
             f"preflight.enabled=true,preflight.hook={hook},fleet.replication=1,policy.default=translate",
         ),
         *("--set", f"listeners.kafka.port={port},admin.port={admin}"),
-        *("--set-json", json.dumps({"listeners": {"kafka": {"nodes": {"7-9": free_port_block(3)}}}})[13:-1]),
+        *("--set-json", f'listeners.kafka.nodes={{"7-9": {free_port_block(3)}}}'),
     )
     # The broker's id is 1, and the listener has ports for 7 to 9.
     codes = {}

@@ -35,6 +35,7 @@ from support.tools import needed
 from support.waiting import eventually
 
 from proxy.console.exit_codes import ExitCode
+from tools.kafka import jars
 from tools.kafka.cluster import Cluster, ExtraListener
 from tools.kafka.ports import LOOPBACK, free_port_block
 from tools.kafka.settings import GROUP_DEFAULTS
@@ -443,6 +444,46 @@ def test_a_setting_of_a_group_outside_of_a_brokers_bounds_is_found(differing):
     assert finding["groups"] == ["tuned"]
     assert "consumer.session.timeout.ms of these groups is 60000" in finding["what"]
     assert "broker 2 have bounds of 45000 to 50000" in finding["what"]
+
+
+# -- a rolling upgrade, half-way ---------------------------------------------------------------------------------
+
+
+def half_upgraded(own_kafka, before: str) -> tuple[Kafka, dict[str, Any]]:
+    """What is said of two brokers of an older release, of which the second has been upgraded to the newest."""
+    cluster = own_kafka(brokers=2, version=before, overrides=STOCK)
+    jars.ensure_jars(jars.DEFAULT_VERSION)
+    cluster.stop_broker(2)
+    cluster.brokers[1].version = jars.DEFAULT_VERSION
+    cluster.start_broker(2)
+    return kafka_of(cluster), preflight("--from", cluster.bootstrap)[1]
+
+
+@pytest.mark.long
+def test_an_upgrade_that_has_not_ended_is_found(own_kafka):
+    kafka, report = half_upgraded(own_kafka, "4.0.1")
+    (finding,) = found(report)["mixed_versions"]
+    assert "broker 1 and broker 2 serve different versions" in finding["what"]
+    assert "finish the upgrade" in finding["do"]
+    said = statuses(report)
+    assert said["heartbeat_api"] == said["group_version"] == "passed"  # both releases have the new protocol
+    assert found(report).keys() <= {"mixed_versions", "settings_differ"}
+    assert report["brokers"] == 2
+    kafka.new_topic(partitions=1)  # the cluster works, so it is no failed start that was looked at
+
+
+@pytest.mark.long
+def test_an_upgrade_from_a_release_without_the_new_protocol_is_found(own_kafka):
+    _, report = half_upgraded(own_kafka, "3.9.1")
+    (without,) = found(report)["heartbeat_api"]
+    assert "broker 1 without ConsumerGroupHeartbeat (API 68) v1" in without["what"]
+    assert "upgrade every broker" in without["do"]
+    (feature,) = found(report)["group_version"]
+    assert "brokers 1, 2 without the finalized feature group.version" in feature["what"]
+    assert "mixed_versions" in found(report)
+    unknown = found(report, unknown=True)
+    assert any("broker 1: not told are" in one["what"] for one in unknown["settings"]), unknown
+    assert statuses(report)["migration_policy"] != "passed"
 
 
 # -- brokers without the new protocol -----------------------------------------------------------------------------

@@ -105,7 +105,7 @@
 {{- end -}}
 {{- end -}}
 {{- with dig "preflight" dict .Values.config -}}
-{{- range $key, $value := dict "accept" "accept" "kafka_version" "kafkaVersion" -}}
+{{- range $key, $value := dict "accept" "accept" "kafka_version" "kafkaVersion" "replicas" "askPods" -}}
 {{- if hasKey $.Values.config.preflight $key -}}{{- fail (printf "config.preflight.%s: set preflight.%s instead" $key $value) -}}{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -75,6 +75,7 @@
 {{- $preflight := dict -}}
 {{- with .Values.preflight.accept -}}{{- $_ := set $preflight "accept" . -}}{{- end -}}
 {{- with .Values.preflight.kafkaVersion -}}{{- $_ := set $preflight "kafka_version" . -}}{{- end -}}
+{{- if .Values.preflight.askPods -}}{{- $_ := set $preflight "replicas" (include "epochgate.replicas" .) -}}{{- end -}}
 {{- if $preflight -}}{{- $_ := set $config "preflight" $preflight -}}{{- end -}}
 {{- if .Values.control.enabled -}}
 {{- $_ := set $config "control" (dict "socket" "/tmp/epochgate-control.sock") -}}
@@ -96,4 +97,9 @@
 {{- $policy := dict "default" .Values.policy.default "rules" .Values.policy.rules -}}
 {{- with .Values.policy.assignorsAllowed -}}{{- $_ := set $policy "assignors_allowed" . -}}{{- end -}}
 {{- toYaml $policy -}}
+{{- end -}}
+
+{{/* host:port of the admin ports of all pods. */}}
+{{- define "epochgate.replicas" -}}
+{{- printf "%s-replicas.%s.svc.%s:%v" (include "epochgate.fullname" .) .Release.Namespace .Values.clusterDomain .Values.admin.port -}}
 {{- end -}}

@@ -5,7 +5,7 @@ from itertools import chain
 
 from proxy.observability.preflight_report import Finding, Source
 from proxy.observability.snapshot import GroupView, Snapshot
-from proxy.preflight.checks.check import Check, Found
+from proxy.preflight.checks.check import Check, Found, count
 from proxy.preflight.checks.settings import shortest_session_ms
 from proxy.preflight.facts import Facts, Unknown
 
@@ -89,6 +89,7 @@ def _past(facts: Facts) -> Found:
     if snapshot is None:
         return
     through = {group.id: _known(group) for group in snapshot.groups}
+    not_listed = {group.id for group in snapshot.groups if group.fleet is not None and group.fleet.left_out}
     past: dict[str, int] = {}
     for group in facts.to_move:
         if isinstance(group.members, Unknown):
@@ -98,14 +99,27 @@ def _past(facts: Facts) -> Found:
         ]
         if unknown:
             past[group.group_id] = len(unknown)
-    if past:
+    unclear = {group for group in past if facts.complete_proxy is not None or group in not_listed}
+    known = past.keys() - unclear
+    if known:
         yield Finding(
             check="past_the_proxy",
-            what=f"{sum(past.values())} members of these groups come to the brokers past the proxy (or through another "
-            "replica that was not asked): no policy moves them, and each keeps its group mixed",
-            groups=tuple(sorted(past)),
+            what=f"{count(sum(past[group] for group in known), 'member')} of these groups come to the brokers past the "
+            "proxy (or through another replica that was not asked): no policy moves them, and each keeps its group "
+            "mixed",
+            groups=tuple(sorted(known)),
             do="point bootstrap.servers of these clients to the proxy; with several replicas that are no fleet, name "
             "each by a --proxy",
+        )
+    if unclear:
+        yield Finding(
+            check="past_the_proxy",
+            unknown=True,
+            what=f"whether {count(sum(past[group] for group in unclear), 'member')} of these groups come past the "
+            "proxy or through replicas that were not asked",
+            groups=tuple(sorted(unclear)),
+            do="ask all replicas: each by a --proxy, or all of them by --replicas",
+            checks=("past_the_proxy",),
         )
 
 
