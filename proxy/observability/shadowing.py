@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 import msgspec
+import structlog
 import trio
 
 from coordinator.assignors import ASSIGNORS, AssignmentImpossible
@@ -31,6 +32,8 @@ from proxy.shadow.view import ShadowView, not_told
 from translation.actions import Connection
 from translation.policy.assignors import map_assignor
 from translation.policy.policy import Mode
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.observability.shadowing")
 
 _STABLE = "Stable"
 _METADATA_VERSION = 12
@@ -68,6 +71,7 @@ class Shadowing:
         self._registry = registry
         self._clock = clock
         self._size = Size(config.max_members, config.max_partitions)
+        self._metrics = metrics
         self._pace = _Pace(config.processor_share, metrics)
         self._waiting: OrderedDict[str, DescribedGroup] = OrderedDict()
         self._waiting_bytes = 0
@@ -109,6 +113,10 @@ class Shadowing:
                 self._store(group_id, self._not_told(str(reason)))
             except AssignmentImpossible:
                 self._store(group_id, self._not_told("the broker's own assignor would fail"))
+            except Exception as error:  # noqa: BLE001  a bug here must end neither the proxy nor other shadows
+                self._metrics.internal_errors.labels("upkeep").inc()
+                _log.error("a shadow could not be computed", group=group_id, exc_info=error)
+                self._store(group_id, self._not_told("an error of the proxy; its log has it"))
             await self._pace.rest()
 
     async def _compute(self, group_id: str, described: DescribedGroup) -> None:
@@ -166,8 +174,7 @@ class Shadowing:
         answered = trio.Event()
 
         def make_query(connection: Connection) -> BrokerQuery | None:
-            low, high = connection.versions.get(ApiKey.METADATA, (0, -1))
-            if not low <= _METADATA_VERSION <= high:
+            if connection.version(ApiKey.METADATA, _METADATA_VERSION, _METADATA_VERSION) is None:
                 return None
             request = MetadataRequest(
                 topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
