@@ -132,12 +132,7 @@ class Bench:
 
 
 @pytest.fixture
-def clock(autojump_clock: MockClock) -> MockClock:
-    return autojump_clock
-
-
-@pytest.fixture
-def bench(nursery: trio.Nursery, clock: MockClock) -> Bench:
+def bench(nursery: trio.Nursery, autojump_clock: MockClock) -> Bench:
     made = Bench()
     nursery.start_soon(made.shadowing.run)
     return made
@@ -146,7 +141,7 @@ def bench(nursery: trio.Nursery, clock: MockClock) -> Bench:
 TWO = (member(1, (0, 1, 2, 3)), member(2, ()))
 
 
-async def test_counts_empty_members_and_what_moves(bench: Bench) -> None:
+async def test_counts_empty_members_and_what_moves(bench: Bench, autojump_clock: MockClock) -> None:
     view = await bench.told(described(*TWO))
 
     assert view is not None
@@ -162,7 +157,7 @@ async def test_counts_empty_members_and_what_moves(bench: Bench) -> None:
     assert view.assignor == "range"
 
 
-async def test_members_without_a_partition_are_told(bench: Bench) -> None:
+async def test_members_without_a_partition_are_told(bench: Bench, autojump_clock: MockClock) -> None:
     bench.brokers.partitions = 1
 
     view = await bench.told(described(member(1, (0,)), member(2, ()), member(3, ())))
@@ -171,7 +166,7 @@ async def test_members_without_a_partition_are_told(bench: Bench) -> None:
     assert view.empty == Span(low=2, high=2)
 
 
-async def test_racks_are_told_if_clients_name_them(bench: Bench) -> None:
+async def test_racks_are_told_if_clients_name_them(bench: Bench, autojump_clock: MockClock) -> None:
     bench.brokers.partitions = 3
     local = [member(n, (n,), rack=f"rack-{n}") for n in range(3)]
 
@@ -183,7 +178,7 @@ async def test_racks_are_told_if_clients_name_them(bench: Bench) -> None:
     assert 0 <= view.racks_lost.low < view.racks_lost.high <= 3
 
 
-async def test_without_racks_nothing_is_said_of_them(bench: Bench) -> None:
+async def test_without_racks_nothing_is_said_of_them(bench: Bench, autojump_clock: MockClock) -> None:
     view = await bench.told(described(*TWO))
 
     assert view is not None
@@ -197,7 +192,9 @@ async def test_without_racks_nothing_is_said_of_them(bench: Bench) -> None:
         (ErrorCode.UNKNOWN_SERVER_ERROR, "its clients may not describe all of its topics"),
     ],
 )
-async def test_hidden_topics_are_unknown_not_empty(bench: Bench, code: ErrorCode, why: str) -> None:
+async def test_hidden_topics_are_unknown_not_empty(
+    bench: Bench, autojump_clock: MockClock, code: ErrorCode, why: str
+) -> None:
     bench.brokers.code = code
 
     view = await bench.told(described(*TWO))
@@ -208,7 +205,7 @@ async def test_hidden_topics_are_unknown_not_empty(bench: Bench, code: ErrorCode
     assert view.empty is None
 
 
-async def test_a_broker_that_does_not_answer_is_said(bench: Bench) -> None:
+async def test_a_broker_that_does_not_answer_is_said(bench: Bench, autojump_clock: MockClock) -> None:
     bench.brokers.answers = False
 
     view = await bench.told(described(*TWO))
@@ -228,7 +225,9 @@ async def test_a_broker_that_does_not_answer_is_said(bench: Bench) -> None:
         (described(member(1, tuple(range(6000)))), "too large: a member has more than 5000 partitions"),
     ],
 )
-async def test_what_cannot_be_told_is_said(bench: Bench, group: DescribedGroup, why: str) -> None:
+async def test_what_cannot_be_told_is_said(
+    bench: Bench, autojump_clock: MockClock, group: DescribedGroup, why: str
+) -> None:
     view = await bench.told(group)
 
     assert view is not None
@@ -236,7 +235,7 @@ async def test_what_cannot_be_told_is_said(bench: Bench, group: DescribedGroup, 
     assert view.why_not.startswith(why)
 
 
-async def test_too_many_partitions_are_said(bench: Bench) -> None:
+async def test_too_many_partitions_are_said(bench: Bench, autojump_clock: MockClock) -> None:
     bench.brokers.partitions = 5_001
 
     view = await bench.told(described(*TWO))
@@ -245,14 +244,18 @@ async def test_too_many_partitions_are_said(bench: Bench) -> None:
     assert view.why_not == "too large: its topics have more than 5000 partitions"
 
 
-async def test_user_data_in_assignments_moves_the_group_at_once(bench: Bench) -> None:
+async def test_user_data_in_assignments_moves_the_group_at_once(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     view = await bench.told(described(member(1, (0, 1), user_data=b"x"), member(2, (2, 3))))
 
     assert view is not None
     assert view.at_once == "the assignments carry user data of their assignor"
 
 
-async def test_nothing_is_asked_or_computed_again_until_something_changes(bench: Bench) -> None:
+async def test_nothing_is_asked_or_computed_again_until_something_changes(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     first = await bench.told(described(*TWO))
     again = await bench.told(described(*TWO), wait_s=100)
     assert again is first
@@ -273,13 +276,15 @@ async def test_nothing_is_asked_or_computed_again_until_something_changes(bench:
     assert joined.members == 3
 
 
-async def test_while_the_group_rebalances_what_was_told_stays(bench: Bench) -> None:
+async def test_while_the_group_rebalances_what_was_told_stays(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     first = await bench.told(described(*TWO))
 
     assert await bench.told(described(*TWO, state="PreparingRebalance"), wait_s=100) is first
 
 
-async def test_only_observed_groups_have_a_shadow(bench: Bench) -> None:
+async def test_only_observed_groups_have_a_shadow(bench: Bench, autojump_clock: MockClock) -> None:
     assert await bench.told(described(*TWO)) is not None
 
     bench.registry.set_policy(Policy(rules=(Rule(mode=Mode.TRANSLATE, group="g"),)), 2)
@@ -291,7 +296,7 @@ async def test_only_observed_groups_have_a_shadow(bench: Bench) -> None:
 
 
 async def test_the_share_of_the_processor_is_kept(
-    nursery: trio.Nursery, clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(processor_share=0.05)
     nursery.start_soon(bench.shadowing.run)
