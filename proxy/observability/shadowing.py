@@ -41,19 +41,16 @@ _MAX_WAITING_BYTES = 16 * 1024 * 1024
 """Descriptions that wait; what is beyond is left out until the broker is asked again."""
 _TOPICS_AGE_S = 300.0
 """How long a group's topics are taken to be as they were when it was asked for them."""
-_REST_S = 60.0
-"""At least so long after a shadow was computed the group's next one is not."""
 _ANSWER_S = 10.0
 _SLICE_S = 0.002
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What the shadow of a group was computed from, and when; times are trio's."""
+    """What the shadow of a group was computed from, and when its topics were asked for, by trio's clock."""
 
     members: bytes
     topics: bytes
     asked: float
-    computed: float
 
 
 class Shadowing:
@@ -85,12 +82,12 @@ class Shadowing:
             return
         if described.group_state != _STABLE and group.shadow is not None:
             return  # what was told before holds until the rebalance is over
-        self._take_out(group_id)
-        size = _bytes_of(described)
-        if self._waiting_bytes + size > _MAX_WAITING_BYTES and self._waiting:
+        before = self._waiting.get(group_id)
+        more = _bytes_of(described) - (0 if before is None else _bytes_of(before))
+        if self._waiting_bytes + more > _MAX_WAITING_BYTES and self._waiting:
             return
-        self._waiting[group_id] = described
-        self._waiting_bytes += size
+        self._waiting[group_id] = described  # in its place, if it waits already
+        self._waiting_bytes += more
         self._work.set()
 
     async def run(self) -> None:
@@ -132,8 +129,6 @@ class Shadowing:
         told = group.shadow is not None and group.shadow.why_not is None
         known, now = self._known.get(group_id) if told else None, trio.current_time()
         is_same = known is not None and known.members == members
-        if known is not None and now < known.computed + _REST_S:
-            return
         if known is not None and is_same and now < known.asked + _TOPICS_AGE_S:
             return
         metadata = await self._ask_for(group_id, topics)
@@ -153,7 +148,7 @@ class Shadowing:
             steps = forecast(classic, group_id, self._clock.now_us() / 1_000_000, rule.switch_pause_ms)
         view = await self._last_of(steps)
         if view is not None:
-            self._known[group_id] = _Known(members, digest, asked=now, computed=trio.current_time())
+            self._known[group_id] = _Known(members, digest, asked=now)
             self._store(group_id, view)
 
     async def _last_of(self, steps: Iterable[ShadowView | None]) -> ShadowView | None:
