@@ -73,6 +73,7 @@ class Shadowing:
         self._waiting: OrderedDict[str, DescribedGroup] = OrderedDict()
         self._waiting_bytes = 0
         self._known: dict[str, _Known] = {}
+        self._takes_smallest = False
         self._work = trio.Event()
 
     def described(self, group_id: str, described: DescribedGroup) -> None:
@@ -96,8 +97,7 @@ class Shadowing:
             if not self._waiting:
                 self._work = trio.Event()
                 await self._work.wait()
-            group_id = next(iter(self._waiting))
-            described = self._take_out(group_id)
+            described = self._take_out(group_id := self._next())
             if described is None:
                 continue
             if len(self._known) > len(self._registry.groups):
@@ -115,6 +115,13 @@ class Shadowing:
                 _log.error("a shadow could not be computed", group=group_id, exc_info=error)
                 self._store(group_id, self._not_told("an error of the proxy; its log has it"))
             await self._pace.rest()
+
+    def _next(self) -> str:
+        """The group that has waited for longest and the smallest one take turns: one huge group delays few others."""
+        self._takes_smallest = not self._takes_smallest
+        if self._takes_smallest:
+            return min(self._waiting, key=lambda group_id: len(self._waiting[group_id].members))
+        return next(iter(self._waiting))
 
     async def _compute(self, group_id: str, described: DescribedGroup) -> None:
         group = self._registry.groups.get(group_id)

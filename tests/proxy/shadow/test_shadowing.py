@@ -318,3 +318,30 @@ async def test_the_share_of_the_processor_is_kept(
     assert used_s > 0.01
     # What the last slice used is rested for after it was told.
     assert trio.current_time() - began >= 0.8 * used_s * 19
+
+
+async def test_a_huge_group_delays_few_others(
+    nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench()
+    told: list[str] = []
+    monkeypatch.setattr(bench.registry, "set_shadow", lambda group_id, _view: told.append(group_id))
+    sizes = {"huge": 60, "large": 30, "b": 2, "c": 3, "d": 4}
+    for group_id, members in sizes.items():
+        bench.registry.record(event(EventKind.JOINED, group=group_id, protocol="classic"), 1)
+        bench.shadowing.described(group_id, described(*(member(n, ()) for n in range(members))))
+
+    nursery.start_soon(bench.shadowing.run)
+    await trio.sleep(600)
+
+    assert told == ["b", "huge", "c", "large", "d"]
+
+
+async def test_descriptions_that_wait_are_bounded(bench: Bench, autojump_clock: MockClock) -> None:
+    large = member(1, (), member_metadata=bytes(9 * 1024 * 1024))
+    bench.registry.record(event(EventKind.JOINED, group="other", protocol="classic"), 1)
+
+    bench.shadowing.described("g", described(large))
+    bench.shadowing.described("other", described(large))
+
+    assert list(bench.shadowing._waiting) == ["g"]
