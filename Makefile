@@ -162,6 +162,9 @@ bench-rebalance: setup ## what a rebalance costs: classic, through Epochgate, na
 bench-failover: setup ## how long a killed client's partitions have no owner, on a stock broker (a minute; a table)
 	nice $(BIN)/python -m benchmarks.failover
 
+bench-shadow: setup ## what shadows of 1,000 observed groups cost (two minutes; table, build/bench-shadow.json; ARGS="--seconds 300")
+	nice $(BIN)/python -m benchmarks.shadow $(ARGS)
+
 bench-preflight: setup ## how long epochgate preflight takes at 1,000 groups (a minute; a table; ARGS="--groups 5000")
 	nice $(BIN)/python -m benchmarks.preflight $(ARGS)
 

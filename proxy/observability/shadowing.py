@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 import msgspec
+import structlog
 import trio
 
 from coordinator.assignors import ASSIGNORS, AssignmentImpossible
@@ -32,25 +33,24 @@ from translation.actions import Connection
 from translation.policy.assignors import map_assignor
 from translation.policy.policy import Mode
 
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.observability.shadowing")
+
 _STABLE = "Stable"
 _METADATA_VERSION = 12
 _MAX_WAITING_BYTES = 16 * 1024 * 1024
 """Descriptions that wait; what is beyond is left out until the broker is asked again."""
 _TOPICS_AGE_S = 300.0
 """How long a group's topics are taken to be as they were when it was asked for them."""
-_REST_S = 60.0
-"""At least so long after a shadow was computed the group's next one is not."""
 _ANSWER_S = 10.0
 _SLICE_S = 0.002
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What the shadow of a group was computed from, and when; times are trio's."""
+    """What the shadow of a group was computed from, and when its topics were asked for, by trio's clock."""
 
     members: bytes
     topics: bytes
     asked: float
-    computed: float
 
 
 class Shadowing:
@@ -68,10 +68,12 @@ class Shadowing:
         self._registry = registry
         self._clock = clock
         self._size = Size(config.max_members, config.max_partitions)
+        self._metrics = metrics
         self._pace = _Pace(config.processor_share, metrics)
         self._waiting: OrderedDict[str, DescribedGroup] = OrderedDict()
         self._waiting_bytes = 0
         self._known: dict[str, _Known] = {}
+        self._takes_smallest = False
         self._work = trio.Event()
 
     def described(self, group_id: str, described: DescribedGroup) -> None:
@@ -81,12 +83,12 @@ class Shadowing:
             return
         if described.group_state != _STABLE and group.shadow is not None:
             return  # what was told before holds until the rebalance is over
-        self._take_out(group_id)
-        size = _bytes_of(described)
-        if self._waiting_bytes + size > _MAX_WAITING_BYTES and self._waiting:
+        before = self._waiting.get(group_id)
+        more = _bytes_of(described) - (0 if before is None else _bytes_of(before))
+        if self._waiting_bytes + more > _MAX_WAITING_BYTES and self._waiting:
             return
-        self._waiting[group_id] = described
-        self._waiting_bytes += size
+        self._waiting[group_id] = described  # in its place, if it waits already
+        self._waiting_bytes += more
         self._work.set()
 
     async def run(self) -> None:
@@ -95,8 +97,7 @@ class Shadowing:
             if not self._waiting:
                 self._work = trio.Event()
                 await self._work.wait()
-            group_id = next(iter(self._waiting))
-            described = self._take_out(group_id)
+            described = self._take_out(group_id := self._next())
             if described is None:
                 continue
             if len(self._known) > len(self._registry.groups):
@@ -109,7 +110,18 @@ class Shadowing:
                 self._store(group_id, self._not_told(str(reason)))
             except AssignmentImpossible:
                 self._store(group_id, self._not_told("the broker's own assignor would fail"))
+            except Exception as error:  # noqa: BLE001  a bug here must end neither the proxy nor other shadows
+                self._metrics.internal_errors.labels("upkeep").inc()
+                _log.error("a shadow could not be computed", group=group_id, exc_info=error)
+                self._store(group_id, self._not_told("an error of the proxy; its log has it"))
             await self._pace.rest()
+
+    def _next(self) -> str:
+        """The group that has waited for longest and the smallest one take turns: one huge group delays few others."""
+        self._takes_smallest = not self._takes_smallest
+        if self._takes_smallest:
+            return min(self._waiting, key=lambda group_id: len(self._waiting[group_id].members))
+        return next(iter(self._waiting))
 
     async def _compute(self, group_id: str, described: DescribedGroup) -> None:
         group = self._registry.groups.get(group_id)
@@ -124,8 +136,6 @@ class Shadowing:
         told = group.shadow is not None and group.shadow.why_not is None
         known, now = self._known.get(group_id) if told else None, trio.current_time()
         is_same = known is not None and known.members == members
-        if known is not None and now < known.computed + _REST_S:
-            return
         if known is not None and is_same and now < known.asked + _TOPICS_AGE_S:
             return
         metadata = await self._ask_for(group_id, topics)
@@ -145,7 +155,7 @@ class Shadowing:
             steps = forecast(classic, group_id, self._clock.now_us() / 1_000_000, rule.switch_pause_ms)
         view = await self._last_of(steps)
         if view is not None:
-            self._known[group_id] = _Known(members, digest, asked=now, computed=trio.current_time())
+            self._known[group_id] = _Known(members, digest, asked=now)
             self._store(group_id, view)
 
     async def _last_of(self, steps: Iterable[ShadowView | None]) -> ShadowView | None:
@@ -166,8 +176,7 @@ class Shadowing:
         answered = trio.Event()
 
         def make_query(connection: Connection) -> BrokerQuery | None:
-            low, high = connection.versions.get(ApiKey.METADATA, (0, -1))
-            if not low <= _METADATA_VERSION <= high:
+            if connection.version(ApiKey.METADATA, _METADATA_VERSION, _METADATA_VERSION) is None:
                 return None
             request = MetadataRequest(
                 topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),

@@ -18,9 +18,10 @@ from proxy.shadow.view import MOST_COUNTS, MOST_MEMBERS, CountView, MemberForeca
 
 MOST_SAMPLES = 24
 FEWEST_SAMPLES = 4
-_WORK = 3_000_000
-"""Members and partitions that all runs of a group may look at, in all their steps; a second or two of a core."""
-_WAITS_COUNTED = 2
+_WORK = 500_000
+"""Members and partitions that all runs of a group may look at, in all their steps: about half a second of a core. The
+largest groups take longer, with the fewest draws."""
+_WAITS_COUNTED = 1
 """Runs in which it is counted who has to wait."""
 _EXTENSION = {4: 3.5, 6: 1.6, 8: 1.0, 12: 0.65, 16: 0.46, 24: 0.31}
 """By how much of its width a span reaches beyond the draws on both sides, by their number.

@@ -32,7 +32,7 @@ def random_group(seed: int) -> ClassicGroup:
             rack=rng.choice(RACKS) if rng.random() < named else None,
             assigned={},
         )
-        for number in range(rng.choice([1, 2, 3, 5, 8, 13, 25]))
+        for number in range(rng.randint(1, rng.choice([3, 12, 25])))
     ]
     assigned = _assigned(rng, topics, members)
     return ClassicGroup(

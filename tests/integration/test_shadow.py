@@ -1,0 +1,103 @@
+"""What the shadow of an observed group tells beforehand is what its members really get when the policy moves it."""
+
+import json
+import time
+import urllib.parse
+import urllib.request
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.clients import CONFLUENT, JAVA, KAFKA_PYTHON
+from support.entry import running_proxy
+from support.ownership import overlaps
+from support.short_form import long
+from support.waiting import eventually
+
+MEMBERS = 4
+POLICY = """\
+default: observe
+rules:
+  - {{pattern: ".*", mode: {mode}, switch_pause_ms: 500}}
+"""
+
+
+def shadow_of(proxy, group):
+    """What /api/groups/<id> tells of the group's move; None if nothing."""
+    url = f"{proxy.admin}/api/groups/{urllib.parse.quote(group, safe='')}"
+    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310  the proxy's own
+        return json.load(answer)["shadow"]
+
+
+def within(span, value):
+    return span["low"] <= value <= span["high"]
+
+
+def pause_s(consumer, mark):
+    """For how long the client was without any partition when it was moved, by its own callbacks."""
+    gave_up = consumer.seen("revoked", "lost", since=mark)
+    assigned = [one for one in consumer.seen("assigned", since=mark) if one.fields.get("partitions")]
+    after = [one.mono for one in assigned if gave_up and one.mono > gave_up[0].mono]
+    return (after[0] - gave_up[0].mono) / 1e9 if after else 0.0
+
+
+@pytest.mark.kafka
+@pytest.mark.scenario("what the shadow told of an observed group is what its members get when it is moved")
+@pytest.mark.parametrize(
+    ("client", "assignor", "partitions"),
+    [
+        (CONFLUENT, "range", 3),  # fewer than members: one stays empty
+        long(CONFLUENT, "roundrobin", 9),
+        (JAVA, "range", 6),
+        long(KAFKA_PYTHON, "sticky", 3),
+    ],
+    ids=str,
+)
+def test_what_was_told_beforehand_comes_true(
+    client, assignor, partitions, kafka, consumers, folder: Path, group
+):
+    topic = kafka.new_topic(partitions=partitions)
+
+    def shared():
+        owned = [one.owned() for one in members]
+        return len(set().union(*owned)) == partitions == sum(map(len, owned))
+
+    with running_proxy(kafka.bootstrap, folder / "proxy") as proxy:
+        policy = proxy.folder / "policy.yaml"
+        policy.write_text(POLICY.format(mode="observe"))
+        members = [consumers.start(client, proxy.bootstrap, group, topic, assignor) for _ in range(MEMBERS)]
+        consumers.wait_until(shared, "the classic group shares the partitions")
+        told = eventually(
+            lambda: shadow_of(proxy, group),
+            lambda seen: seen is not None and seen["why_not"] is None and seen["members"] == MEMBERS,
+            what="the shadow of all four members is told",
+        )
+        assert told["partitions"] == partitions
+        assert told["empty_now"] == sum(not one.owned() for one in members)
+        before = {one.name: one.owned() for one in members}
+
+        marks = {one.name: one.mark() for one in members}
+        began = time.monotonic()
+        policy.write_text(POLICY.format(mode="translate"))
+        eventually(
+            lambda: [one.member_type for one in getattr(kafka.describe(group), "members", ())],
+            lambda types: types == ["consumer"] * MEMBERS,
+            what="all are members of the new protocol",
+        )
+        took_s = time.monotonic() - began
+        eventually(lambda: kafka.describe(group).state, lambda state: state == "Stable", what="it is stable")
+        consumers.wait_until(shared, "the moved group shares the partitions")
+        assert shadow_of(proxy, group) is None
+
+    counts = Counter(len(one.owned()) for one in members)
+    moved = sum(len(before[one.name] - one.owned()) for one in members)
+    pauses = [pause_s(one, marks[one.name]) for one in members if one.owned()]
+    print(f"told {told}; got {counts}, moved {moved}, in {took_s:.1f} s, pauses {pauses}")
+    assert within(told["empty"], counts[0])
+    listed = {one["partitions"]: one["members"] for one in told["counts"]}
+    assert all(within(listed[number], count) for number, count in counts.items())
+    assert within(told["moved"], moved)
+    # The model of the pauses: the least is exact, the most leaves out what a loaded machine adds.
+    assert told["pause"]["group"]["low"] - 0.5 <= took_s <= 2 * told["pause"]["group"]["high"] + 10
+    assert max(pauses) <= told["pause"]["member"]["high"] + 5
+    assert overlaps(consumers.logs) == []
