@@ -81,4 +81,5 @@ class Exporter(Section, frozen=True, kw_only=True):
         """``groups``, compiled."""
         options = re2.Options()
         options.log_errors = False
+        options.dot_nl = True  # a group id may have line breaks
         return re2.compile(self.groups, options)

@@ -19,7 +19,7 @@ from proxy.config.exporter import Exporter as Settings
 from proxy.config.fleet import Property
 from proxy.config.schema import Address, Config
 from proxy.exporter.census import Census
-from proxy.exporter.families import LeftOut, Shown, families
+from proxy.exporter.families import LISTED, LeftOut, Shown, families
 from proxy.lag.reader import PATIENCE_S, LagReader
 from proxy.lag.readings import GroupLag, Unknown
 from proxy.observability.admin_http import serve_admin
@@ -113,7 +113,7 @@ class Exporter(Collector):
             max_series=settings.max_series,
         )
         complete = GaugeMetricFamily(
-            "epochgate_exporter_groups_listed_completely",
+            LISTED,
             "1 if all brokers have listed their groups in the last reading",
         )
         complete.add_metric((), self._census.groups != frozenset() and self._census.missing is None)

@@ -17,6 +17,12 @@ from prometheus_client.metrics_core import Metric
 from proxy.config.exporter import Names
 from proxy.lag.readings import GroupLag, Partition, PartitionLag
 
+AGE = "epochgate_exporter_reading_age_seconds"
+LEFT_OUT = "epochgate_exporter_left_out_groups"
+LISTED = "epochgate_exporter_groups_listed_completely"
+OWN_METRICS = (AGE, LEFT_OUT, LISTED)
+"""Metrics about the readings, which are of no other exporter."""
+
 NO_COMMIT = -1
 
 
@@ -81,7 +87,7 @@ class _Families:
             labels=(*burrow, "topic", "partition"),
         )
         self._age = GaugeMetricFamily(
-            "epochgate_exporter_reading_age_seconds",
+            AGE,
             "How old the offsets and lags of a group are",
             labels=("consumergroup",),
         )
@@ -171,7 +177,7 @@ def families(
         made.add(group)
     yield from made.all()
     left = GaugeMetricFamily(
-        "epochgate_exporter_left_out_groups",
+        LEFT_OUT,
         "Groups without metrics here, by the reason: a bound of the configuration, or nothing is known of them",
         labels=("reason",),
     )

@@ -7,9 +7,9 @@ the group's coordinator). When the commits of all are there, or a quarter of a s
 partitions are asked for together: one question for each leader, and before it one for leaders that are not known. A
 group whose partitions all have an end, or a reason why not, has its reading.
 
-Nothing waits for what was slow before: a group whose last reading failed, and a leader whose answer is still due when a
-group needs it, are not waited for. What is in flight is not asked again. A reading that fails leaves the one before,
-and says why it is stale.
+Nothing waits for what was slow before: a group whose last reading failed, and a leader whose answer was due for a
+second when a group was asked, are not waited for. What is in flight is not asked again. A reading that fails leaves the
+one before, and says why it is stale.
 """
 
 from collections import OrderedDict
@@ -31,7 +31,7 @@ PARTITIONS_AT_ONCE = 2_000
 FRESH_S = 1.0
 """A reading, or an end, that is not older is used instead of asking again."""
 SLOW_AFTER_S = 1.0
-"""A group whose commits do not come within that counts as failed once nobody waits for it any more."""
+"""What has not answered within that was slow, and later rounds do not wait for it."""
 
 _LEADERS_FOR_S = 30.0
 _GATHER_S = 0.25
@@ -262,7 +262,7 @@ class Rounds:
                 if since is None:
                     topics.add(topic)
                     asked.waits_for.add(topic)
-                elif since >= asked.at:
+                elif not _is_slow(since, asked):
                     asked.waits_for.add(topic)
         if asked.waits_for:
             return
@@ -272,8 +272,8 @@ class Rounds:
             in_flight = self._ends_in_flight.get(leader)
             if in_flight is None:
                 partitions.setdefault(leader, set()).add(partition)
-            elif in_flight[0] < asked.at:
-                continue  # it was slow before, and nobody waits for it
+            elif _is_slow(in_flight[0], asked):
+                continue
             asked.waits_for.add(leader)
         if not asked.waits_for:
             self._finish(group, asked, now)
@@ -366,3 +366,8 @@ class Rounds:
         self._leaders = {
             topic: one for topic, one in self._leaders.items() if now - one.at <= 10 * _LEADERS_FOR_S
         }
+
+
+def _is_slow(since: float, asked: _Asked) -> bool:
+    """Whether what is in flight since then was slow already when the group was asked, which then does not wait for it."""
+    return since < asked.at - SLOW_AFTER_S

@@ -36,6 +36,7 @@ ELSEWHERE = {
     rf"{_EPOCHGATE} (capture|pipeline readiness) .*": "test_groups_equal_what_the_admin_client_says",
     rf"{_EPOCHGATE} pipeline progress .*": "test_killed_and_started_again_equals_the_batch",
     rf"{_EPOCHGATE} pipeline audit .*": "test_findings_equal_the_checkers",
+    rf"{_EPOCHGATE} exporter .*": "test_each_kind_of_group_has_the_series_of_kafka_exporter",
     rf"{_EPOCHGATE} verify .*": "test_the_exit_code_says_the_verdict",
     rf"{_EPOCHGATE} pipeline report .*": "test_the_page_tells_what_was_found_and_needs_nothing_else",
     r"pip install .*": "test_an_extra_that_is_installed_is_declared",

@@ -4,11 +4,10 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from support import lag_groups
 from support.exporters import (
     Exporter,
     Series,
@@ -17,8 +16,8 @@ from support.exporters import (
     running_ours,
     wait_for,
 )
+from support.lag_groups import OFFSETS, PARTITIONS, Groups
 from support.prometheus import running_prometheus
-from support.waiting import eventually
 
 from tools.exporters import built
 
@@ -26,25 +25,6 @@ pytestmark = pytest.mark.kafka
 
 KAFKA_EXPORTER = "kafka_consumergroup_"
 BURROW = "burrow_kafka_consumer_"
-PARTITIONS = 4
-OFFSETS = {0: 3, 1: 10}
-"""What is committed; in the other partitions nothing is."""
-
-
-@dataclass
-class Groups:
-    """The same in three ways: two members and these commits, but for the last."""
-
-    topic: str
-    classic: str
-    moved: str
-    empty: str
-    """Only has the commits."""
-    through_proxy: str
-
-    @property
-    def pattern(self) -> str:
-        return f"{self.classic}|{self.moved}|{self.empty}"
 
 
 def series(group: str, topic: str, *, members: int) -> Series:
@@ -67,52 +47,8 @@ def series(group: str, topic: str, *, members: int) -> Series:
 
 @pytest.fixture(scope="module")
 def groups(kafka, entries) -> Iterator[Groups]:
-    translate = entries["translate"]
-    topic = kafka.new_topic(partitions=PARTITIONS)
-    kafka.produce(topic, 10 * PARTITIONS)
-    found = Groups(
-        topic,
-        entries["direct"].new_group(),
-        translate.new_group(),
-        entries["direct"].new_group(),
-        translate.bootstrap,
-    )
-    kafka.commit(found.empty, {(topic, partition): offset for partition, offset in OFFSETS.items()})
-    consumers = []
-    for group, bootstrap in ((found.classic, kafka.bootstrap), (found.moved, translate.bootstrap)):
-        pair = [
-            Consumer(
-                {
-                    "bootstrap.servers": bootstrap,
-                    "group.id": group,
-                    "enable.auto.commit": False,
-                    "max.poll.interval.ms": 600_000,
-                    "auto.offset.reset": "latest",
-                }
-            )
-            for _ in range(2)
-        ]
-        consumers += pair
-        for one in pair:
-            one.subscribe([topic])
-        eventually(
-            lambda pair=pair: [(one.poll(0.1) and None) or len(one.assignment()) for one in pair],
-            lambda owned: owned == [PARTITIONS // 2] * 2,
-            what=f"both members of {group} have their partitions",
-        )
-        for one in pair:
-            places = [
-                TopicPartition(topic, at.partition, OFFSETS[at.partition])
-                for at in one.assignment()
-                if at.partition in OFFSETS
-            ]
-            if places:
-                one.commit(offsets=places, asynchronous=False)
-    assert kafka.type_of(found.classic) == "classic"
-    assert kafka.type_of(found.moved) == "consumer"
-    yield found
-    for one in consumers:
-        one.close()
+    with lag_groups.groups(kafka, entries) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

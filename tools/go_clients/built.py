@@ -21,6 +21,7 @@ MODULES = {
     "sarama": ("github.com/IBM/sarama", "go.mod"),
     "old_sarama": ("github.com/IBM/sarama", "old_sarama.mod"),
     "kafkago": ("github.com/segmentio/kafka-go", "go.mod"),
+    "askers": ("github.com/twmb/franz-go/pkg/kadm", "go.mod"),
     "kfake": ("github.com/twmb/franz-go/pkg/kfake", "go.mod"),
 }
 """Driver -> its library, and the file that pins it."""

@@ -136,6 +136,24 @@ def test_a_slow_leader_costs_its_own_partitions():
     assert book.next_questions(15) == [AskEnds(1, (A0, A1))]
 
 
+def test_what_was_asked_a_moment_ago_for_another_is_waited_for():
+    book = Rounds()
+    book.begin(["g"], 0)
+    book.answered(commits("g", a0=3), 0)
+    assert book.next_questions(0) == [AskLeaders(("a",))]
+    book.begin(["h"], 0.5)
+    book.answered(commits("h", a0=4, a1=4), 0.5)
+    assert book.next_questions(0.5) == []
+    book.answered(Leaders("a", ((0, 1), (1, 1))), 0.6)
+    assert book.next_questions(0.6) == [AskEnds(1, (A0, A1))]
+    book.begin(["i"], 0.9)
+    book.answered(commits("i", a0=5), 0.9)
+    assert book.next_questions(0.9) == []
+    book.answered(ends(1, (A0, 10), (A1, 10)), 1)
+    assert book.next_questions(1) == []
+    assert [reading(book, 1, group).lag for group in "ghi"] == [7, 12, 5]
+
+
 def test_slow_metadata_leaves_the_partitions_with_commits_unknown():
     book = Rounds()
     book.begin(["g"], 0)
