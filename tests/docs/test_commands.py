@@ -30,6 +30,9 @@ ELSEWHERE = {
     rf"{_EPOCHGATE} (run|status)( .*)?": "test_the_tutorial_moves_a_group_there_and_back",
     rf"{_EPOCHGATE} (config|policy) check (?!readiness/)\S+": "test_the_files_of_a_page_are_good",
     rf"{_EPOCHGATE} policy check readiness/\S+": "test_the_proxy_takes_the_policy_of_each_wave",
+    rf"{_EPOCHGATE} (approve|pause|resume|rollback) .*": (
+        "test_a_move_is_approved_paused_and_rolled_back_and_stays_so_after_a_restart"
+    ),
     rf"{_EPOCHGATE} preflight .*": "test_nothing_is_found_on_fifty_healthy_groups",
     rf"{_EPOCHGATE} policy from-readiness .*": "test_each_group_of_a_generated_wave_is_moved_and_no_other",
     rf"{_EPOCHGATE} policy plan \S+": "test_the_command_asks_the_admin_port_and_prints_the_plan",
