@@ -61,8 +61,8 @@ async def no_lag(group_ids: Collection[str]) -> Mapping[str, int | str]:
 class GateKeeper:
     """The source of all signals of one process.
 
-    ``gated`` returns the groups whose move has gates, ``in_moves`` those that are no control; ``report`` gets what is to
-    be reported.
+    ``gated`` returns the groups whose move has gates, ``in_moves`` those that are no control. ``report``
+    gets what they report.
     """
 
     def __init__(

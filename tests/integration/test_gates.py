@@ -5,6 +5,7 @@ The normal test judges by windows of three seconds (support/quick_gates.py); the
 
 import contextlib
 import json
+import threading
 import time
 import urllib.request
 from collections import Counter
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 from support import misbehaving
+from support.broker import Kafka
 from support.clients import CONFLUENT
+from support.consumers import ConsumerProcess
 from support.entry import Proxy, running_proxy
 from support.load import Load
 from support.misbehaving import Misbehaving
@@ -106,6 +109,30 @@ class Story:
         self._stack.enter_context(member)
         self.harmed[group], self.expected[group] = lambda: member.harmed_at, gate
 
+    def does_harm(
+        self, name: str, harm: Callable[[ConsumerProcess, str], ConsumerProcess | None], gate: str = ""
+    ) -> None:
+        """A group in which a real client does harm once it is translated; `harm` returns its next process, if any."""
+        kind = "lagging" if gate == "lag" else "moving"
+        group, topic = self.new_group(name, kind)
+        spec = {"heartbeat_interval_ms": 300, "name": f"bad-{name}"}
+        started: list[float] = []
+        stopping = threading.Event()
+
+        def run() -> None:
+            client = self.client(group, topic, **spec)
+            while not stopping.wait(1.0):
+                if started or kinds(self.kafka, group)["consumer"]:
+                    started[:] = started or [time.monotonic()]
+                    if harm(client, topic) is None:
+                        client = self.client(group, topic, **spec)
+
+        thread = threading.Thread(target=run, name=f"harm in {group}")
+        thread.start()
+        self._stack.callback(thread.join)
+        self._stack.callback(stopping.set)
+        self.harmed[group], self.expected[group] = lambda: started[0] if started else 0.0, gate
+
     def are_aborted(self) -> None:
         """Each is aborted within a minute of its first harm, by the gate that it has to be, and all are classic."""
         waiting = set(self.harmed)
@@ -160,3 +187,85 @@ def test_harm_is_stopped_and_taken_back_and_what_is_well_goes_on(
             for_s=5,
         )
         assert 'epochgate_group_moves{phase="aborted"} 3' in proxy.metrics()
+
+
+def stalls(client: ConsumerProcess, _topic: str) -> ConsumerProcess:
+    """The application does not poll any more."""
+    client.send("stall", ms=600_000)
+    return client
+
+
+def is_killed(client: ConsumerProcess, _topic: str) -> None:
+    """The process is killed again and again."""
+    client.kill()
+
+
+def is_closed(client: ConsumerProcess, _topic: str) -> None:
+    """The process ends in an orderly way, and is started again at once."""
+    client.close()
+
+
+def resubscribes(client: ConsumerProcess, topic: str) -> ConsumerProcess:
+    """The application unsubscribes and subscribes again."""
+    client.send("unsubscribe")
+    client.send("subscribe", topics=[topic])
+    return client
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.scenario(
+    "twelve kinds of harm abort their moves within a minute, by the windows that are shipped"
+)
+def test_twelve_kinds_of_harm(kafka, consumers, folder: Path, group, fleet):
+    with (
+        running_proxy(kafka.bootstrap, folder / "proxy", policy=POLICY, fleet=fleet) as proxy,
+        contextlib.ExitStack() as stack,
+    ):
+        story = Story(kafka, consumers, proxy, stack, group)
+        for name, (harm, gate) in HARMS.items():
+            story.misbehaves(name, harm, gate)
+        story.misbehaves(*LAGS)
+        story.misbehaves(*PAUSES)
+        story.does_harm("stalls", stalls, "lag")
+        story.does_harm("killed", is_killed)
+        story.does_harm("closed", is_closed)
+        story.does_harm("resubscribes", resubscribes)
+        story.are_aborted()
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.scenario(
+    "a broker is killed in a move: it is paused, nothing is taken back, and it goes on afterwards"
+)
+def test_a_broker_that_is_killed_pauses_a_move_and_takes_nothing_back(
+    own_kafka, consumers, folder: Path, group
+):
+    cluster = own_kafka(brokers=3)
+    kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
+    with (
+        running_proxy(cluster.bootstrap, folder / "proxy", policy=POLICY, script=QUICK) as proxy,
+        contextlib.ExitStack() as stack,
+    ):
+        story = Story(kafka, consumers, proxy, stack, group)
+        moving, topic = story.new_group("paused")
+        for _ in range(2):
+            story.client(moving, topic)
+        eventually(
+            partial(kinds, kafka, moving), lambda found: found["consumer"] == 1, what="one is translated"
+        )
+        cluster.kill_broker(2)
+        eventually(
+            lambda: moves(proxy)[moving], lambda move: move["gates"] == "paused", what="the move is paused"
+        )
+        stays(
+            lambda: moves(proxy)[moving]["phase"], lambda phase: phase == "moving", what="it moves", for_s=15
+        )
+        cluster.start_broker(2)
+        eventually(
+            partial(kinds, kafka, moving),
+            lambda found: found["consumer"] == 3,
+            what="all are moved",
+            timeout_s=120,
+        )

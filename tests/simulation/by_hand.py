@@ -17,6 +17,7 @@ from tests.translation.fleet import test_resumption as resumption
 from tests.translation.fleet import test_seams as seams
 from tests.translation.fleet import test_serving as serving
 from tests.translation.fleet.bench import SharedLog
+from tests.translation.migration import test_gates as gates
 from tests.translation.migration import test_upgrade as upgrade
 from translation.settings import TranslatorSettings
 
@@ -47,6 +48,7 @@ def _records(test: Callable[..., None]) -> ByHand:
 
 
 BY_HAND: Mapping[str, ByHand] = {
+    "take_what_a_step_causes_for_harm": ByHand(gates.test_classic_members_rejoin_at_each_new_target),
     "look_for_a_client_where_a_late_call_came": ByHand(
         several.test_a_late_commit_does_not_tell_where_its_client_is
     ),

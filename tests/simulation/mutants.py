@@ -19,12 +19,13 @@ from tests.simulation.explore.search import explore
 from tests.simulation.explore.three_members import SCOPES
 from tests.simulation.mutations import (
     FLEET_MUTATIONS,
+    GATE_MUTATIONS,
     MUTATIONS,
     OLD_STATE_MUTATIONS,
     STEP_MUTATIONS,
     Mutation,
 )
-from tests.simulation.plan import make_plan
+from tests.simulation.plan import ANY_GATE, make_plan
 from tests.simulation.simulation import run
 
 _LONGEST_FAILURE = 140
@@ -90,6 +91,7 @@ def search(mutation: Mutation, seeds: range) -> Caught:
                 fleet=fleet,
                 old_state=mutation in OLD_STATE_MUTATIONS,
                 steps=mutation in STEP_MUTATIONS,
+                gates=ANY_GATE if mutation in GATE_MUTATIONS else None,
             )
             result = run(seed, plan)
             if result.invariant:

@@ -19,12 +19,13 @@ import msgspec
 from tests.simulation.by_hand import BY_HAND
 from tests.simulation.mutations import (
     FLEET_MUTATIONS,
+    GATE_MUTATIONS,
     MUTATIONS,
     OLD_STATE_MUTATIONS,
     STEP_MUTATIONS,
     Mutation,
 )
-from tests.simulation.plan import Plan, make_plan
+from tests.simulation.plan import ANY_GATE, Plan, make_plan
 from tests.simulation.simulation import run
 
 FILE = Path(__file__).with_name("regressions.json")
@@ -106,8 +107,14 @@ def main(arguments: Sequence[str]) -> int:
             fleet = shown_by in {mutation.__name__ for mutation in FLEET_MUTATIONS}
             old_state = shown_by in {mutation.__name__ for mutation in OLD_STATE_MUTATIONS}
             steps = shown_by in {mutation.__name__ for mutation in STEP_MUTATIONS}
+            has_gates = shown_by in {mutation.__name__ for mutation in GATE_MUTATIONS}
             plan = make_plan(
-                int(seed), hold_ups_ms=int(*hold_ups_ms), fleet=fleet, old_state=old_state, steps=steps
+                int(seed),
+                hold_ups_ms=int(*hold_ups_ms),
+                fleet=fleet,
+                old_state=old_state,
+                steps=steps,
+                gates=ANY_GATE if has_gates else None,
             )
             write([*read(), Regression(shows=shows, shown_by=shown_by, plan=plan)])
         case ["renew"]:

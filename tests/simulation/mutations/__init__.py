@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.simulation.mutations import (
     access,
+    gates,
     generations,
     instance_ids,
     member_log,
@@ -33,6 +34,19 @@ STEP_FLEET_MUTATIONS: tuple[Mutation, ...] = (
 )
 """Those that histories of several replicas with steps notice."""
 
+GATE_FLEET_MUTATIONS: tuple[Mutation, ...] = (gates.do_without_the_reports_of_others,)
+"""Those that histories of several replicas with gates notice."""
+
+GATE_MUTATIONS: tuple[Mutation, ...] = (
+    gates.never_abort,
+    gates.tell_members_whatever_the_gates_say,
+    gates.never_look_at_other_groups,
+    gates.leave_the_members_of_an_aborted_move_where_they_are,
+    gates.take_what_a_step_causes_for_harm,
+    *GATE_FLEET_MUTATIONS,
+)
+"""Those that only histories of moves with gates notice (``--steps --gates``)."""
+
 STEP_MUTATIONS: tuple[Mutation, ...] = (
     steps.let_newcomers_in_without_a_slot,
     steps.give_out_more_slots_than_the_step_has,
@@ -46,6 +60,7 @@ STEP_MUTATIONS: tuple[Mutation, ...] = (
     steps.begin_a_membership_after_a_rollback,
     steps.begin_a_step_without_its_approval,
     steps.keep_a_group_rolled_back_for_ever,
+    *GATE_MUTATIONS,
     *STEP_FLEET_MUTATIONS,
 )
 """Those that only histories with steps notice (``--steps``)."""
@@ -102,6 +117,7 @@ FLEET_MUTATIONS: tuple[Mutation, ...] = (
     resumption.write_down_who_has_to_give_something_up,
     *OLD_STATE_MUTATIONS,
     *STEP_FLEET_MUTATIONS,
+    *GATE_FLEET_MUTATIONS,
 )
 """Those of the member log: histories of several replicas that share one have to notice them."""
 
@@ -157,6 +173,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     access.believe_relayed_calls,
     sessions.wait_for_a_turn_without_end,
     access.adopt_whoever_commits,
-    *(one for one in STEP_MUTATIONS if one not in STEP_FLEET_MUTATIONS),
+    *(one for one in STEP_MUTATIONS if one not in STEP_FLEET_MUTATIONS + GATE_FLEET_MUTATIONS),
     *FLEET_MUTATIONS,
 )

@@ -1,0 +1,53 @@
+"""Mutations of the gates of a move by steps: what stops it, what aborts it, and what follows."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from msgspec.structs import replace
+
+from translation.engine.moves import Moves
+from translation.fleet.group_log import GroupLog
+from translation.fleet.signals import Say, Verdict
+from translation.migration import gates, judging
+
+
+def never_abort() -> AbstractContextManager[Any]:
+    """Harm stops the move, and takes nothing back."""
+    judge = judging.judge
+
+    def broken(*arguments: Any, **more: Any) -> Verdict:
+        verdict = judge(*arguments, **more)
+        return Verdict(Say.SUSPECT, verdict.why) if verdict.say is Say.HARM else verdict
+
+    return patch.object(judging, "judge", broken)
+
+
+def tell_members_whatever_the_gates_say() -> AbstractContextManager[Any]:
+    """Members are told to move while a gate is closed, a replica does not report, or others have the same harm."""
+    return patch.object(Verdict, "may_tell", property(lambda _: True))
+
+
+def never_look_at_other_groups() -> AbstractContextManager[Any]:
+    """Harm that groups have which are not moved is taken for that of the move."""
+    return patch.object(gates, "_elsewhere", lambda *_: "")
+
+
+def do_without_the_reports_of_others() -> AbstractContextManager[Any]:
+    """A replica that does not report is not missed."""
+    return patch.object(GroupLog, "alive", lambda self, _: frozenset({self.writer}))
+
+
+def leave_the_members_of_an_aborted_move_where_they_are() -> AbstractContextManager[Any]:
+    """An aborted move translates nobody any more, and whoever is translated stays so."""
+    return patch.object(Moves, "is_rolled_back", lambda *_: False)
+
+
+def take_what_a_step_causes_for_harm() -> AbstractContextManager[Any]:
+    """The rejoins of classic members at each new target assignment count, and so do windows in which some are told."""
+    look_at = gates.look_at
+
+    def broken(windows: Any) -> Any:
+        return look_at([replace(one, told=0, changes=0) for one in windows])
+
+    return patch.object(gates, "look_at", broken)
