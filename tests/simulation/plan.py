@@ -67,6 +67,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The steps by which the group moves, where the policy says ``translate``; empty: as a whole."""
     hold_s: int = 0
     """How long each step is held."""
+    in_wave: bool = False
+    """Whether the group is the first wave of the policy, so that it is to be known when its move is over."""
     hostiles: tuple[HostilePlan, ...] = ()
     """The attackers. They end before ``calm_from_ms``."""
 
@@ -182,6 +184,7 @@ def _with_steps(plan: Plan) -> Plan:
         plan,
         steps=chance.choice(STEPS),
         hold_s=chance.choice((0, 0, 2, 5)),
+        in_wave=chance.random() < 0.5,
         faults=tuple(sorted(plan.faults + faults, key=lambda fault: fault.at_ms)),
     )
 

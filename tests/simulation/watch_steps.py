@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from protocol_codecs import ErrorCode
 from tests.simulation.clients.habits import LIBRDKAFKA
 from tests.simulation.violation import Violation
+from translation.engine.wave_counts import WaveState
 from translation.policy.policy import Mode, Rule
 from translation.policy.steps import parse_steps
 
@@ -151,4 +152,12 @@ class StepWatch:
         translated = self._translated()
         if len(translated) < wanted:
             return f"{len(translated)} of {len(clients)} members are translated, and the step allows {wanted}"
+        return self._why_not_over() if rule.wave is not None and translated else None
+
+    def _why_not_over(self) -> str | None:
+        """Why the wave of the group is not over for a process that serves it."""
+        for process in {whose: None for _, whose, _ in self._read if whose.up}:
+            (count,) = process.translator.waves()
+            if not count.groups.get(WaveState.OVER):
+                return f"{process} knows of the wave: {dict(count.groups)}"
         return None

@@ -21,6 +21,7 @@ from tests.simulation.proxy_process import ProxyProcess
 from tests.simulation.watch import Watch
 from tests.simulation.watch_hostile import HostileWatch
 from tests.simulation.watch_natives import NativeWatch
+from tests.simulation.wire import GROUP
 from translation.fleet.member_log import MemberLog
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
@@ -92,7 +93,8 @@ class World:
                 if settings
                 else TRANSLATE_ALL
             )
-        rule = Rule(pattern=".*", mode=Mode.TRANSLATE, steps=self.steps, hold_s=self.plan.hold_s, **settings)
+        whom: dict[str, Any] = {"groups": (GROUP,), "wave": 1} if self.plan.in_wave else {"pattern": ".*"}
+        rule = Rule(mode=Mode.TRANSLATE, steps=self.steps, hold_s=self.plan.hold_s, **whom, **settings)
         return Policy(rules=(rule,))
 
     def next_start_number(self) -> int:
