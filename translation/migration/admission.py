@@ -47,10 +47,14 @@ broker each time, since another replica may translate it; so a wave begins withi
 
 
 class _Look(NamedTuple):
-    """What the broker says of a group, and the slots as they were when it was asked."""
+    """What the broker says of a group, and what the log had said when it was asked."""
 
     census: Census
     before: Mapping[int, StoredGroup]
+    """The slots."""
+    was_converted: bool
+    """Whether the group had been a consumer group in this move: a member may join while the broker is asked, and an
+    answer from before that is no sign that it has left."""
 
 
 class _Client:
@@ -125,7 +129,7 @@ def look_after(context: Context, connection: Connection, group_id: str, rule: Ru
     if looked is None or looked.census.is_hidden or context.rules.rule_for(group_id) is not rule:
         return
     census = looked.census
-    held, signals = _found_out(context, group_id, move, looked)
+    held, signals = _found_out(context, group_id, looked)
     quota = rule.staged[move.step].quota(census.members(held.values()))
     is_done = bool(census.translated) and is_filled(held, census, quota)
     yield from _go_on(context, group_id, rule, move, decide(move, rule, replace(signals, filled=is_done)))
@@ -346,8 +350,10 @@ def hold_if_downgraded(context: Context, connection: Connection, member: Member)
 
 def _look(context: Context, group_id: str, connection: Connection) -> Procedure[_Look | None]:
     before = dict(context.moves.slots(group_id))
+    move = context.moves.move(group_id, context.rules.rule_for(group_id))
+    was_converted = move is not None and context.moves.was_converted(group_id, move)
     census = yield from take_census(context, group_id, connection)
-    return None if census is None else _Look(census, before)
+    return None if census is None else _Look(census, before, was_converted)
 
 
 def _slot_for(client: _Client, before: Slot | None) -> Slot:
@@ -370,7 +376,7 @@ def _free_slot(
 ) -> Procedure[int | None]:
     """The slot that a client may take; None if there is none, or if the move does not go on."""
     moves, census = context.moves, looked.census
-    held, signals = _found_out(context, group_id, move, looked)
+    held, signals = _found_out(context, group_id, looked)
     is_new = census.classic.isdisjoint(client.names) and census.translated.isdisjoint(client.names)
     quota = rule.staged[move.step].quota(census.members(held.values()) + is_new)
     number = None if signals.downgraded else next_slot(held, census, quota)
@@ -381,12 +387,12 @@ def _free_slot(
     return number
 
 
-def _found_out(context: Context, group_id: str, move: Move, looked: _Look) -> tuple[dict[int, Slot], Signals]:
+def _found_out(context: Context, group_id: str, looked: _Look) -> tuple[dict[int, Slot], Signals]:
     """The slots that are taken, and what the broker's description says beside whether the step is filled."""
     moves, census = context.moves, looked.census
     now_ms = moves.records.now_ms(group_id, context.now)
     held = taken(moves.slots(group_id), looked.before, census, moves.ended(group_id), now_ms)
-    downgraded = not census.is_consumer_group and bool(census.classic) and moves.was_converted(group_id, move)
+    downgraded = not census.is_consumer_group and bool(census.classic) and looked.was_converted
     return held, Signals(now_ms=now_ms, converted=bool(census.translated), downgraded=downgraded)
 
 
