@@ -126,6 +126,8 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
     """The steps by which it moves; None: as a whole."""
     hold_s: int = 0
     """For how long each of them but the last is held at least, all together."""
+    wave: int | None = None
+    """Its wave: the move begins when all earlier ones are over."""
     notes: tuple[str, ...] = ()
     """What the translation changes for its clients."""
 
@@ -142,6 +144,8 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
             return f"{where}; applies to members that join later"
         took = _duration(self.at_one_replica * self.pause_ms / 1000 + self.hold_s)
         in_steps = "" if self.steps is None else f" in steps of {self.steps}"
+        if self.wave is not None:
+            where = f"{where}, in wave {self.wave}"
         return f"{where}; one member every {self.pause_ms} ms{in_steps}, about {took}"
 
 
@@ -227,6 +231,7 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Change]:
                     pause_ms=rule.switch_pause_ms,
                     steps=text_of(rule.staged) or None,
                     hold_s=rule.hold_s * max(0, len(rule.staged) - 1),
+                    wave=rule.wave,
                     not_translatable=why_not,
                     options=options(why_not) if rule.mode is Mode.TRANSLATE else None,
                     notes=notes,

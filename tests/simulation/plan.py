@@ -81,6 +81,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     gates_until_ms: int = 0
     gates_faultless: bool = False
     """Whether nothing else goes wrong."""
+    in_wave: bool = False
+    """Whether the group is the first wave of the policy, so that it is to be known when its move is over."""
     hostiles: tuple[HostilePlan, ...] = ()
     """The attackers. They end before ``calm_from_ms``."""
 
@@ -212,6 +214,7 @@ def _with_steps(plan: Plan) -> Plan:
         hold_s=chance.choice((0, 0, 2, 5)),
         approval=has_people and people.random() < 0.4,
         last_command=people.choice(("resume", "rollback")) if has_people else "",
+        in_wave=chance.random() < 0.5,
         faults=tuple(sorted(plan.faults + faults, key=lambda fault: fault.at_ms)),
     )
 

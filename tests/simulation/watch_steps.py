@@ -26,6 +26,7 @@ from tests.simulation.commands import is_rolled_back
 from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP
 from translation.actions import Call, Emit, EventKind
+from translation.engine.wave_counts import WaveState
 from translation.migration.commands import Act
 from translation.policy.policy import Approval, Mode, Rule
 from translation.policy.steps import parse_steps
@@ -207,4 +208,12 @@ class StepWatch:
         translated = self._translated()
         if len(translated) < wanted:
             return f"{len(translated)} of {len(clients)} members are translated, and the step allows {wanted}"
+        return self._why_not_over() if rule.wave is not None and translated else None
+
+    def _why_not_over(self) -> str | None:
+        """Why the wave of the group is not over for a process that serves it."""
+        for process in {whose: None for _, whose, _ in self._read if whose.up}:
+            (count,) = process.translator.waves()
+            if not count.groups.get(WaveState.OVER):
+                return f"{process} knows of the wave: {dict(count.groups)}"
         return None

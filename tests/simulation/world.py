@@ -22,6 +22,7 @@ from tests.simulation.proxy_process import ProxyProcess
 from tests.simulation.watch import Watch
 from tests.simulation.watch_hostile import HostileWatch
 from tests.simulation.watch_natives import NativeWatch
+from tests.simulation.wire import GROUP
 from translation.fleet.member_log import MemberLog
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Approval, Mode, Policy, Rule
@@ -100,13 +101,14 @@ class World:
             )
         if self.plan.has_gates:
             settings["abort_if"] = AbortIf()
+        whom: dict[str, Any] = {"groups": (GROUP,), "wave": 1} if self.plan.in_wave else {"pattern": ".*"}
         approval = Approval.REQUIRED if self.plan.approval else Approval.NONE
         rule = Rule(
-            pattern=".*",
             mode=Mode.TRANSLATE,
             steps=self.steps,
             hold_s=self.plan.hold_s,
             approval=approval,
+            **whom,
             **settings,
         )
         return Policy(rules=(rule,))

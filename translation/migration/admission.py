@@ -48,10 +48,14 @@ broker each time, since another replica may translate it; so a wave begins withi
 
 
 class _Look(NamedTuple):
-    """What the broker says of a group, and the slots as they were when it was asked."""
+    """What the broker says of a group, and what the log had said when it was asked."""
 
     census: Census
     before: Mapping[int, StoredGroup]
+    """The slots."""
+    was_converted: bool
+    """Whether the group had been a consumer group in this move: a member may join while the broker is asked, and an
+    answer from before that is no sign that it has left."""
 
 
 class _Client:
@@ -376,8 +380,10 @@ def hold_if_downgraded(context: Context, connection: Connection, member: Member)
 
 def _look(context: Context, group_id: str, connection: Connection) -> Procedure[_Look | None]:
     before = dict(context.moves.slots(group_id))
+    move = context.moves.move(group_id, context.rules.rule_for(group_id))
+    was_converted = move is not None and context.moves.was_converted(group_id, move)
     census = yield from take_census(context, group_id, connection)
-    return None if census is None else _Look(census, before)
+    return None if census is None else _Look(census, before, was_converted)
 
 
 def _slot_for(client: _Client, before: Slot | None) -> Slot:
@@ -420,7 +426,7 @@ def _found_out(
     moves, census = context.moves, looked.census
     signals = _signals(context, group_id, rule, move)
     held = taken(moves.slots(group_id), looked.before, census, moves.ended(group_id), signals.now_ms)
-    downgraded = not census.is_consumer_group and bool(census.classic) and moves.was_converted(group_id, move)
+    downgraded = not census.is_consumer_group and bool(census.classic) and looked.was_converted
     return held, replace(signals, converted=bool(census.translated), downgraded=downgraded)
 
 

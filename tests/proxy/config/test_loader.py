@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
+from proxy.config import loader
 from proxy.config.loader import ConfigError, load_config, load_policy
 from proxy.config.policy_source import policy_of
 from proxy.config.schema import Address, Config
@@ -319,3 +321,35 @@ def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path, text, place, 
 def test_an_empty_policy_observes(tmp_path):
     (tmp_path / "policy.yaml").write_text("")
     assert load_policy(tmp_path / "policy.yaml") == Policy()
+
+
+DOCUMENTS = (
+    "rules: [{group: g, mode: translate, steps: [1, 10%], hold_s: 5}]\n",
+    "a: [1, 1.5, true, null, ~, 2026-01-01, 0x1f, 1e3, 'yes', \"no\", plain text, '']\n",
+    "a: |\n  text\n  more\nb: >-\n  folded\n  text\nc: !!str 1\nd: ! 1\n",
+    "",
+    "# nothing\n",
+    "a: [1, 2\n",
+    "a: &x 1\nb: *x\n",
+    "a: 1\na: 2\n",
+    "a: 1\n---\nb: 2\n",
+    "{a: 2026-13-45}\n",
+    "[" * 40 + "]" * 40,
+)
+
+
+@pytest.mark.parametrize("text", DOCUMENTS)
+def test_a_document_reads_the_same_without_the_parser_in_c(text, monkeypatch):
+    """PyYAML may have been built without it. What it says of a mistake may differ, not where that is."""
+
+    def read():
+        try:
+            document = loader._Document("file", text)
+        except ConfigError as error:
+            return str(error).split(" ")[0]
+        return document.value, {path: (mark.line, mark.column) for path, mark in document.marks.items()}
+
+    assert hasattr(yaml, "CSafeLoader"), "else this compares nothing"
+    in_c = read()
+    monkeypatch.setattr(loader, "_Parser", yaml.SafeLoader)
+    assert read() == in_c

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.config.policy_explanation import explain
+from proxy.config.policy_explanation import explain, rule_reports, wave_reports
 from translation.policy.group_type import GroupType
-from translation.policy.policy import Mode, Policy, Rule
+from translation.policy.policy import Mode, Policy, Rule, Waves
 
 POLICY = Policy(
     default=Mode.OBSERVE,
@@ -128,3 +128,55 @@ def test_what_allowing_an_assignor_does_is_explained():
         "assignor range: no effect: it is known, its groups get range",
         "assignor ours: named twice",
     ]
+
+
+WAVES = Policy(
+    rules=(
+        Rule(group="first", mode=Mode.OBSERVE),
+        Rule(groups=("first", "a", "b"), mode=Mode.TRANSLATE, steps=("100%",), wave=1),
+        Rule(group="c", mode=Mode.TRANSLATE, steps=("100%",), wave=3),
+        Rule(groups=("d", "d"), mode=Mode.TRANSLATE, steps=("100%",), wave=4),
+        Rule(groups=("x" * 256, "y"), mode=Mode.TRANSLATE),
+    ),
+    waves=Waves(share="90%"),
+)
+
+
+def test_waves_are_listed_with_what_they_wait_for():
+    lines = list(explain(WAVES))
+    assert [line for line in lines if line.startswith("wave ")] == [
+        "wave 1: 2 groups; waits for no other",
+        "wave 3: 1 group; begins when 90% of wave 1 is over, and no group there is held or aborted",
+        "wave 4: 1 group; begins when 90% of each of the waves 1, 3 is over, and no group there is held or aborted",
+    ]
+    assert lines[1].startswith("rule 2 (3 groups): translate: ")
+    assert lines[1].endswith(" in steps of 100%, each held for 600 s, in wave 1")
+    assert [(one.wave, one.groups, one.after) for one in wave_reports(WAVES)] == [
+        (1, 2, ()),
+        (3, 1, (1,)),
+        (4, 1, (1, 3)),
+    ]
+
+
+def test_what_may_not_be_meant_in_a_list_of_groups_is_said():
+    assert [one.notes for one in rule_reports(WAVES)] == [
+        (),
+        ("does not apply to 1 group of them, first among them: an earlier rule does",),
+        (),
+        ("names a group twice",),
+        ("1 group of them with ids of more than 255 characters: such a group is never translated",),
+    ]
+    hidden = Policy(
+        rules=(Rule(pattern="a.*", mode=Mode.OBSERVE), Rule(groups=("a", "ab"), mode=Mode.OBSERVE))
+    )
+    assert rule_reports(hidden)[1].notes == (
+        "never applies: rule 1 (groups that match a.*) already matches the same groups",
+    )
+
+
+def test_many_rules_are_explained_without_comparing_each_with_each(monkeypatch: pytest.MonkeyPatch):
+    matched: list[str] = []
+    monkeypatch.setattr(Rule, "matches", lambda _, group_id: bool(matched.append(group_id)))
+    rules = tuple(Rule(group=f"g{number}", mode=Mode.OBSERVE) for number in range(2_000))
+    assert len(list(explain(Policy(rules=rules)))) == 2_001
+    assert matched == []

@@ -367,6 +367,7 @@ def test_the_plan_as_json(tmp_path, admin):
             "options": None,
             "steps": None,
             "hold_s": 0,
+            "wave": None,
             "notes": [],
         }
     ]

@@ -11,7 +11,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
 from tests.translation.live_groups import A, B, classic_group, described, mixed_group
 from translation.actions import EventKind
-from translation.fleet.group_records import MOVE, Phase, Proof, Slot
+from translation.fleet.group_records import MOVE, Phase, Proof, Slot, slot_name
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 
@@ -160,6 +160,20 @@ def test_a_group_whose_last_translated_member_has_left_is_held() -> None:
     again = bench.join(connection, "")
     assert again in bench.forwarded
     assert bench.calls == [], "nobody asks any more"
+
+
+def test_an_answer_from_before_the_group_was_converted_does_not_hold_the_move() -> None:
+    """Another client joined while the broker was asked: the group was still a classic one then, and is none again."""
+    bench = Bench(policy=by_steps(2), new_group=False)
+    bench.join(bench.connect(), "")
+    moves = bench.translator._context.moves
+    move = moves.move(GROUP, bench.translator._context.rules.rule_for(GROUP))
+    assert move is not None
+    filled = Slot(member_id="epochgate-other", begun=True, number=move.number)
+    moves.records.write(GROUP, slot_name(1), bench.now, slot=filled)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    assert bench.translator.moves_by_phase() == {Phase.MOVING: 1}
 
 
 def test_other_steps_begin_anew_and_no_steps_end_the_move() -> None:
