@@ -226,7 +226,8 @@ class GroupOwnership:
         self._free: dict[Partition, tuple[int, str, str, int, Process]] = {}
         self._heard: dict[tuple[str, int, Partition], int] = {}
         self._unseen: set[str] = set()
-        self._last_seq: dict[Process, tuple[int, int]] = {}
+        self._last_seq: dict[Process, list[int]] = {}
+        """The number and the time of each process's last event."""
         self._now_us = 0
         self._number = 0
 
@@ -235,18 +236,23 @@ class GroupOwnership:
         found: list[Finding] = []
         process = event.replica, event.boot
         seq, time_us, name, protocol = event.seq, event.time_us, event.member, event.protocol
-        before = self._last_seq.get(process)
-        if before is not None and seq <= before[0]:
-            if seq == before[0]:
-                return found  # the same event once more
-            found.append(_set_back(event, *before))
-        self._last_seq[process] = seq, time_us
+        last = self._last_seq.get(process)
+        if last is None:
+            self._last_seq[process] = [seq, time_us]
+        else:
+            if seq <= last[0]:
+                if seq == last[0]:
+                    return found  # the same event once more
+                found.append(_set_back(event, *last))
+            last[0] = seq
+            last[1] = time_us
         if time_us > self._now_us:
             self._now_us = time_us
         self._number += 1
-        if not name or protocol not in EXCLUSIVE:
+        is_translated = protocol == TRANSLATED
+        if not name or not (is_translated or protocol in EXCLUSIVE):
             return found
-        if self._unseen or protocol in _PASSES_THROUGH:
+        if self._unseen or not is_translated:
             self._note_unseen(event)
         member, kind = self._members.get(name), event.kind
         if member is None or member.process != process or kind in ENDS:
@@ -353,7 +359,7 @@ class GroupOwnership:
             self._release(member, event, gone, found)
         if now and (new := now.keys() - holds.keys()):
             about = event.member, event.instance, event.time_us, event.name, event.process, self._number
-            for partition in sorted(new):
+            for partition in sorted(new) if len(new) > 1 else new:
                 self._hold(member, partition, Hold(*about, now[partition]), event, found)
 
     def _hold(
@@ -414,7 +420,7 @@ class GroupOwnership:
         self, member: _Member, event: Event, partitions: AbstractSet[Partition], found: list[Finding]
     ) -> None:
         name = event.name
-        for partition in sorted(partitions):
+        for partition in sorted(partitions) if len(partitions) > 1 else list(partitions):
             hold = member.holds.pop(partition)
             holders = self._holders[partition]
             del holders[hold.member]

@@ -26,10 +26,14 @@ class Lengths:
 
     def add(self, length_us: int) -> None:
         """Count one."""
-        length_us = max(length_us, 0)
+        if length_us < 0:
+            length_us = 0
         self.count += 1
-        self.longest_us = max(self.longest_us, length_us)
-        shift = max(length_us.bit_length() - 1 - _FINE, 0)
+        if length_us > self.longest_us:
+            self.longest_us = length_us
+        shift = length_us.bit_length() - 1 - _FINE
+        if shift < 0:
+            shift = 0
         top = ((length_us >> shift) + 1 << shift) - 1
         self._buckets[top] = self._buckets.get(top, 0) + 1
 
@@ -58,14 +62,18 @@ class Pauses:
 
     def take(self, event: Line) -> None:
         """Take the next event of the group: ``state_changed``, or the end of a membership."""
-        ended = event.kind in ENDS
         member = event.member or ""
-        if ended or event.state in _STABLE:
-            began = self._since.pop(member, None)
-            if began is not None and event.time_us >= self._from_us:  # type: ignore[operator]
-                lengths = self.by_protocol.setdefault(began[1], Lengths())
+        began = self._since.get(member)
+        if event.state in _STABLE or event.kind in ENDS:
+            if began is None:
+                return
+            del self._since[member]
+            if event.time_us >= self._from_us:  # type: ignore[operator]
+                lengths = self.by_protocol.get(began[1])
+                if lengths is None:
+                    lengths = self.by_protocol[began[1]] = Lengths()
                 lengths.add(event.time_us - began[0])  # type: ignore[operator]
-        elif member not in self._since:
+        elif began is None:
             process = event.replica, event.boot
             self._since[member] = event.time_us, event.protocol or "", process  # type: ignore[assignment]
 
