@@ -26,6 +26,7 @@ from tests.translation.bench import GROUP, TOPIC, TOPIC_ID, Bench
 from translation.actions import Call, Connection, Event, EventKind, RequestId
 from translation.engine.mends import SIZES_S
 from translation.mending.backoff import SECOND_LOOK_S, TRIES, backoff_ms
+from translation.mending.look import PARTITIONS_LIMIT, TOPICS_LIMIT
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 
@@ -254,6 +255,17 @@ def test_a_topic_that_can_not_be_seen_is_not_known(answer: MetadataResponse) -> 
         assert site.asked == [ApiKey.METADATA]
         site.reply(answer)
     assert site.reported == []
+
+
+def test_a_group_with_too_many_partitions_or_topics_is_not_looked_at() -> None:
+    site = Site()
+    site.look()
+    site.reply(sizes(PARTITIONS_LIMIT + 1))
+    many = group(member(subscribed_topic_names=tuple(f"topic-{number}" for number in range(TOPICS_LIMIT))))
+    for described in (None, None, many, many):
+        site.look(described)
+        assert site.asked == []
+    assert site.bench.translator.unowned(GROUP) is None
 
 
 def test_a_topic_that_does_not_exist_has_no_partitions() -> None:
