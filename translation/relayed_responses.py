@@ -78,7 +78,7 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
 
 def learn_leader(context: Context, group_id: str, response: JoinGroupResponse) -> None:
     """Remember the leader of a classic group that may have to be mended, from a JoinGroup's answer without an error."""
-    if _may_be_mended(context, group_id):
+    if _may_be_mended(context, group_id) and len(response.leader) <= LONGEST_MEMBER_ID:
         context.mends.learn_leader(group_id, response.leader, response.member_id)
 
 

@@ -52,6 +52,8 @@ class EventDispatcher:
         recorded = self._registry.record(event, time_us, unkept_id=unkept_id)
         self._count(recorded)
         log = _log.info if self._is_news(event) else _log.debug
+        if event.kind is EventKind.LEFT_UNOWNED:
+            log = _log.warning
         log(event.kind.replace("_", " "), **_log_fields(event))
         return recorded
 

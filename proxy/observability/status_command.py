@@ -148,6 +148,8 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
         is_harmless = group.move.goes_on or group.move.phase == Phase.PAUSED
         style = "" if is_harmless else "bold red"
         parts.append(Text(f"moved by steps: {group.move.text}", style))
+    if group.unowned is not None:
+        parts.append(Text(group.unowned.text, "bold red" if group.unowned.why_not else "yellow"))
     if group.connect is not None:
         parts.append(_connect(group.connect, now))
     if group.why_not:

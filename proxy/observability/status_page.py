@@ -98,7 +98,12 @@ def _matching(snapshot: Snapshot, words: str) -> list[GroupView]:
             for word in wanted
         )
     ]
-    return sorted(found, key=lambda group: (group.stuck is None, group.state != "Rebalancing", group.id))
+    return sorted(found, key=lambda group: (not _needs_help(group), group.state != "Rebalancing", group.id))
+
+
+def _needs_help(group: GroupView) -> bool:
+    """Whether it is stuck, or leaves partitions to nobody and is not mended."""
+    return group.stuck is not None or (group.unowned is not None and group.unowned.why_not != "")
 
 
 def _sums(snapshot: Snapshot) -> dict[str, int]:

@@ -105,9 +105,9 @@ class Mends:
         if suspicion is None or self._environment.now - suspicion.seen_at >= _STALE_S:
             return None
         count = len(suspicion.look.unowned)
-        text = f"{count} partitions have no owner"
+        text = "1 partition has no owner" if count == 1 else f"{count} partitions have no owner"
         if suspicion.tries:
-            text += f", {suspicion.tries} tries"
+            text += f"; tries to mend it: {suspicion.tries}"
         if suspicion.why_not:
             text += f"; not mended: {suspicion.why_not}"
         return Unowned(

@@ -25,6 +25,9 @@ from protocol_codecs.messages.describe_groups import DescribedGroup
 TOPICS_LIMIT = 500
 """A group that subscribes to more topics is not looked at: each look would ask for the sizes of all of them."""
 
+PARTITIONS_LIMIT = 100_000
+"""Nor is one whose topics have more partitions together: a look compares all of them."""
+
 _STABLE = "Stable"
 _CONSUMER = "consumer"
 _CLASSIC_MEMBER = 0
@@ -162,7 +165,7 @@ def _look(
     has_classic: bool = False,
     gives_up: bool = False,
 ) -> Look | None:
-    if not assigned.keys() <= sizes.keys():
+    if not assigned.keys() <= sizes.keys() or sum(sizes[name] for name in assigned) > PARTITIONS_LIMIT:
         return None
     if all(len(numbers) == sizes[name] for name, numbers in assigned.items()):
         return Look(mark, frozenset(), has_classic)  # the usual case, without sets of partitions

@@ -181,7 +181,7 @@ def _why_leader_is_not_told(context: Context, group_id: str, suspicion: Suspicio
     if suspicion.look.lacking or (leader is not None and leader.is_here):
         return ""
     if leader is not None:
-        return f"its leader {leader.member_id} does not come through this process"
+        return "its leader does not come through this process"
     waits = context.fleet.log is not None and context.now - suspicion.since < _ELSEWHERE_S
     return "its leader may come through another replica" if waits else ""
 

@@ -31,6 +31,7 @@ HEALTHY = {
     'epochgate_answer_errors_total{api_key="HEARTBEAT",error_code="COORDINATOR_NOT_AVAILABLE"}': "5x30",
     'epochgate_answer_errors_total{api_key="HEARTBEAT",error_code="REBALANCE_IN_PROGRESS"}': "0+600x30",
     'epochgate_journal_events_lost_total{sink="files"}': "12x30",
+    "epochgate_unowned_partitions": "0x3 2x5 0x22",
     "epochgate_fleet_log_away": "16 0x30",
     "epochgate_fleet_log_refused": "0x30",
     "epochgate_fleet_newest_record_age_seconds": "29 3 30 14 29x30",
@@ -58,6 +59,7 @@ SCENARIOS = {
     "EpochgateAnswersErrors": {
         'epochgate_answer_errors_total{api_key="HEARTBEAT",error_code="COORDINATOR_NOT_AVAILABLE"}': "5+60x30",
     },
+    "EpochgatePartitionsUnowned": {"epochgate_unowned_partitions": "0x3 2x30"},
     "EpochgateMemberLogAway": {
         "epochgate_fleet_log_away": "0x2 1x30",
         "epochgate_fleet_newest_record_age_seconds": "29+60x30",

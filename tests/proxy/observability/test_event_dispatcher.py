@@ -95,6 +95,15 @@ def test_a_group_that_passes_through_is_news_once():
     assert [line["reason"] for line in lines_of(out)] == ["connect", "another"]
 
 
+def test_what_is_left_to_nobody_is_a_warning():
+    out = io.StringIO()
+    configure(Log(), out)
+    dispatcher = EventDispatcher(Metrics())
+    for kind in (EventKind.MENDING, EventKind.LEFT_UNOWNED):
+        dispatcher.dispatch(Event(kind=kind, group_id="g", reason="why"))
+    assert [line["level"] for line in lines_of(out)] == ["info", "warning"]
+
+
 HOSTILE = "\x1b]0;evil\x07\x1b[2J\r\ninjected line\x7f\x9b31m\u202egnp\u2028"
 """Sets a terminal's title, clears it, begins another line, turns the direction of text."""
 

@@ -23,6 +23,7 @@ from proxy.observability.snapshot import BrokerView, Snapshot, merge
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind
 from translation.connect_worker import ConnectWorker
+from translation.engine.mends import Unowned
 from translation.partitions import Role, TopicPartitions, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy, Rule
@@ -187,6 +188,16 @@ def test_snapshots_of_workers_are_merged():
     assert group.members[2].partitions == topic(2)
     assert (group.progress.done, group.progress.elsewhere) == (3, 0)
     assert [one.time_us for one in group.events] == sorted(one.time_us for one in group.events)
+
+
+def test_one_worker_knows_what_nobody_has_and_the_merged_snapshot_too():
+    one, two = GroupRegistry(Policy()), GroupRegistry(Policy())
+    record(one, life("m-1"), 1)
+    record(two, life("m-2"), 2)
+    nobody_has = Unowned(partitions=1, since_s=5.0, tries=1, why_not="", text="1 partition has no owner")
+    one.unowned_of = {"g": nobody_has}.get
+    merged = merge([snapshot(view(one), replica="h/0"), snapshot(view(two), replica="h/1")])
+    assert merged.groups[0].unowned == nobody_has
 
 
 def gauges(counts, most: int) -> dict[tuple[str, tuple[str, ...]], float]:

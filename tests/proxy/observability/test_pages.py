@@ -26,6 +26,7 @@ from proxy.observability.timeline import longest_without_owner, timeline
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import EventKind
 from translation.connect_worker import ConnectWorker
+from translation.engine.mends import Unowned
 from translation.partitions import Role, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy
@@ -240,6 +241,21 @@ def test_groups_that_need_a_look_come_first_and_a_filter_finds_the_others(site):
     assert "g-0240" not in text
     assert "g-0240" in site.http.get("/?q=g-0240").text
     assert "No group matches" in site.http.get("/?q=nothing").text
+
+
+def test_partitions_that_nobody_has_are_shown_with_the_reason_why_nothing_is_done(site):
+    site.record(life(), 990)
+    text = "2 partitions have no owner; not mended: the policy says `mend: false`"
+    nobody_has = Unowned(
+        partitions=2, since_s=30.0, tries=0, why_not="the policy says `mend: false`", text=text
+    )
+    site.registry.unowned_of = {"g": nobody_has}.get
+    for path in ("/", "/groups/g"):
+        assert text in html.unescape(site.http.get(path).text)
+    (group,) = msgspec.json.decode(site.http.get("/api/groups").content, type=Snapshot).groups
+    assert group.unowned == nobody_has
+    site.registry.unowned_of = lambda _: None
+    assert "no owner;" not in site.http.get("/groups/g").text
 
 
 def test_the_json_is_the_documented_struct(site):

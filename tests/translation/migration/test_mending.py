@@ -1,10 +1,13 @@
 """Partitions that brokers have left to nobody: when a group is mended, by whom, and when it is left as it is."""
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import (
@@ -20,12 +23,15 @@ from protocol_codecs.messages.metadata import (
     MetadataResponseTopic,
 )
 from tests.translation.bench import GROUP, TOPIC, TOPIC_ID, Bench
-from translation.actions import Call, Connection, Event, EventKind
+from translation.actions import Call, Connection, Event, EventKind, RequestId
+from translation.engine.mends import SIZES_S
 from translation.mending.backoff import SECOND_LOOK_S, TRIES, backoff_ms
+from translation.mending.look import PARTITIONS_LIMIT, TOPICS_LIMIT
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 
 MEMBER = "epochgate-a"
+SIZE = 12
 LOOK_S = 30.0
 """Between two of the looks that are made anyway."""
 
@@ -251,6 +257,17 @@ def test_a_topic_that_can_not_be_seen_is_not_known(answer: MetadataResponse) -> 
     assert site.reported == []
 
 
+def test_a_group_with_too_many_partitions_or_topics_is_not_looked_at() -> None:
+    site = Site()
+    site.look()
+    site.reply(sizes(PARTITIONS_LIMIT + 1))
+    many = group(member(subscribed_topic_names=tuple(f"topic-{number}" for number in range(TOPICS_LIMIT))))
+    for described in (None, None, many, many):
+        site.look(described)
+        assert site.asked == []
+    assert site.bench.translator.unowned(GROUP) is None
+
+
 def test_a_topic_that_does_not_exist_has_no_partitions() -> None:
     site = Site()
     away = group(member(()))
@@ -422,3 +439,69 @@ def test_a_policy_that_changes_while_the_broker_is_asked_counts() -> None:
     site.bench._do(site.bench.translator.set_policy(site.bench.now, off))
     site.looks_again()
     assert site.asked == []
+
+
+class ManyGroups(Bench):
+    """A process with a translated member in each of many groups."""
+
+    group_id = GROUP
+
+    def send(self, connection: Connection, api_key: ApiKey, version: int, message: Any) -> RequestId:
+        return super().send(connection, api_key, version, replace(message, group_id=self.group_id))
+
+    def settle(self, epoch: int) -> None:
+        """Nobody waits for the heartbeats that follow a change: each time they would be those of all groups."""
+
+
+def healthy(random: Random, epoch: int) -> ConsumerGroupDescribeResponseDescribedGroup:
+    """A group at any moment of its life: at rest, or while partitions are on their way and some have no owner."""
+    everything = list(range(SIZE))
+    random.shuffle(everything)
+    count = random.randint(1, 4)
+    shares = [everything[turn::count] for turn in range(count)]
+    members = [
+        member(share, member_id=f"epochgate-{turn}", member_epoch=epoch) for turn, share in enumerate(shares)
+    ]
+    moment = random.choice(
+        ["at rest", "at rest", "at rest", "assigning", "reconciling", "static", "unassigned"]
+    )
+    if moment == "assigning":
+        members[0] = replace(members[0], assignment=assigned(()), target_assignment=assigned(()))
+        return group(*members, group_state="Assigning", group_epoch=epoch + 1, assignment_epoch=epoch)
+    if moment == "reconciling":
+        members[0] = replace(members[0], assignment=assigned(()), member_epoch=epoch - 1)
+        return group(*members, group_state="Reconciling", group_epoch=epoch, assignment_epoch=epoch)
+    if moment == "static":
+        members[0] = replace(members[0], member_epoch=-2, assignment=assigned(()))
+    if moment == "unassigned":  # a member has joined, and the broker has not run its assignor yet
+        new = member((), member_id="epochgate-new", member_epoch=0)
+        return group(*members, new, group_state="Assigning", group_epoch=epoch + 1, assignment_epoch=epoch)
+    return group(*members, group_epoch=epoch, assignment_epoch=epoch)
+
+
+def test_nothing_is_stirred_in_a_thousand_healthy_groups() -> None:
+    random, bench = Random(21), ManyGroups()  # noqa: S311 - a seed, and no secret
+    connections: dict[str, Connection] = {}
+    for number in range(1000):
+        bench.group_id = f"group-{number}"
+        connections[bench.group_id] = bench.connect()
+        bench.stable_member(
+            connections[bench.group_id], (0, 1), session_timeout_ms=1_800_000, member_id=f"epochgate-{number}"
+        )
+    bench.calls.clear()
+    bench.events.clear()
+    asked, began, epochs = Counter[int](), bench.now, dict.fromkeys(connections, 1)
+    for _ in range(20):
+        bench.now += LOOK_S
+        for group_id, connection in connections.items():
+            if random.random() < 0.3:
+                epochs[group_id] += 1
+            described = replace(healthy(random, epochs[group_id]), group_id=group_id)
+            bench._do(bench.translator.handle_description(bench.now, connection.id, group_id, described))
+            for call in bench.calls[:]:
+                asked[call.api_key] += 1
+                bench.reply(sizes(SIZE), call)
+    assert bench.events == []
+    assert bench.translator.count_unowned() == 0
+    assert set(asked) == {ApiKey.METADATA}
+    assert asked[ApiKey.METADATA] <= (bench.now - began) / SIZES_S + 1  # one topic, whoever asks for it

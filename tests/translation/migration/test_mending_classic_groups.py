@@ -198,7 +198,7 @@ def test_a_leader_that_does_not_come_through_here_is_reported() -> None:
         site.look()
         for call in site.bench.calls[:]:
             site.bench.reply(sizes(), call)
-    reason = "its leader elsewhere does not come through this process"
+    reason = "its leader does not come through this process"
     assert site.reported == [(EventKind.LEFT_UNOWNED, reason)]
 
 
