@@ -244,7 +244,7 @@ def _reason(error: Exception, timeout_s: float) -> str:
 
 def _said(error: BaseException) -> str:
     """What an error says, without the address, which stands before it anyway."""
-    if isinstance(error, OSError) and error.errno in errorcode:
+    if isinstance(error, OSError) and error.errno is not None and error.errno in errorcode:
         return os.strerror(error.errno)
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
