@@ -51,6 +51,8 @@ def print_json(report: Any) -> None:
 
     Names in it may be a client's: what could command a terminal is escaped, which means the same in JSON.
     """
+    if sys.stdout is None:  # closed by whoever started the command, who goes by the exit code
+        return
     text = msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
     sys.stdout.buffer.write(f"{printable_json(text)}\n".encode())
     sys.stdout.buffer.flush()

@@ -3,8 +3,10 @@
 One connection for each, all at once with a bound, each with a deadline.
 """
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from errno import errorcode
 from typing import TypeVar
 
 import msgspec
@@ -237,8 +239,14 @@ def _reason(error: Exception, timeout_s: float) -> str:
         errors: tuple[BaseException, ...] = cause.exceptions
     else:
         errors = (error if str(error) or cause is None else cause,)
-    said = (getattr(one, "strerror", None) or str(one) or type(one).__name__ for one in errors)
-    return _shortened("; ".join(dict.fromkeys(said)))
+    return _shortened("; ".join(dict.fromkeys(map(_said, errors))))
+
+
+def _said(error: BaseException) -> str:
+    """What an error says, without the address, which stands before it anyway."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno in errorcode:
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _shortened(text: str) -> str:

@@ -6,6 +6,7 @@ end is said too: its checks count as unknown then, whatever the one before has f
 """
 
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -111,7 +112,11 @@ class BackgroundPreflight:
         while True:
             await trio.sleep(wait_s * self._jitter())
             self._changed = trio.Event()
-            await self._once()
+            try:
+                await self._once()
+            except Exception as error:  # noqa: BLE001  a bug here must not end the proxy
+                self._metrics.internal_errors.labels("upkeep").inc()
+                self._failed(f"unexpected error: {error!r}")
             await trio.sleep(min(_GAP_S, section.every_s))
             with trio.move_on_after(section.every_s * self._jitter()):
                 await self._changed.wait()
@@ -207,11 +212,15 @@ async def make_in_process(order: Order) -> Report:
         with trio.fail_after(timeout_s + _MARGIN_S):
             return await _talk(process, order)
     except trio.TooSlowError:
-        raise NoReport(f"it took longer than {timeout_s:g} s") from None
+        raise NoReport(_too_long(order)) from None
     finally:
         process.kill()
         with trio.CancelScope(shield=True):
             await process.wait()
+
+
+def _too_long(order: Order) -> str:
+    return f"it took longer than {order.config.preflight.timeout_s:g} s"
 
 
 async def _talk(process: trio.Process, order: Order) -> Report:
@@ -224,6 +233,8 @@ async def _talk(process: trio.Process, order: Order) -> Report:
         nursery.start_soon(_read, process.stdout, written, _MOST_BYTES)
         nursery.start_soon(_read, process.stderr, said, _MOST_ERROR_BYTES)
     code = await process.wait()
+    if code == -signal.SIGALRM:
+        raise NoReport(_too_long(order))
     if code != 0:
         lines = said.decode(errors="replace").split("\n")
         last = next((line for line in reversed(lines) if line.strip()), f"it ended with the exit code {code}")

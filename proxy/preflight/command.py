@@ -155,10 +155,16 @@ def preflight(
         raise typer.Exit(ExitCode.USAGE) from None
     configured = () if target.config is None else target.config.preflight.accept
     report = judge(facts, (*configured, *(accept or ())))
-    if output is OutputFormat.JSON:
-        print_json(report)
-    else:
-        show(report, Console())
+    try:
+        if output is OutputFormat.JSON:
+            print_json(report)
+        else:
+            show(report, Console())
+    except BrokenPipeError:
+        raise  # typer ends the command quietly
+    except OSError as error:
+        typer.echo(f"error: the report can't be written: {error.strerror}", err=True)
+        raise typer.Exit(ExitCode.FAILED) from None
     raise typer.Exit(_CODES[fail_on].get(report.status, ExitCode.SUCCESS))
 
 

@@ -1,6 +1,7 @@
 """The preflight as a Job: what it needs is there when it runs, and its command does what the values say."""
 
 import json
+import re
 
 import pytest
 
@@ -131,6 +132,16 @@ def test_what_is_accepted_and_the_release_are_told_to_the_pods_too():
     options = ("--set", "preflight.accept={racks,acls},preflight.kafkaVersion=4.1.0")
     config = render.one(rendered(*ON, *options), "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"]
     assert "preflight:\n  accept:\n  - racks\n  - acls\n  kafka_version: 4.1.0\n" in config
+
+
+def test_the_values_on_the_page_are_good(tmp_path):
+    page = (ROOT / "docs" / "how-to" / "preflight.md").read_text()
+    (values,) = [
+        one for one in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if "failOn" in one
+    ]
+    (tmp_path / "values.yaml").write_text(values)
+    job = the_job(rendered(*ON, "--values", str(tmp_path / "values.yaml")))
+    assert job["metadata"]["name"] == "epochgate-preflight"
 
 
 @pytest.mark.kafka

@@ -217,20 +217,23 @@ def _heartbeats(facts: Facts) -> Found:
                 "group after one late heartbeat",
                 do=f"make {_SESSION} at least three times {_HEARTBEAT}",
             )
+    short: dict[tuple[int, int], set[str]] = {}
     for group in facts.to_move:
         own = {} if isinstance(group.settings, Unknown) else group.settings
-        for settings in facts.settings().values():
+        for settings in facts.settings().values() if own else ():
             session = number(own, "consumer.session.timeout.ms") or number(settings, _SESSION)
             interval = number(own, "consumer.heartbeat.interval.ms") or number(settings, _HEARTBEAT)
-            if own and session is not None and interval is not None and session < 2 * interval:
-                yield Finding(
-                    check="heartbeat_interval",
-                    what=f"its own settings make the heartbeat interval {interval} ms and the session timeout "
-                    f"{session} ms: a member is out of its group after one late heartbeat",
-                    groups=(group.group_id,),
-                    do="make consumer.session.timeout.ms of the group at least three times its heartbeat interval",
-                )
+            if session is not None and interval is not None and session < 2 * interval:
+                short.setdefault((interval, session), set()).add(group.group_id)
                 break
+    for (interval, session), groups in sorted(short.items()):
+        yield Finding(
+            check="heartbeat_interval",
+            what=f"their own settings make the heartbeat interval of these groups {interval} ms and the session "
+            f"timeout {session} ms: a member is out of its group after one late heartbeat",
+            groups=tuple(sorted(groups)),
+            do="make consumer.session.timeout.ms of each group at least three times its heartbeat interval",
+        )
 
 
 def _assignment_interval(facts: Facts) -> Found:

@@ -150,6 +150,24 @@ async def test_one_that_comes_to_no_end_is_said_and_nothing_counts_as_passed_the
     assert preflights.view.failure is None
 
 
+async def test_a_bug_ends_neither_the_proxy_nor_the_next_preflights(autojump_clock, nursery):
+    preflights = Preflights(facts())
+    preflights.known = 1 / 1j  # type: ignore[assignment]  # nothing that can be judged
+    preflights.running.started()
+    nursery.start_soon(preflights.running.run)
+    await trio.sleep(60)
+    assert preflights.view.state is PreflightState.FAILED
+    assert "unexpected error" in preflights.view.failure
+    assert not preflights.view.running
+    errors = preflights.process.metrics.registry.get_sample_value(
+        "epochgate_internal_errors_total", {"where": "upkeep"}
+    )
+    assert errors == 1
+    preflights.known = facts()
+    await trio.sleep(HOUR_S)
+    assert preflights.view.state is PreflightState.DONE
+
+
 async def test_what_is_found_is_logged_once_as_long_as_it_stays(autojump_clock, nursery):
     groups = tuple(classic(f"g{number}", assignor="stream") for number in range(9))
     preflights = Preflights(facts(groups=groups, acls=UNKNOWN))

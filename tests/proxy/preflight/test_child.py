@@ -57,7 +57,7 @@ async def test_one_that_takes_too_long_is_ended():
         asked = order(
             *(f"{host}:{port}" for host, port in _nodes(brokers)), section=PreflightSection(timeout_s=1)
         )
-        with pytest.raises(NoReport, match="exit code -14"):  # SIGALRM, which it has set itself
+        with pytest.raises(NoReport, match="it took longer than 1 s"):  # by an alarm that it has set itself
             await make_in_process(asked)
 
 

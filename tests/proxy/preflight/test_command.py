@@ -2,21 +2,30 @@
 
 import io
 import json
+import re
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
+import msgspec
 import pytest
+import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
 from proxy.cli import app
 from proxy.config.fleet import Fleet
+from proxy.config.reporting import PreflightSection
 from proxy.config.schema import Admin, Listener
 from proxy.console.exit_codes import ExitCode
 from proxy.observability.preflight_report import Report
 from proxy.preflight.ask import account_of, properties_of, taken_ports, tls_of, upstream_of, with_files
 from proxy.preflight.command import show
-from proxy.preflight.judge import judge
+from proxy.preflight.judge import check_preflight, judge
 from tests.proxy.preflight.facts import UNKNOWN, classic, config, facts
+
+ROOT = Path(__file__).parents[3]
 
 
 def run(*arguments):
@@ -58,12 +67,72 @@ def test_a_proxy_that_does_not_answer_is_unknown_too(closed):
         (("--from", "127.0.0.1:1", "--kafka-conf-file", "sasl.password=/nowhere"), "/nowhere can't be read"),
         (("--config", "/nowhere"), "/nowhere"),
         (("--from", "127.0.0.1:1", "--policy", "/nowhere"), "/nowhere"),
+        (("--from", "::1:9092"), "expected host:port, got '::1:9092'"),
+        (("--from", "127.0.0.1:70000"), "expected host:port"),
+        (("--from", "127.0.0.1:1", "--replicas", "http://x:1"), "expected host:port, got 'http://x:1'"),
+        (("--from", "127.0.0.1:1", "--fail-on", "always"), "--fail-on"),
     ],
 )
 def test_bad_input_is_refused_before_anybody_is_asked(arguments, said):
     done = run(*arguments)
     assert done.exit_code == ExitCode.USAGE
     assert said in done.output
+
+
+@pytest.mark.parametrize(
+    ("output", "redirection", "code", "said"),
+    [
+        ("json", ">&-", ExitCode.UNDECIDED, ""),  # whoever closed it goes by the exit code
+        (
+            "text",
+            ">/dev/full",
+            ExitCode.FAILED,
+            "error: the report can't be written: No space left on device\n",
+        ),
+    ],
+)
+def test_a_report_that_can_not_be_written_makes_no_traceback(closed, output, redirection, code, said):
+    command = f"{sys.executable} -m proxy preflight --from {closed} --output {output} {redirection}"
+    done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"),
+    [("unknown", ExitCode.UNDECIDED), ("found", ExitCode.SUCCESS), ("never", ExitCode.SUCCESS)],
+)
+def test_what_is_unknown_fails_the_command_unless_it_is_told_otherwise(closed, fail_on, code):
+    done = run("--from", closed, "-o", "json", "--fail-on", fail_on)
+    assert done.exit_code == code
+    assert json.loads(done.stdout)["status"] == "unknown"
+
+
+def test_the_configuration_says_what_is_accepted_and_which_release_it_is(closed, tmp_path):
+    known = {
+        "upstream": {"bootstrap": [closed]},
+        "listeners": [{"bind": "127.0.0.1", "port": 0, "advertised_host": "p", "nodes": {"0": 0}}],
+        "admin": {"port": 0},
+        "preflight": {"accept": ["brokers", "groups", "acls", "proxy"], "kafka_version": "4.1.0"},
+    }
+    (tmp_path / "epochgate.yaml").write_text(json.dumps(known))
+    done = run("--config", tmp_path / "epochgate.yaml", "-o", "json")
+    report = json.loads(done.stdout)
+    assert done.exit_code == ExitCode.PROBLEM_FOUND
+    assert all(one["accepted"] for one in report["findings"] if one["unknown"])
+    assert "bug_describe_pending" in {one["check"] for one in report["findings"]}
+    known["preflight"] = {"accept": ["nothing"]}
+    (tmp_path / "epochgate.yaml").write_text(json.dumps(known))
+    refused = run("--config", tmp_path / "epochgate.yaml")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "`preflight.accept`: there is no check 'nothing'" in refused.output
+
+
+def test_the_configuration_on_the_page_is_good():
+    page = (ROOT / "docs" / "how-to" / "preflight.md").read_text()
+    block = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
+    section = msgspec.convert(yaml.safe_load(block)["preflight"], PreflightSection)
+    check_preflight(config(preflight=section))
+    assert section.accept == ("racks",)
 
 
 def shown(report: Report) -> str:

@@ -340,6 +340,14 @@ def test_a_release_that_is_none_is_refused(text):
         Version.parse(text)
 
 
+def test_many_groups_with_one_mistake_make_one_finding():
+    own = {"consumer.heartbeat.interval.ms": "30000"}
+    groups = tuple(classic(f"g{number:02}", settings=own) for number in range(30))
+    found = finding(facts(groups=groups, brokers=(broker(1), broker(2))), "heartbeat_interval")
+    assert len(found.groups) == 30
+    assert "30000 ms and the session timeout 45000 ms" in found.what
+
+
 def test_reasons_are_told_apart_and_nothing_is_said_twice():
     brokers = tuple(
         msgspec.structs.replace(broker(number), settings=Unknown("not authorized", "allow it"))
