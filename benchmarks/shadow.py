@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -169,7 +170,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     options = parser.parse_args()
     found = {
-        name: trio.run(lambda enabled=enabled: run(options.groups, options.seconds, enabled=enabled))
+        name: trio.run(partial(run, options.groups, options.seconds, enabled=enabled))
         for name, enabled in (("without", False), ("with", True))
     }
     lost = found["with"]["share"] - found["without"]["share"]

@@ -12,6 +12,7 @@ import msgspec
 
 from proxy.config.schema import Visibility
 from proxy.metrics.bounds import Bound
+from proxy.shadow.view import ShadowView
 from translation.actions import Event
 from translation.connect_worker import ConnectWorker
 from translation.partitions import TopicOffsets, TopicPartitions
@@ -40,6 +41,22 @@ def truncate(text: str, most: int) -> str:
         return text
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).hexdigest()
     return f"{text[: most - _ENDING]}{TRUNCATED}{digest}"
+
+
+def bounded_shadow(shadow: ShadowView, most_chars: int, most_members: int) -> ShadowView:
+    """Return the shadow of a group with long texts truncated, and without its members if they are more than these."""
+    if len(shadow.of_members) > most_members:
+        return msgspec.structs.replace(shadow, of_members=())
+    members = tuple(
+        msgspec.structs.replace(
+            one,
+            id=truncate(one.id, most_chars),
+            client_id=truncate(one.client_id, most_chars),
+            instance=None if one.instance is None else truncate(one.instance, most_chars),
+        )
+        for one in shadow.of_members
+    )
+    return msgspec.structs.replace(shadow, of_members=members)
 
 
 def estimated_bytes(event: Event) -> int:

@@ -16,7 +16,7 @@ import msgspec
 from proxy.config.policy_plan import why_not_under
 from proxy.config.schema import Visibility
 from proxy.metrics.bounds import Bound
-from proxy.observability.bounds import truncate
+from proxy.observability.bounds import bounded_shadow, truncate
 from proxy.observability.event_history import EventHistory
 from proxy.observability.group_records import MICRO, GroupRecord, RecordedEvent
 from proxy.observability.group_views import view_of
@@ -24,7 +24,7 @@ from proxy.observability.member_registry import MemberRegistry
 from proxy.observability.proof_view import ProofView
 from proxy.observability.snapshot import BrokerView, GroupView
 from proxy.observability.vacant_groups import VacantGroups
-from proxy.shadow.view import ShadowView
+from proxy.shadow.view import ShadowView, not_told
 from translation.actions import Event, EventKind
 from translation.engine.mends import Unowned
 from translation.migration.next_step import MoveView
@@ -104,12 +104,16 @@ class GroupRegistry:
             most = self._limits.id_max_chars
             members = tuple(truncate(one, most) for one in broker.members[: self._limits.members_of_group])
             group.broker = msgspec.structs.replace(broker, members=members)
+            if broker.type == "consumer" and group.mode is Mode.OBSERVE:
+                group.shadow = not_told("it is a group of the new protocol already", broker.asked_at)
 
     def set_shadow(self, group_id: str, shadow: ShadowView) -> None:
         """Store what the new protocol would give to a group, if it is still observed."""
         group = self.groups.get(group_id)
         if group is not None and group.mode is Mode.OBSERVE:
-            group.shadow = shadow
+            group.shadow = None
+            listed = sum(len(one.shadow.of_members) for one in self.groups.values() if one.shadow is not None)
+            group.shadow = bounded_shadow(shadow, self._limits.id_max_chars, self._limits.members - listed)
 
     def evict_idle(self, now_us: int) -> None:
         """Evict groups that had no member and no event for an hour."""

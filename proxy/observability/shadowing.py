@@ -30,7 +30,7 @@ from proxy.shadow.group import NotTold, Size, group_of, image_of, topics_of
 from proxy.shadow.sampling import forecast
 from proxy.shadow.view import ShadowView, not_told
 from translation.actions import Connection
-from translation.policy.assignors import map_assignor
+from translation.policy.assignors import is_cooperative, map_assignor
 from translation.policy.policy import Mode
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.observability.shadowing")
@@ -150,7 +150,8 @@ class Shadowing:
             self._known[group_id] = msgspec.structs.replace(known, asked=now)
             return
         with self._pace:
-            classic = group_of(described, image, assignor, self._size)
+            cooperative = is_cooperative(_offered(group, described))
+            classic = group_of(described, image, assignor, self._size, cooperative=cooperative)
             rule, _ = self._registry.rule_of(group_id)
             steps = forecast(classic, group_id, self._clock.now_us() / 1_000_000, rule.switch_pause_ms)
         view = await self._last_of(steps)
@@ -237,8 +238,12 @@ def _vote(group: GroupRecord, described: DescribedGroup) -> str:
     """The server-side assignor that the group's members will vote for when they are translated."""
     if group.assignor is not None:
         return group.assignor
-    offered = (described.protocol_data,) if group.offer is None else group.offer.assignors
-    return map_assignor(offered)
+    return map_assignor(_offered(group, described))
+
+
+def _offered(group: GroupRecord, described: DescribedGroup) -> tuple[str, ...]:
+    """The assignors that the group's clients offer; if no JoinGroup was seen, the one in use."""
+    return (described.protocol_data,) if group.offer is None else group.offer.assignors
 
 
 def _bytes_of(described: DescribedGroup) -> int:

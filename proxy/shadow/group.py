@@ -68,6 +68,8 @@ class ClassicGroup(msgspec.Struct, frozen=True, gc=False):
     assignor: str
     """The server-side assignor that its members will vote for."""
     moves_at_once: str | None = None
+    cooperative: bool = False
+    """Whether its clients keep their partitions while they rejoin (KIP-429)."""
 
     @property
     def partitions(self) -> int:
@@ -121,7 +123,9 @@ def image_of(metadata: MetadataResponse, topics: Iterable[str], size: Size) -> M
     return MetadataImage(images)
 
 
-def group_of(described: DescribedGroup, image: MetadataImage, assignor: str, size: Size) -> ClassicGroup:
+def group_of(
+    described: DescribedGroup, image: MetadataImage, assignor: str, size: Size, *, cooperative: bool
+) -> ClassicGroup:
     """Return the group as a broker describes it. Raises NotTold."""
     _check(described, size)
     clients, at_once = [], None
@@ -142,7 +146,7 @@ def group_of(described: DescribedGroup, image: MetadataImage, assignor: str, siz
                 assigned,
             )
         )
-    return ClassicGroup(tuple(clients), image, assignor, at_once)
+    return ClassicGroup(tuple(clients), image, assignor, at_once, cooperative)
 
 
 def _check(described: DescribedGroup, size: Size) -> None:

@@ -1,9 +1,11 @@
-"""One run of a move: which member is told when, under which id it joins anew, and when the broker computes its targets.
+"""One run of a move: which member moves when, under which id it joins anew, and when the broker computes its targets.
 
 Epochgate moves the members of a live group one after another (docs/explanation/translation.md). The first joins the new
-protocol before its classic membership ends, so for a moment the group has one member more. Of the others the classic
-membership ends first. A member with an instance id takes the place of its classic self. A group that has to be empty
-to be converted starts anew without anything.
+protocol before its classic membership ends, so for a moment the group has one member more; with an instance id it takes
+the place of its classic self. Of the others the classic membership ends first. From then on the broker asks classic
+members to rejoin at each new target: one that owns nothing when it does so (any eager client) is moved there, under the
+id that it has; the others are moved when they are told, under new ids. A group that has to be empty to be converted
+starts anew without anything.
 
 The broker computes targets at a heartbeat, and since Kafka 4.3 at most once per assignment interval
 (``group.consumer.assignment.interval.ms``, KIP-1263); what changes in between is taken together.
@@ -16,7 +18,6 @@ import msgspec
 from coordinator.consumer_groups.targets import Targets
 from coordinator.partitions import Partitions
 from proxy.shadow.group import ClassicGroup
-from translation.engine.member_ids import ISSUED_PREFIX
 
 DEFAULT_ASSIGNOR = "uniform"
 """The first of Kafka's ``group.consumer.assignors``."""
@@ -42,10 +43,25 @@ Change = Join | Leave
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """The changes of a move in their order. ``assignor_moves_epoch``: the broker is 4.4 or newer (KAFKA-20434)."""
+    """The changes of a move in their order. ``assignor_moves_epoch``: the broker is 4.4 or newer (KAFKA-20434).
+
+    ``took_s`` is when the last client has moved, in seconds after the first was told.
+    """
 
     changes: tuple[Change, ...]
     assignor_moves_epoch: bool
+    took_s: float = 0.0
+
+
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """A client's turn to move. ``computes``: the targets are computed before the next turn.
+
+    Without ``member_id`` it keeps the id that it has.
+    """
+
+    client: int
+    member_id: str | None
+    computes: bool
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -56,30 +72,25 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 
 def run_of(
-    group: ClassicGroup,
-    order: Sequence[int],
-    ids: Sequence[str],
-    computes: Iterator[bool],
-    *,
-    assignor_moves_epoch: bool,
+    group: ClassicGroup, turns: Sequence[Turn], *, assignor_moves_epoch: bool, took_s: float = 0.0
 ) -> Run:
-    """The run in which the clients are told in this order. ``ids`` are those of their new memberships, without prefix.
-
-    ``computes`` says for one change after the other whether the targets are computed.
-    """
+    """The run in which the clients move in these turns."""
     changes: list[Change] = []
-    is_first = True
-    for client in order:
-        member_id = ISSUED_PREFIX + ids[client]
-        if group.moves_at_once is not None or group.clients[client].instance_id is not None:
-            computed = next(computes)
-            changes.append(Join(client, member_id, computes=is_first or computed))
-        elif is_first:
-            changes += (Join(client, member_id, computes=True), Leave(client, computes=next(computes)))
+    for turn in turns:
+        client = group.clients[turn.client]
+        member_id = client.member_id if turn.member_id is None else turn.member_id
+        if group.moves_at_once is not None:
+            changes.append(Join(turn.client, member_id, computes=not changes or turn.computes))
+        elif not changes:
+            changes.append(Join(turn.client, member_id, computes=True))
+            if client.instance_id is None:
+                changes.append(Leave(turn.client, computes=turn.computes))
         else:
-            changes += (Leave(client, computes=False), Join(client, member_id, computes=next(computes)))
-        is_first = False
-    return Run(tuple(changes), assignor_moves_epoch)
+            changes += (
+                Leave(turn.client, computes=False),
+                Join(turn.client, member_id, computes=turn.computes),
+            )
+    return Run(tuple(changes), assignor_moves_epoch, took_s)
 
 
 def play(group: ClassicGroup, run: Run) -> Iterator[Step]:

@@ -7,14 +7,24 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from coordinator.uuids import SeededUuids
 from protocol_codecs.uuids import uuid_to_text
 from proxy.shadow.group import ClassicGroup
 from proxy.shadow.outcome import Outcome, outcome_of, today
 from proxy.shadow.pause import ASSIGNMENT_INTERVAL_S, HEARTBEAT_S, JOIN_POLL_S, pause_of
-from proxy.shadow.run import Run, run_of
-from proxy.shadow.view import MOST_COUNTS, MOST_MEMBERS, CountView, MemberForecast, ShadowView, Span
+from proxy.shadow.run import Run, Turn, run_of
+from proxy.shadow.view import (
+    MOST_COUNTS,
+    MOST_MEMBERS,
+    CountView,
+    MemberForecast,
+    PauseView,
+    ShadowView,
+    Span,
+)
+from translation.engine.member_ids import ISSUED_PREFIX
 
 MOST_SAMPLES = 24
 FEWEST_SAMPLES = 4
@@ -40,34 +50,54 @@ def samples_for(group: ClassicGroup) -> int:
 
 
 def draw(group: ClassicGroup, rng: random.Random, switch_pause_s: float) -> Run:
-    """Draw a run: ids, order, the moments at which clients are told, and the broker's version."""
+    """Draw a run: ids, the moments at which clients heartbeat and so hear of it, and the broker's version."""
     uuids = SeededUuids(rng.getrandbits(64))
-    members = range(len(group.clients))
-    ids = [uuid_to_text(uuids.next()) for _ in members]
-    order = list(members)
-    rng.shuffle(order)
     is_batched, moves_epoch = rng.choice(((False, False), (True, False), (True, True)))  # 4.2, 4.3, 4.4
+    moments = _moments(group, rng, switch_pause_s)
     interval_s = ASSIGNMENT_INTERVAL_S if is_batched else 0.0
-    moments = _computes(len(order), rng, switch_pause_s, interval_s, at_once=group.moves_at_once is not None)
-    return run_of(group, order, ids, moments, assignor_moves_epoch=moves_epoch)
-
-
-def _computes(
-    members: int, rng: random.Random, switch_pause_s: float, interval_s: float, *, at_once: bool
-) -> Iterator[bool]:
-    """Whether the targets are computed after each change: before the next client is told, if the interval allows it."""
-    told_s = computed_s = 0.0
-    for left in range(members, 0, -1):
-        heard_s = rng.uniform(0, HEARTBEAT_S / left)
-        next_s = told_s + (heard_s if at_once else switch_pause_s + heard_s)
-        due_s = max(told_s, computed_s + interval_s)
-        if due_s > told_s:
+    turns, computed_s = [], 0.0
+    for moment, following in zip(moments, [*moments[1:], None], strict=True):
+        due_s = max(moment.at_s, computed_s + interval_s)
+        if due_s > moment.at_s:
             due_s += rng.uniform(0, JOIN_POLL_S)
-        is_computed = due_s < next_s
-        if is_computed:
+        computes = following is None or due_s < following.at_s
+        if computes:
             computed_s = due_s
-        yield is_computed
-        told_s = next_s
+        member_id = ISSUED_PREFIX + uuid_to_text(uuids.next()) if moment.is_told else None
+        turns.append(Turn(moment.client, member_id, computes))
+    took_s = moments[-1].at_s - moments[0].at_s
+    return run_of(group, turns, assignor_moves_epoch=moves_epoch, took_s=took_s)
+
+
+class _Moment(NamedTuple):
+    """When a client moves: because it is told, or because it rejoins and owns nothing."""
+
+    at_s: float
+    client: int
+    is_told: bool
+
+
+def _moments(group: ClassicGroup, rng: random.Random, switch_pause_s: float) -> list[_Moment]:
+    """Who moves when, in the order of time. Each client heartbeats at a moment of its own, again and again."""
+    beats = sorted((rng.uniform(0, HEARTBEAT_S), number) for number in range(len(group.clients)))
+    if group.moves_at_once is not None:
+        return [_Moment(at_s, client, is_told=True) for at_s, client in beats]
+    found: list[_Moment] = []
+    next_told_s, rounds = 0.0, 0
+    while beats:
+        stay = []
+        for phase_s, client in beats:
+            at_s = phase_s + rounds * HEARTBEAT_S
+            owns = bool(group.clients[client].assigned) and group.cooperative
+            if at_s >= next_told_s:
+                found.append(_Moment(at_s, client, is_told=True))
+                next_told_s = at_s + switch_pause_s
+            elif not owns:
+                found.append(_Moment(at_s, client, is_told=False))
+            else:
+                stay.append((phase_s, client))
+        beats, rounds = stay, rounds + 1
+    return found
 
 
 def forecast(
@@ -79,20 +109,23 @@ def forecast(
     """
     rng = random.Random(seed)  # noqa: S311  reproducible on purpose
     outcomes: list[Outcome] = []
+    took_s: list[float] = []
     waits = 0
     for number in range(samples or samples_for(group)):
-        for found in outcome_of(
-            group, draw(group, rng, switch_pause_ms / 1000), counts_waits=number < _WAITS_COUNTED
-        ):
+        run = draw(group, rng, switch_pause_ms / 1000)
+        took_s.append(run.took_s)
+        for found in outcome_of(group, run, counts_waits=number < _WAITS_COUNTED):
             if found is not None:
                 outcomes.append(found)
                 waits = max(waits, found.waits)
             yield None
-    yield _summed_up(group, outcomes, waits, computed_at, switch_pause_ms)
+    leaves_empty = today(group).empty > 0 or any(one.empty for one in outcomes)
+    pause = pause_of(group, waits, took_s, switch_pause_ms / 1000, leaves_empty=leaves_empty)
+    yield _summed_up(group, outcomes, pause, computed_at)
 
 
 def _summed_up(
-    group: ClassicGroup, outcomes: Sequence[Outcome], waits: int, computed_at: float, switch_pause_ms: int
+    group: ClassicGroup, outcomes: Sequence[Outcome], pause: PauseView, computed_at: float
 ) -> ShadowView:
     now = today(group)
     members, held = len(group.clients), sum(now.counts)
@@ -129,7 +162,7 @@ def _summed_up(
             )
             for number, client in enumerate(group.clients[:MOST_MEMBERS])
         ),
-        pause=pause_of(group, waits, switch_pause_ms / 1000),
+        pause=pause,
         at_once=group.moves_at_once,
         notes=_notes(group, now),
     )

@@ -13,7 +13,7 @@ from proxy.config.schema import Config, Listener, Log, Upstream, Visibility
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.metrics.text_format import render_metrics
-from proxy.observability.bounds import TRUNCATED, EventBounds, estimated_bytes, truncate
+from proxy.observability.bounds import TRUNCATED, EventBounds, bounded_shadow, estimated_bytes, truncate
 from proxy.observability.event_dispatcher import EventDispatcher
 from proxy.observability.group_metrics import GroupLabels
 from proxy.observability.group_registry import GroupRegistry
@@ -21,6 +21,7 @@ from proxy.observability.observability import Observability
 from proxy.observability.snapshot import BrokerView
 from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.runtime.log_setup import configure, count_suppressed_lines, log_suppressed_lines
+from proxy.shadow.view import MemberForecast, ShadowView, Span
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind
 from translation.connect_worker import ConnectWorker
@@ -324,3 +325,36 @@ def test_a_flood_of_hostile_calls_leaves_everything_small():
             Bound.FLEET_IDS,
         }:
             assert metrics.registry.get_sample_value("epochgate_bounds_hit_total", {"bound": bound}), bound
+
+
+def forecast_of(text: str) -> MemberForecast:
+    return MemberForecast(
+        id=text, client_id=text, instance=text, partitions_now=1, partitions=Span(low=1, high=1)
+    )
+
+
+def test_what_clients_name_themselves_is_cut_in_a_shadow_too():
+    shadow = ShadowView(computed_at=1.0, why_not=None, of_members=(forecast_of("x" * 1000),))
+
+    (member,) = bounded_shadow(shadow, 100, 5).of_members
+
+    assert {len(member.id), len(member.client_id), len(member.instance or "")} == {100}
+
+
+def test_beyond_the_bound_for_members_a_shadow_lists_none():
+    shadow = ShadowView(computed_at=1.0, why_not=None, of_members=(forecast_of("x"),) * 3)
+
+    assert bounded_shadow(shadow, 100, 2).of_members == ()
+    assert len(bounded_shadow(shadow, 100, 3).of_members) == 3
+
+
+def test_the_shadows_of_a_registry_list_no_more_members_together_than_it_keeps():
+    registry = GroupRegistry(Policy(default=Mode.OBSERVE), limits=Visibility(members=4))
+    shadow = ShadowView(computed_at=1.0, why_not=None, of_members=(forecast_of("x"),) * 3)
+    for group_id in ("a", "b"):
+        registry.record(event(EventKind.JOINED, group=group_id, protocol="classic"), 1)
+        registry.set_shadow(group_id, shadow)
+        registry.set_shadow(group_id, shadow)
+
+    listed = {group.id: len(group.shadow.of_members) for group in registry.groups.values() if group.shadow}
+    assert listed == {"a": 3, "b": 0}

@@ -20,6 +20,7 @@ from proxy.observability.group_metrics import (
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.group_views import view_of
 from proxy.observability.snapshot import BrokerView, Snapshot, merge
+from proxy.shadow.view import ShadowView, Span, not_told
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind
 from translation.connect_worker import ConnectWorker
@@ -324,3 +325,56 @@ def test_a_group_whose_clients_go_by_racks_has_a_note_until_a_client_joins_that_
     assert view(registry, 1).notes == (RACKS_IGNORED,), "these events say nothing of it"
     record(registry, [passed("observed: translatable", "range")])
     assert view(registry, 1).notes == ()
+
+
+def test_what_was_told_of_a_move_ends_when_the_group_has_another_type_or_is_translated(registry):
+    registry.set_policy(Policy(default=Mode.OBSERVE), 1)
+    record(registry, life(protocol="classic"))
+    told = ShadowView(computed_at=1.0, why_not=None)
+
+    registry.set_shadow("g", told)
+    registry.set_broker_view("g", broker(type="classic"))
+    assert view(registry).shadow == told
+    registry.set_broker_view("g", broker(type="consumer"))
+    assert view(registry).shadow == not_told("it is a group of the new protocol already", 1.0)
+
+    registry.set_policy(Policy(default=Mode.TRANSLATE), 2)
+    registry.set_shadow("g", told)
+    assert view(registry).shadow is None
+
+
+def test_of_several_workers_the_newest_shadow_that_tells_something_is_shown(registry):
+    registry.set_policy(Policy(default=Mode.OBSERVE), 1)
+    record(registry, life(protocol="classic"))
+    shadows = [
+        ShadowView(computed_at=1.0, why_not=None),
+        ShadowView(computed_at=2.0, why_not=None),
+        not_told("no broker could be asked for its topics", 3.0),
+    ]
+    parts = [snapshot(msgspec.structs.replace(view(registry), shadow=one)) for one in shadows]
+
+    assert merge(parts).groups[0].shadow == shadows[1]
+    assert merge(parts[2:] * 2).groups[0].shadow == shadows[2]
+
+
+def test_shadows_are_summed_up_in_metrics(registry):
+    registry.set_policy(Policy(default=Mode.OBSERVE), 1)
+    for group_id, shadow in (
+        (
+            "a",
+            ShadowView(computed_at=1.0, why_not=None, empty=Span(low=0, high=2), moved=Span(low=3, high=7)),
+        ),
+        ("b", not_told("it is rebalancing", 1.0)),
+    ):
+        record(registry, life(group=group_id, protocol="classic"))
+        registry.set_shadow(group_id, shadow)
+
+    counted = [counts_of_view(view(registry, group=group_id)) for group_id in ("a", "b")]
+    found = {family.name: family for family in families(counted, GroupLabels(5))}
+
+    def values(name):
+        return {tuple(one.labels.values()): one.value for one in found[PREFIX + name].samples}
+
+    assert values("shadow_groups") == {("computed",): 1, ("unknown",): 1}
+    assert values("group_shadow_empty_members") == {("a",): 2}
+    assert values("group_shadow_moved_partitions") == {("a",): 7}

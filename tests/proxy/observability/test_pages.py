@@ -23,6 +23,7 @@ from proxy.observability.snapshot import GroupView, Snapshot
 from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.observability.status_page import SHOWN, group_path
 from proxy.observability.timeline import longest_without_owner, timeline
+from proxy.shadow.view import ShadowView, Span, not_told
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import EventKind
 from translation.connect_worker import ConnectWorker
@@ -222,6 +223,47 @@ def test_the_page_of_a_group_says_why_it_is_not_translated_what_can_be_done_and_
     assert f"Not translatable: {reason}. Options: {OPTIONS[Refusal.UNKNOWN_ASSIGNOR]}" in text
     assert f": {RACKS_IGNORED}" in text
     assert "<script>alert" not in site.http.get("/groups/g").text
+
+
+def test_the_page_of_an_observed_group_tells_what_a_move_would_give_it(site):
+    site.registry.set_policy(Policy(default=Mode.OBSERVE), round(980 * MICRO))
+    site.record(life(protocol="classic"), 990)
+    two, four = Span(low=2, high=2), Span(low=3, high=4)
+    told = ShadowView(
+        computed_at=995.0,
+        why_not=None,
+        assignor="range",
+        samples=24,
+        members=5,
+        partitions=10,
+        empty_now=1,
+        empty=two,
+        fewest=Span(low=0, high=0),
+        most=four,
+        moved=Span(low=5, high=9),
+        rack_local_now=7,
+        racks_lost=Span(low=1, high=6),
+        at_once="the assignments carry user data of their assignor",
+        notes=("<script>",),
+    )
+    assert 'id="shadow"' not in site.http.get("/groups/g").text
+
+    site.registry.set_shadow("g", told)
+    page = site.http.get("/groups/g").text
+    for said in (
+        "2 of 5",
+        "(today 1)",
+        "most 3 to 4",
+        "5 to 9 of 10",
+        "1 to 6",
+        "(of 7 within it)",
+        "All members have",
+    ):
+        assert said in page
+    assert "&lt;script&gt;" in page
+
+    site.registry.set_shadow("g", not_told("its topics are <hidden>", 996.0))
+    assert "Nothing can be told: its topics are &lt;hidden&gt;." in site.http.get("/groups/g").text
 
 
 def test_an_unknown_group_is_not_found(site):

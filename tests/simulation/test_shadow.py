@@ -1,0 +1,159 @@
+"""What is told beforehand of a group's move, against the move itself: real translation, embedded coordinator.
+
+In virtual time, with models of client libraries that heartbeat every three seconds, as the model of the pauses assumes.
+"""
+
+import random
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+from coordinator.shard import Call
+from protocol_codecs.messages import DescribeGroupsRequest
+from proxy.shadow.group import Size, group_of
+from proxy.shadow.sampling import forecast
+from proxy.shadow.view import ShadowView
+from tests.simulation.clients.classic import Pace
+from tests.simulation.clients.habits import AIOKAFKA, JAVA_COOPERATIVE, JAVA_EAGER
+from tests.simulation.plan import ClientPlan, Plan
+from tests.simulation.settling import why_not_settled
+from tests.simulation.world import TRANSLATE_ALL, World
+from translation.policy.assignors import is_cooperative, map_assignor
+
+SEEDS = range(24)
+GROUP_FORMS_MS = 25_000
+SETTLES_WITHIN_MS = 180_000
+STAYS_MS = 6_000
+APPLICATION_S = 1.0
+"""What the clients' own work adds to a pause: they hear at one poll, give up at the next, and commit."""
+
+
+class Move(msgspec.Struct, frozen=True):
+    """What was told, and what happened. Times are in seconds."""
+
+    told: ShadowView
+    counts: tuple[int, ...]
+    moved: int
+    longest_pause_s: float
+    took_s: float
+
+
+def plan_of(seed: int) -> Plan:
+    chance = random.Random(f"shadow {seed}")  # noqa: S311  reproducible on purpose
+    habits = chance.choice((JAVA_EAGER, JAVA_COOPERATIVE, AIOKAFKA))
+    topics = {"orders": chance.randint(1, 12)} | ({"refunds": chance.randint(1, 5)} if seed % 2 else {})
+    clients = tuple(
+        ClientPlan(
+            name=f"c{number}",
+            starts_ms=chance.randint(0, 500),
+            habits=habits,
+            pace=Pace(heartbeat_ms=3_000, rebalance_timeout_ms=60_000),
+            topics=frozenset(topics),
+            instance_id=f"i{number}" if habits.is_static_capable and seed % 3 == 0 else None,
+        )
+        for number in range(chance.randint(2, 6))
+    )
+    return Plan(
+        seed=seed,
+        topics=topics,
+        broker_session_ms=45_000,
+        broker_heartbeat_ms=5_000,
+        assignment_interval_ms=chance.choice((0, 1_000)),
+        processes=1,
+        slow_network=False,
+        starts_observed=True,
+        clients=clients,
+        faults=(),
+        calm_from_ms=GROUP_FORMS_MS,
+    )
+
+
+def told_of(world: World) -> ShadowView:
+    """What the proxy tells of the group, by the coordinator's own description."""
+    broker = world.broker
+    request = DescribeGroupsRequest(groups=(next(iter(broker.coordinator.shard.groups)),))
+    (reply,) = broker.coordinator.handle(request, Call(-1, 5), world.kernel.now_ms)
+    described = reply.response.groups[0]  # type: ignore[attr-defined]
+    offered = [described.protocol_data]
+    group = group_of(
+        described,
+        broker.image,
+        map_assignor(offered),
+        Size(500, 5_000),
+        cooperative=is_cooperative(offered),
+    )
+    *_, view = forecast(group, f"group {world.plan.seed}", 0.0, TRANSLATE_ALL.rules[0].switch_pause_ms)
+    assert view is not None
+    return view
+
+
+def move(seed: int) -> Move:
+    """Let a classic group form, tell what a move would do, and move it."""
+    world = World(plan_of(seed))
+    kernel, watch = world.kernel, world.watch
+    kernel.run_until(GROUP_FORMS_MS)
+    assert why_not_settled(world) is None
+    told, began_ms = told_of(world), kernel.now_ms
+    before = {client: client.held for client in world.clients}  # type: ignore[attr-defined]
+    empty_since: dict[Any, int] = {}
+    pauses: dict[Any, int] = {}
+    holds = watch.holds
+
+    def noted(client: Any, had: frozenset[Any], held: frozenset[Any]) -> None:
+        holds(client, had, held)
+        if had and not held:
+            empty_since[client] = kernel.now_ms
+        elif held and client in empty_since:
+            pauses[client] = max(pauses.get(client, 0), kernel.now_ms - empty_since.pop(client))
+
+    watch.holds = noted  # type: ignore[method-assign]
+    world.policy = TRANSLATE_ALL
+    for process in world.processes:
+        process.read_policy()
+    moved_ms = settled_ms = 0
+    while not settled_ms or kernel.now_ms - settled_ms < STAYS_MS:
+        assert kernel.now_ms - began_ms < SETTLES_WITHIN_MS, why_not_settled(world)
+        kernel.run_until(kernel.now_ms + 100)
+        if not moved_ms and not any(watch.standings[client].classic for client in world.clients):
+            moved_ms = kernel.now_ms
+        settled_ms = 0 if why_not_settled(world) is not None else settled_ms or kernel.now_ms
+    return Move(
+        told=told,
+        counts=tuple(len(client.held) for client in world.clients),  # type: ignore[attr-defined]
+        moved=sum(len(before[client] - client.held) for client in world.clients),  # type: ignore[attr-defined]
+        longest_pause_s=max(pauses.values(), default=0) / 1000,
+        took_s=(moved_ms - began_ms) / 1000,
+    )
+
+
+@pytest.fixture(scope="module")
+def moves() -> list[Move]:
+    return [move(seed) for seed in SEEDS]
+
+
+def test_members_get_what_was_told(moves: list[Move]):
+    for seed, one in zip(SEEDS, moves, strict=True):
+        told, table = one.told, Counter(one.counts)
+        assert told.empty is not None
+        assert told.moved is not None
+        listed = {count.partitions: count.members for count in told.counts}
+        assert told.empty.low <= table[0] <= told.empty.high, seed
+        assert all(listed[number].low <= count <= listed[number].high for number, count in table.items()), (
+            seed,
+            told,
+        )
+        assert told.moved.low <= one.moved <= told.moved.high, (seed, told.moved, one.moved)
+
+
+def test_pauses_are_within_the_estimate_and_not_far_below_it(moves: list[Move]):
+    pauses = [(one.longest_pause_s, one.told.pause.member.high) for one in moves if one.told.pause]
+    took = [(one.took_s, one.told.pause.group) for one in moves if one.told.pause]
+    print("longest pause, estimate:", pauses)
+    print("move took, estimate:", [(seconds, span.low, span.high) for seconds, span in took])
+
+    assert all(real <= estimate + APPLICATION_S for real, estimate in pauses)
+    assert all(span.low <= seconds <= span.high for seconds, span in took)
+    # An estimate that is always far too high would say nothing.
+    assert sum(span.high for _, span in took) <= 3 * sum(seconds for seconds, _ in took)
