@@ -369,5 +369,5 @@ class Rounds:
 
 
 def _is_slow(since: float, asked: _Asked) -> bool:
-    """Whether what is in flight since then was slow already when the group was asked, which then does not wait for it."""
+    """Whether what is in flight since then was slow already when the group was asked: then it is not waited for."""
     return since < asked.at - SLOW_AFTER_S

@@ -113,6 +113,7 @@ def running_kafka_exporter(
         f"--web.listen-address={LOOPBACK}:{port}",
         f"--topic.filter={topics}",
         f"--group.filter={groups}",
+        "--concurrent.enable",  # without it 1.9.0 now and then loses the last series of a scrape
     ]
     with running(command, port, folder) as exporter:
         yield exporter

@@ -233,6 +233,14 @@ def test_an_end_of_before_is_not_used_for_a_later_reading():
     assert reading(book, 5).lag == 17
 
 
+def test_an_end_that_was_fresh_when_a_group_was_asked_is_not_used_when_its_commits_come_late():
+    book = Rounds()
+    read_once(book, 0, end=10)
+    book.begin(["slow"], 0.5)
+    book.answered(commits("slow", a0=12), 5)
+    assert book.next_questions(5) == [AskEnds(1, (A0,))]
+
+
 def test_when_the_process_is_gone_everything_in_flight_has_failed():
     book = Rounds()
     read_once(book, 0)
