@@ -121,6 +121,8 @@ def _describe(rule: Rule) -> str:
         said += f"; a live group is moved one member every {rule.switch_pause_ms} ms"
     if rule.staged:
         said += f" in steps of {text_of(rule.staged)}, each held for {rule.hold_s} s"
+    if rule.abort_if is not None:
+        said += "; the move waits while its gates say so, and harm takes it back"
     return said
 
 

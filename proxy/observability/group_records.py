@@ -8,6 +8,7 @@ import msgspec
 from proxy.observability.snapshot import REBALANCING, BrokerView
 from translation.actions import Event
 from translation.connect_worker import ConnectWorker
+from translation.fleet.group_records import Phase
 from translation.member_state import MemberState
 from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitions
@@ -150,8 +151,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
         if self.mode is not Mode.TRANSLATE or self.why_not is not None:
             return None
         move = self.move()
-        if move is not None and move.allows != _WHOLE:
-            return None  # its classic members wait for their step
+        if move is not None and (move.allows != _WHOLE or move.phase != Phase.MOVING):
+            return None  # its classic members wait for their step, or are not to be moved
         waiting = [member for member in self.members.values() if member.protocol == "classic"]
         since_s = (now_us - max(self.mode_since_us, self.last_move_us)) / MICRO
         if not waiting or since_s < _CONVERSION_STUCK_S:

@@ -72,7 +72,7 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: str
     settled: bool
     why: str
-    gates: str
+    gates: str = ""
     """What its gates say: ``baseline``, ``clear``, ``watching``, ``suspect``, ``paused``, ``missing``; empty without
     gates, and when it does not move."""
     text: str
