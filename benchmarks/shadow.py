@@ -59,6 +59,9 @@ class Brokers:
     def __init__(self, partitions: dict[str, int]) -> None:
         self._partitions = partitions
 
+    def described(self, group_id: str, description: object) -> None:
+        """Nobody mends anything here."""
+
     def ask(
         self,
         group_id: str,

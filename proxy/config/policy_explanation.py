@@ -180,6 +180,8 @@ def _describe(rule: Rule) -> str:
         said += f", and only in windows of time: {windows_text(rule.windows)}"
     if rule.pause:
         said += "; paused"
+    if rule.abort_if is not None:
+        said += "; the move waits while its gates say so, and harm takes it back"
     return said
 
 

@@ -12,15 +12,13 @@ from tests.simulation.gate_kinds import CONTROL, FAULT, HARM, KINDS
 from tests.simulation.plan import make_plan
 from tests.simulation.simulation import Result, run
 
-SEEDS = 4
-"""From 1 on, of each kind, in one process and with a member log; in every second nothing else goes wrong."""
+SEEDS = range(9, 13)
+"""Of each kind, in one process and with a member log; in every second nothing else goes wrong."""
 
 
 @cache
 def results(kind: str, *, fleet: bool) -> tuple[Result, ...]:
-    return tuple(
-        run(seed, make_plan(seed, fleet=fleet, steps=True, gates=kind)) for seed in range(1, SEEDS + 1)
-    )
+    return tuple(run(seed, make_plan(seed, fleet=fleet, steps=True, gates=kind)) for seed in SEEDS)
 
 
 @pytest.mark.parametrize("fleet", [False, True], ids=["alone", "fleet"])
@@ -35,6 +33,6 @@ def test_what_is_planted_has_its_effect() -> None:
     for kind in (HARM, CONTROL, FAULT):
         for result in results(kind, fleet=True):
             counts.update(result.counts)
-    assert counts["gates: baseline"] >= 3 * SEEDS - 3
-    assert counts["gates: aborted"] >= 1
-    assert counts["gates: paused"] >= SEEDS
+    assert counts["gates: baseline"] > 2 * len(SEEDS)
+    assert counts["gates: aborted"] >= 2
+    assert counts["gates: paused"] >= len(SEEDS)

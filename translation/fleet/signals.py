@@ -51,7 +51,7 @@ class Window(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     unknown: int = 0
     """Members of which is not known what they own."""
     pause_ms: int = 0
-    """The 99th percentile of the times that partitions were without an owner, of those that found one; 0: none did."""
+    """The 99th percentile of the times from giving up everything to having an assignment; 0: there was none."""
     lag: int | None = None
     """The lag of the whole group at its end; None: not known."""
     watched: int = 0

@@ -135,8 +135,8 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: str
     settled: bool
     why: str
-    gates: str
     text: str
+    gates: str = ""
     waits: str = ""
     next_step: int | None = None
     policy: str = ""
@@ -212,7 +212,7 @@ def waits_for(move: Move, rule: Rule, now_ms: int) -> str:
 def view_of_waiting(why: str, rule: Rule) -> MoveView:
     """What is shown of a group whose wave has not begun: it is at no step yet."""
     return MoveView(
-        step=0, steps=len(rule.staged), allows="", phase="waiting", settled=False, why=why, gates="", text=why
+        step=0, steps=len(rule.staged), allows="", phase="waiting", settled=False, why=why, text=why
     )
 
 

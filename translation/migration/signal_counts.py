@@ -11,6 +11,7 @@ import msgspec
 
 from translation.actions import Event, EventKind, MemberProtocol
 from translation.fleet.signals import KEPT, LONGEST_REASON, Gate, Report, Window
+from translation.member_state import MemberState
 from translation.migration.gates import baseline_of, excesses, look_at, thresholds
 from translation.partitions import Role, TopicPartitions
 from translation.policy.gates import AbortIf
@@ -26,12 +27,9 @@ CONTROL_LIMIT = 100
 """Groups that are looked at as the control, those with the latest events."""
 
 _PAUSES = 1_000
-_LONGEST_PAUSE_S = 60.0
-"""A partition that has no owner here for longer has one at another replica, or somebody has given it up."""
 _CONTROL_IS_SO = 60
 """After so many windows of harm a group that is not moved is taken to be like that."""
 
-_GONE = "Absent"
 _NOT_CONSUMERS = frozenset({MemberProtocol.SHARE, MemberProtocol.STREAMS})
 _COMES_BACK_S = 60.0
 """A client that joins under another member id within so long of its last membership has rejoined."""
@@ -44,11 +42,13 @@ _Client = tuple[str | None, str]
 
 
 class _Member:
-    __slots__ = ("client", "is_translated", "lanes", "listed")
+    __slots__ = ("client", "is_translated", "lanes", "listed", "stopped_at")
 
     def __init__(self, client: _Client) -> None:
         self.client = client
         self.is_translated = False
+        self.stopped_at: float | None = None
+        """When it gave up everything, if it has not got its assignment since."""
         self.listed: TopicPartitions | None = ()
         self.lanes: frozenset[_Lane] | None = frozenset()
 
@@ -62,7 +62,6 @@ class _Group:
         "harmed_for",
         "lag",
         "left",
-        "lost",
         "members",
         "owned",
         "owned_at",
@@ -79,8 +78,6 @@ class _Group:
         self.owned: Counter[_Lane] = Counter()
         self.owned_ms = 0.0
         self.owned_at = now
-        self.lost: dict[_Lane, float] = {}
-        """Partitions that nobody here owns any more, and since when."""
         self.pauses: deque[float] = deque(maxlen=_PAUSES)
         self.told: OrderedDict[_Client, None] = OrderedDict()
         """Clients that were told to join anew and have not: that rejoin is the policy's."""
@@ -140,7 +137,7 @@ class SignalCounts:
     def _of_member(self, group: _Group, event: Event, now: float) -> None:
         is_translated = event.protocol == MemberProtocol.TRANSLATED
         member = group.members.get(event.member_id)
-        if event.state == _GONE:
+        if event.state == MemberState.ABSENT:
             if event.kind is EventKind.LEFT:
                 group.left += 1
             if member is not None:
@@ -167,6 +164,9 @@ class SignalCounts:
         member.is_translated = is_translated
         if event.owned is not None or event.kind is EventKind.ADOPTED:
             self._set_lanes(group, member, event.owned, now)
+        if event.state == MemberState.STABLE and member.stopped_at is not None:
+            group.pauses.append(now - member.stopped_at)
+            member.stopped_at = None
 
     @staticmethod
     def _was_told(group: _Group, member: _Member) -> bool:
@@ -220,12 +220,10 @@ class SignalCounts:
             group.owned[lane] -= 1
             if group.owned[lane] <= 0:
                 del group.owned[lane]
-                group.lost[lane] = now
         for lane in after - before:
             group.owned[lane] += 1
-            since = group.lost.pop(lane, None)
-            if since is not None:
-                group.pauses.append(now - since)
+        if before and not after:
+            member.stopped_at = now
 
     @staticmethod
     def _owned_so_far(group: _Group, now: float) -> None:
@@ -259,8 +257,6 @@ class SignalCounts:
 
     def _cut(self, group: _Group, now: float, took_s: float) -> None:
         self._owned_so_far(group, now)
-        for lane in [lane for lane, since in group.lost.items() if now - since > _LONGEST_PAUSE_S]:
-            del group.lost[lane]
         window = Window(
             ms=max(1, round(took_s * 1000)),
             told=group.counts["told"],

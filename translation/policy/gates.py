@@ -44,8 +44,8 @@ class AbortIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     pause_p99_ms: Annotated[
         _Count | None,
         Meta(
-            description="Milliseconds between a partition's owners, the 99th percentile of those that found a new "
-            "owner in a window. `null`: not judged."
+            description="Milliseconds from when a client gives up all its partitions until it has its next "
+            "assignment, the 99th percentile of a window. `null`: not judged."
         ),
     ] = 10_000
     disconnects: Annotated[

@@ -86,13 +86,18 @@ def test_partitions_are_owned_as_long_as_a_member_owns_them() -> None:
     assert counted.cut().owned_ms == 10_000
 
 
-def test_a_pause_is_the_time_between_two_owners() -> None:
+def test_a_pause_is_the_time_from_giving_up_everything_to_the_next_assignment() -> None:
     counted = Counted()
     counted.joined("a", TRANSLATED, 0, 1)
-    counted.event(EventKind.REVOKED, "a", state="Stable", owned=())
+    counted.joined("b", TRANSLATED, 2, 3)
+    counted.event(EventKind.REVOKED, "a", state="PrepareRebalance", owned=())
+    counted.event(EventKind.REVOKED, "b", state="PrepareRebalance", owned=partitions(2))
     counted.now += 2.5
-    counted.joined("b", TRANSLATED, 0)
-    assert counted.cut().pause_ms == 2_500, "partition 1 has no owner still: that is no pause that is over"
+    counted.event(EventKind.ASSIGNED, "a", state="CompletingRebalance", owned=partitions(0))
+    counted.now += 1
+    counted.event(EventKind.STATE_CHANGED, "a", state="Stable", owned=partitions(0))
+    counted.event(EventKind.STATE_CHANGED, "b", state="Stable", owned=partitions(2))
+    assert counted.cut().pause_ms == 3_500, "and none of who kept something"
     assert counted.cut().pause_ms == 0
 
 
