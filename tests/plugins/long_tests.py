@@ -1,13 +1,24 @@
-"""Leaves out the tests that are marked `long`, unless the run has `--long`, and says at its end how many they were."""
+"""Leaves out the tests that are marked `long`, unless the run has `--long`, and says at its end how many they were.
 
+Tests whose ids match a line of ``tests/long_tests.txt`` are marked here.
+"""
+
+import re
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 WITH_THEM = "make test-long"
+LISTED = Path(__file__).parents[1] / "long_tests.txt"
 _COUNT = "long_tests_left_out"
 _LEFT_OUT = pytest.StashKey[int]()
+
+
+def listed(text: str) -> list[str]:
+    """Return the patterns of such a file."""
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,6 +31,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Last of all, so that only tests count that `-k` and `-m` have left."""
+    patterns = listed(LISTED.read_text(encoding="utf-8"))
+    is_listed = re.compile("|".join(re.escape(one).replace(r"\*", ".*") for one in patterns)).fullmatch
+    for item in items:
+        if is_listed(item.nodeid):
+            item.add_marker("long")
     long = [item for item in items if item.get_closest_marker("long")]
     if config.option.long or not long:
         return

@@ -1,6 +1,10 @@
 """Runs of pytest inside pytest: which tests run, and what the last line says."""
 
+from pathlib import Path
+
 import pytest
+
+from tests.plugins.long_tests import LISTED, listed
 
 TESTS = """
 import pytest
@@ -44,3 +48,12 @@ def test_without_xdist_pytest_itself_counts_them_too(pytester):
 def test_what_was_not_asked_for_is_not_counted(pytester):
     said = last_lines(pytester, "-k", "rare")
     assert "long tests left out: 1 " in said
+
+
+def test_every_listed_test_exists():
+    root = Path(__file__).parents[2]
+    for pattern in listed(LISTED.read_text(encoding="utf-8")):
+        file, _, test = pattern.partition("::")
+        name = test.partition("[")[0]
+        assert (root / file).is_file(), pattern
+        assert "*" in name or f"def {name}(" in (root / file).read_text(encoding="utf-8"), pattern
