@@ -5,7 +5,15 @@ import pytest
 from msgspec.structs import replace
 
 from translation.fleet.counting import FORGET_MS, Stored
-from translation.fleet.group_log import LOCAL_GROUPS, RENEW_MS, GroupLog, GroupView, local_group_log, slots_of
+from translation.fleet.group_log import (
+    ALIVE_MS,
+    LOCAL_GROUPS,
+    RENEW_MS,
+    GroupLog,
+    GroupView,
+    local_group_log,
+    slots_of,
+)
 from translation.fleet.group_records import (
     MOVE,
     GroupKey,
@@ -34,6 +42,7 @@ from translation.fleet.records import (
     encode_key,
     member_key,
 )
+from translation.fleet.signals import KEPT, LONGEST_REASON, Gate, Report, Window
 
 A, B = Writer(b"writer a"), Writer(b"writer b")
 KEY = group_key("payments", slot_name(1))
@@ -243,3 +252,52 @@ def test_a_process_without_a_log_forgets_the_groups_that_were_used_longest_ago_a
     assert set(log.of_group("payments")) == {MOVE, "slot 1"}
     assert log.of_group("orders") == {}
     assert len(log.moves()) == LOCAL_GROUPS
+
+
+def test_the_longest_report_fits_in_its_record() -> None:
+    window = Window(
+        ms=10**6,
+        told=10**6,
+        members=10**6,
+        classic=10**6,
+        changes=10**6,
+        rejoins=10**6,
+        classic_rejoins=10**6,
+        commit_errors=10**6,
+        disconnects=10**6,
+        owned_ms=10**12,
+        unknown=10**6,
+        pause_ms=10**9,
+        lag=10**15,
+        watched=100,
+        harmed=dict.fromkeys(Gate, 100),
+        fault="x" * LONGEST_REASON,
+    )
+    report = Report(windows=(window,) * KEPT, failed=("x" * LONGEST_REASON,), writers=(bytes(16),) * 8)
+    assert encode_group_value(GroupRecord(version=10**12, server="x" * 255, report=report))
+
+
+def test_a_replica_is_alive_as_long_as_it_probes_and_this_one_always_is() -> None:
+    one = OneReplica()
+    groups = one.groups
+    assert groups.alive("payments") == {groups.writer}
+    one.log.read_probe(0, B, 100, 1_000_000, 0.0)
+    assert groups.alive("payments") == {groups.writer, B}
+    groups.heard(0, A, 1_000_000 + ALIVE_MS)
+    one.log.read_to(0, 101, 0.0)
+    one.log.read_probe(0, Writer(b"writer c"), 102, 1_000_001 + ALIVE_MS, 0.0)
+    assert B not in groups.alive("payments")
+
+
+def test_a_report_speaks_for_every_writer_that_its_replica_has_had_and_is_not_written_anew() -> None:
+    one = OneReplica()
+    first = one.groups.writer
+    one.groups.report("payments", Report(), 1.0)
+    one.take(1.0)
+    one.log.replace_writer(B, 2.0)
+    one.take(2.0)
+    one.groups.report("payments", Report(), 3.0)
+    one.take(3.0)
+    (stored,) = one.groups.reports("payments")
+    assert stored.record.report is not None
+    assert stored.record.report.writers == (first, B), "one record, whichever writer wrote it last"
