@@ -321,6 +321,7 @@ class Server:
             nursery.start_soon(self.driver.reporter.expire_observed_members)
             nursery.start_soon(self._connections.enforce_limits)
             self._broker_health.start(nursery)
+            self._look_at_wall_clock()  # before any client is served
             nursery.start_soon(self._follow_wall_clock)
             if self._hook is not None:
                 nursery.start_soon(self._hook.run)
@@ -344,10 +345,13 @@ class Server:
         """Have the translation obey a command, and wait until it counts."""
         return await run_command(self.driver.command, command)
 
+    def _look_at_wall_clock(self) -> None:
+        self._set_wall_clock(int((time.time() - trio.current_time()) * 1000))
+
     async def _follow_wall_clock(self) -> None:
         while True:
-            self._set_wall_clock(int((time.time() - trio.current_time()) * 1000))
             await trio.sleep(_WALL_CLOCK_S)
+            self._look_at_wall_clock()
 
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy."""

@@ -73,6 +73,7 @@ class Scene:
         )
 
     def remain(self, what: str, **expected: int) -> None:
+        self.become(what, **expected)
         stays(
             lambda: types(self._kafka, self._group),
             lambda found: found == Counter(expected),
