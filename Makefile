@@ -150,6 +150,9 @@ bench-visibility: setup ## what metrics, observer and journal cost a heartbeat, 
 screenshots: setup ## the status page during a migration and of Kafka Connect, into docs/images (needs Chromium; ARGS=connect)
 	$(BIN)/python tools/screenshots.py $(ARGS)
 
+bench-policy: setup ## what a policy of 20,000 groups costs: reading, lookups, memory (seconds; a table; ARGS="--groups 1000")
+	$(BIN)/python -m benchmarks.policy $(ARGS)
+
 bench-coordinator: setup ## the embedded coordinator by size of group (table, build/bench-coordinator.json)
 	$(BIN)/python -m benchmarks.coordinator
 

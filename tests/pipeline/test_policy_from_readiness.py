@@ -1,5 +1,6 @@
 """`epochgate policy from-readiness`: from the table of waves to files that the proxy takes."""
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
+from pipeline.readiness import policy_folder
 from pipeline.readiness import policy_set as policy_sets
 from pipeline.readiness.output import WAVES
 from pipeline.readiness.policy_folder import differences
@@ -19,6 +21,7 @@ from pipeline.readiness.policy_kubernetes import LABEL, MOST_BYTES, config_maps
 from pipeline.readiness.policy_set import Options, PlannedGroup, policy_set
 from protocol_codecs.policy_manifest import MANIFEST
 from proxy.cli import command_line
+from proxy.config.loader import ConfigError
 from proxy.config.policy_source import load_policy_from, policy_of_files
 from proxy.console.exit_codes import ExitCode
 from translation.policy.policy import Mode
@@ -159,6 +162,28 @@ def test_what_somebody_has_written_is_not_written_over(tables: Path, out: Path, 
     assert answer.exit_code == ExitCode.FAILED
     assert f"{out / name}: {said}" in answer.output.replace("\n", "")
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before, "and nothing else either"
+
+
+def test_a_run_that_is_killed_leaves_nothing_that_the_proxy_takes_and_the_next_one_mends_it(
+    tables: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tables, out)
+    replace, replaced = policy_folder._replace, list[str]()
+
+    def killed(file: Path, content: bytes) -> None:
+        if replaced:
+            raise OSError(errno.ENOSPC, "No space left on device", str(file))
+        replaced.append(file.name)
+        replace(file, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(policy_folder, "_replace", killed)
+        assert "No space left on device" in run(tables, out, "--hold-s", "0").output
+    assert replaced == ["wave-01.yaml"], "the manifest is the last"
+    with pytest.raises(ConfigError, match=r"wave-01\.yaml: not the file that manifest\.json names"):
+        load_policy_from(out)
+    assert run(tables, out, "--hold-s", "0").exit_code == 0
+    assert load_policy_from(out).policy.rule_for("orders").hold_s == 0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
+from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.live_groups import OBSERVE_ALL, A, classic_group, described, loading
 from tests.translation.migration.test_moving_by_steps import M
@@ -279,11 +279,28 @@ def test_a_group_outside_waves_is_not_looked_after() -> None:
     assert looks(bench, generation) == []
 
 
-def test_a_stranger_makes_nobody_ask() -> None:
-    bench, generation = alone(in_waves(wave(1, GROUP, steps=("100%",))))
-    bench.heartbeat(bench.connect("/10.0.0.9"), "epochgate-made-up", generation)
-    assert all(call.message.group_ids != (GROUP,) or call.connection_id != 1 for call in bench.calls)
+def test_a_connection_that_nobody_has_let_in_makes_nobody_ask() -> None:
+    """Else whoever knows a member id could have all looks made where they find nothing."""
+    bench, _ = alone(in_waves(wave(1, GROUP, steps=("100%",))))
+    bench._lets_in = False
+    bench.heartbeat(bench.connect("/10.0.0.9"), M, 7)
+    assert {call.api_key for call in bench.calls} == {ApiKey.HEARTBEAT}, "who may act in the group?"
     assert bench.translator._context.moves.is_look_due(GROUP, bench.translator._context.rules.rule_for(GROUP))
+
+
+def test_a_group_that_is_translated_already_begins_its_move_with_its_wave() -> None:
+    bench, generation = alone(TRANSLATE_ALL)
+    bench._do(bench.translator.set_policy(bench.now, TWO_WAVES))
+    assert looks(bench, generation) == []
+    assert bench.translator._context.moves.records.of_group(GROUP) == {}
+    write(bench, "first", SETTLED)
+    write(bench, "second", SETTLED)
+    bench.advance(LOOK_EVERY_S / 2)
+    looks(bench, generation)
+    bench.advance(LOOK_EVERY_S / 2)
+    for call in looks(bench, generation):
+        bench.reply(described({M: (1, 5)}), call)
+    assert bench.translator.waves()[1].groups[WaveState.MOVING] == 1
 
 
 # -- several replicas ----------------------------------------------------------------------------------------------
