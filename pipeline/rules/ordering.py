@@ -196,7 +196,10 @@ class _Reading:
                     continue
             time_us: int = event.time_us  # type: ignore[assignment]  # parse_line has looked
             seq: int = event.seq  # type: ignore[assignment]  # likewise
-            event.replica, event.boot = self._replica, self._boot  # the same objects each time: looked up faster
+            event.replica, event.boot = (
+                self._replica,
+                self._boot,
+            )  # the same objects each time: looked up faster
             if numbers.take(seq, time_us):
                 keep((time_us, self._replica, self._boot, seq, event))
                 self._last_us = time_us
