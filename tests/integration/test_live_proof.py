@@ -8,11 +8,15 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
+import confluent_kafka
 import pytest
+from confluent_kafka.cimpl import NewTopic
 from support import ROOT
 from support.clients import CONFLUENT
 from support.entry import Proxy, running_proxy
 from support.waiting import eventually
+
+from proxy.proof.journal_reader import AHEAD_MS, AT_ONCE, JournalReader
 
 pytestmark = pytest.mark.kafka
 
@@ -203,3 +207,41 @@ def test_a_killed_replica_leaves_a_time_that_is_not_proven_and_the_step_waits(
             lambda text: text.startswith("step 2 of 2 (100%), begun unproven (INC-7, Anna)"),
             what="somebody lets it go on, which is recorded",
         )
+
+
+def test_partitions_are_read_side_by_side_and_each_record_once(kafka, group):
+    """Half a batch holds more seconds than a partition may be ahead, so each has to wait for the other many times."""
+    topic, seconds = f"journal-{group}", 3_000
+    kafka.admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 50})
+    begin_ms = 1_790_000_000_000
+    for partition in range(2):
+        for second in range(seconds):
+            value = f"{partition} {second}".encode()
+            producer.produce(topic, value, partition=partition, timestamp=begin_ms + second * 1000)
+    assert producer.flush(60) == 0
+
+    reader = JournalReader(topic, {"bootstrap.servers": kafka.bootstrap})
+    lines: list[str] = []
+    newest, apart, until_ms = [0, 0], 0, 0
+    try:
+        while True:
+            found = reader.read()
+            for line in found.lines:
+                assert line is not None
+                lines.append(line.decode())
+                partition, second = map(int, lines[-1].split())
+                newest[partition] = second
+            if found.is_at_end:
+                break
+            assert found.until_ms >= until_ms, "what is read is never less than before"
+            until_ms = found.until_ms
+            assert until_ms <= begin_ms + min(newest) * 1000 or seconds - 1 in newest
+            if seconds - 1 not in newest:
+                apart = max(apart, abs(newest[0] - newest[1]))
+    finally:
+        reader.close()
+    assert sorted(lines) == sorted(
+        f"{partition} {second}" for partition in range(2) for second in range(seconds)
+    )
+    assert apart <= AHEAD_MS // 1000 + AT_ONCE
