@@ -299,3 +299,34 @@ def test_a_member_that_waits_for_its_share_when_the_group_becomes_classic(kafka,
         shares = [waits.sync(4 if waits.leads else 0), back.sync(4 if back.leads else 0)]
         assert set().union(*(share[topic] for share in shares)) == {0, 1, 2, 3}
     assert [one.heartbeat() for one in straight] == [OK, OK]
+
+
+@pytest.mark.long
+@pytest.mark.scenario("thirty healthy groups, one of which grows, are left as they are")
+def test_nothing_is_stirred_in_healthy_groups(kafka, folder: Path, opened):
+    topics = [kafka.new_topic(partitions=4) for _ in range(3)]
+    with running_proxy(
+        kafka.bootstrap, folder / "proxy", metrics=LOOKS, policy=POLICY.format(mode="translate", more="")
+    ) as proxy:
+        members = [opened(RawMember(proxy.bootstrap, f"h-{n}", topics[n % 3])) for n in range(30)]
+        for one in members:
+            one.join()
+            assert one.sync()
+        epochs = {n: kafka.describe(f"h-{n}").group_epoch for n in range(30)}
+        kafka.admin.create_partitions([NewPartitions(topics[0], 6)])[topics[0]].result(timeout=60)
+
+        def all_at_rest() -> bool:
+            for one in members:
+                if one.heartbeat() == REBALANCE:
+                    one.join()
+                    one.sync()
+            return time.monotonic() > until
+
+        until = time.monotonic() + 25.0
+        eventually(all_at_rest, bool, what="they have been looked at for long enough", timeout_s=90)
+        for n in range(30):
+            assert targets(kafka, f"h-{n}") == set(range(4 if n % 3 else 6))
+            grown = 0 if n % 3 else 1
+            assert kafka.describe(f"h-{n}").group_epoch == epochs[n] + grown
+            assert events(proxy, f"h-{n}", "mending", "left_unowned") == []
+        assert "epochgate_unowned_partitions 0.0" in proxy.metrics()

@@ -66,8 +66,8 @@ _TELL_S = 60.0
 """For so long the leader's Heartbeat is waited for."""
 _JOINS_ANEW_S = 60.0
 """A client that was told to join anew, as its group is moved, does so by then."""
-_ELSEWHERE_S = 30.0
-"""A replica that does not know the leader leaves it for so long to one that does."""
+_ELSEWHERE_S = 120.0
+"""A replica that does not serve the leader leaves it for so long to one that may."""
 _DESCRIBE_GROUPS_VERSION = 5
 
 
@@ -139,11 +139,19 @@ def _looked(
     known.tries = mend.tries if mend.unowned == digest_of(look.unowned) else 0
     known.why_not = _why_not(context, group_id, known)
     is_classic = isinstance(group, DescribedGroup)
-    if not is_confirmed(known, now, is_classic=is_classic):
+    if not is_confirmed(known, now, is_classic=is_classic) or _is_being_moved(context, group_id):
         return
     waits_ms = appended_ms + backoff_ms(mend.tries) - mends.records.now_ms(group_id, now) if mend.tries else 0
-    if not known.why_not and waits_ms <= 0 and is_classic:
-        known.why_not = _why_leader_is_not_told(context, group_id, known)
+    if (
+        is_classic
+        and not known.why_not
+        and waits_ms <= 0
+        and not _has_to_be_told_here(context, group_id, known)
+    ):
+        if _may_be_told_elsewhere(context, known):
+            return
+        if mends.leader(group_id) is not None:
+            known.why_not = "its leader does not come through this process"
     if known.why_not:
         _alert(context, group_id, known)
     elif waits_ms <= 0:
@@ -155,7 +163,6 @@ def _looked(
 def _why_not(context: Context, group_id: str, suspicion: Suspicion) -> str:
     """Why nothing may be done about a group, for people; empty if something may."""
     rule, moves, mends = context.rules.rule_for(group_id), context.moves, context.mends
-    known = context.registry.groups.get(group_id)
     if rule.mend is False:
         return "the policy says `mend: false`"
     if suspicion.look.has_classic:
@@ -166,24 +173,28 @@ def _why_not(context: Context, group_id: str, suspicion: Suspicion) -> str:
         return "the member log is away"
     if rule.staged and moves.counts_members(group_id, rule):
         return "its move by steps is not over"
-    if known is not None and any(
-        context.now - move.told_at < _JOINS_ANEW_S for move in known.pending_moves.values()
-    ):
-        return "members of it are being moved"
     if suspicion.tries >= TRIES:
         return f"{suspicion.tries} tries have not helped"
     return suspicion.refused
 
 
-def _why_leader_is_not_told(context: Context, group_id: str, suspicion: Suspicion) -> str:
-    """Why no member of a classic group is told here; with a member log another replica may do it."""
+def _is_being_moved(context: Context, group_id: str) -> bool:
+    """Whether a member was told a moment ago to join anew: it comes back by itself, and the group changes then."""
+    known = context.registry.groups.get(group_id)
+    return known is not None and any(
+        context.now - move.told_at < _JOINS_ANEW_S for move in known.pending_moves.values()
+    )
+
+
+def _has_to_be_told_here(context: Context, group_id: str, suspicion: Suspicion) -> bool:
+    """Whether somebody who comes through this process has to be told to join again, as far as is known here."""
     leader = context.mends.leader(group_id)
-    if suspicion.look.lacking or (leader is not None and leader.is_here):
-        return ""
-    if leader is not None:
-        return "its leader does not come through this process"
-    waits = context.fleet.log is not None and context.now - suspicion.since < _ELSEWHERE_S
-    return "its leader may come through another replica" if waits else ""
+    return bool(suspicion.look.lacking) or (leader is not None and leader.is_here)
+
+
+def _may_be_told_elsewhere(context: Context, suspicion: Suspicion) -> bool:
+    """Whether another replica may know better whom to tell, and have time for it."""
+    return context.fleet.log is not None and context.now - suspicion.since < _ELSEWHERE_S
 
 
 def _alert(context: Context, group_id: str, suspicion: Suspicion) -> None:
@@ -227,8 +238,8 @@ def _mend(
     again = yield from _look_again(context, group_id, connection, is_classic=is_classic)
     if again is None or (again.mark, again.unowned, again.has_classic) != (look.mark, look.unowned, False):
         return
-    if _why_not(context, group_id, suspicion):  # the policy may have changed while the broker was asked
-        return
+    if _why_not(context, group_id, suspicion) or _is_being_moved(context, group_id):
+        return  # the policy may have changed while the broker was asked
     suspicion.tries = mend.tries
     if is_classic:
         leader = mends.leader(group_id)

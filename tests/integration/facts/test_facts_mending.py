@@ -90,3 +90,49 @@ def test_a_member_without_topics_that_is_silent_ends_with_its_session_which_does
     assert targets(kafka.describe(member.group)) == had
     member.until_owns(4)
     assert len(kafka.describe(member.group).members) == 1
+
+
+def test_a_member_without_topics_that_comes_and_goes_in_a_rebalance_takes_nothing_from_anybody(
+    kafka, alone, newcomer
+):
+    newcomer.join()
+    with RawNewMember(kafka, alone.group, alone.topic) as stirring:
+        assert stirring.full(epoch=0, topics=()).error_code == ErrorCode.none
+        assert stirring.owned == frozenset()
+        assert stirring.beat(LEAVE).error_code == ErrorCode.none
+
+    def shared() -> bool:
+        for one in (alone, newcomer):
+            assert one.full(one.owned).error_code == ErrorCode.none
+            assert alone.owned.isdisjoint(newcomer.owned) or len(alone.owned) == 4
+        return len(alone.owned) == len(newcomer.owned) == 2
+
+    eventually(shared, bool, what="the two share the partitions")
+    view = eventually(
+        lambda: (shared(), kafka.describe(alone.group))[1],
+        lambda view: view.state == "Stable",
+        what="the group is stable",
+    )
+    assert len(view.members) == 2
+
+
+def test_a_member_without_topics_that_meets_a_classic_group_costs_it_one_rebalance(kafka, group):
+    """All others have left since somebody looked: its join converts the group, and its leave converts that back."""
+    topic = kafka.new_topic(partitions=4)
+    with (
+        RawMember(kafka.bootstrap, group, topic) as classic,
+        RawNewMember(kafka, group, topic) as stirring,
+    ):
+        classic.join()
+        classic.sync(4)
+        assert stirring.full(epoch=0, topics=()).error_code == ErrorCode.none
+        assert stirring.beat(LEAVE).error_code == ErrorCode.none
+        eventually(
+            classic.heartbeat,
+            lambda code: code == ErrorCode.rebalance_in_progress,
+            what="it is told to join again",
+        )
+        classic.join()
+        assert len(classic.sync(4)[topic]) == 4
+        assert classic.heartbeat() == ErrorCode.none
+        assert kafka.describe_classic(group).group_state == "Stable"

@@ -4,7 +4,10 @@ from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from tests.translation.bench import GROUP
 from tests.translation.fleet.bench import Replica, SharedLog
+from tests.translation.live_groups import A, B
 from tests.translation.migration.test_mending import group, member, sizes
+from tests.translation.migration.test_mending_classic_groups import WHOEVER_MOVED_IT, WITH_A_GAP
+from tests.translation.migration.test_mending_classic_groups import sizes as sizes_of_three
 from translation.actions import Call, Connection, EventKind
 from translation.fleet.group_log import RENEW_MS
 from translation.fleet.group_records import MEND, MOVE, Move
@@ -130,3 +133,29 @@ def test_when_a_group_was_mended_last_is_not_written_anew() -> None:
     after = groups.of_group(GROUP)
     assert after[MEND] == before[MEND]
     assert after[MOVE].appended_ms > before[MOVE].appended_ms
+
+
+def test_a_classic_group_is_mended_where_its_leader_is() -> None:
+    log = SharedLog()
+    replicas = [log.replica(policy=WHOEVER_MOVED_IT) for _ in range(2)]
+    connections = [replica.connect() for replica in replicas]
+    for replica, connection, member_id in zip(replicas, connections, (A, B), strict=True):
+        replica.heartbeat(connection, member_id, 4)
+    _, of_the_leader = replicas
+    of_the_leader.translator._context.mends.learn_leader(GROUP, leader=B, member_id=B)
+
+    def look(later_s: float = 30.0) -> list[int]:
+        log.advance(later_s)
+        for replica, connection in zip(replicas, connections, strict=True):
+            replica._do(replica.translator.handle_description(log.now, connection.id, GROUP, WITH_A_GAP))
+            for call in replica.calls[:]:
+                if call.api_key == ApiKey.METADATA:
+                    replica.reply(sizes_of_three(), call)
+        return [len(replica.calls) for replica in replicas]
+
+    assert [look(), look(), look()] == [[0, 0], [0, 0], [0, 1]]
+    assert all(replica.reasons(EventKind.LEFT_UNOWNED) == [] for replica in replicas)
+    log.replicas.remove(of_the_leader)
+    while not replicas[0].calls:
+        look()
+    assert replicas[0].calls[0].api_key == ApiKey.DESCRIBE_GROUPS

@@ -341,6 +341,14 @@ def test_nothing_is_done_if_the_last_look_says_something_else(described: Any, pa
     assert site.reported == []
 
 
+def test_nothing_is_done_if_the_topic_is_hidden_at_the_last_look() -> None:
+    site = Site().suspects()
+    site.reply(ConsumerGroupDescribeResponse(groups=(group(),)))
+    site.reply(sizes(3, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    assert site.asked == []
+    assert site.reported == []
+
+
 def test_the_next_try_is_later_each_time_and_the_last_one_is_the_last() -> None:
     site, tries_at = Site().suspects(), []
     epoch = 1
