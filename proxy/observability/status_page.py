@@ -17,7 +17,7 @@ from starlette.routing import Route
 from protocol_codecs.printable import printable
 from proxy.observability import formatting
 from proxy.observability.api import GROUP, merged_snapshot, requested_group
-from proxy.observability.preflight_report import Report
+from proxy.observability.preflight_report import Finding, Report
 from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot
@@ -33,6 +33,8 @@ _REPLICAS_SHOWN = 50
 _FINDINGS_SHOWN = 50
 """Of those found, unknown and accepted each."""
 _GROUPS_OF_FINDING = 20
+_CONCERNS_SHOWN = 10
+"""Findings on the page of one group."""
 _PAGES = Path(__file__).parent / "pages"
 _ASSETS = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _NOT_FOUND = 404
@@ -158,6 +160,14 @@ def _findings(report: Report | None) -> dict[str, object]:
     }
 
 
+def _concerning(report: Report | None, group_id: str, shown: GroupView | None) -> list[Finding]:
+    """Return the findings that name a group, without the one that the page says anyway (``why_not``)."""
+    every = () if report is None else report.findings
+    mine = [one for one in every if group_id in one.groups and not one.accepted]
+    is_told = shown is not None and shown.why_not is not None
+    return [one for one in mine if not (is_told and one.check == "translatable")][:_CONCERNS_SHOWN]
+
+
 def page_routes(processes: Processes, preflight: PreflightBoard) -> list[Route]:
     """Return the routes of the pages and their assets."""
     environment = _environment()
@@ -205,6 +215,7 @@ def page_routes(processes: Processes, preflight: PreflightBoard) -> list[Route]:
             drawn=drawn,
             gap=_gap(shown, drawn, snapshot.time),
             members=() if shown is None else shown.members[:_MEMBERS_SHOWN],
+            concerns=_concerning(preflight.view.report, group_id, shown),
             elsewhere=elsewhere[:_MEMBERS_SHOWN],
             more_elsewhere=left_out + max(0, len(elsewhere) - _MEMBERS_SHOWN),
             events=() if shown is None else shown.events[: -_EVENTS_SHOWN - 1 : -1],

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import traceback
 from typing import BinaryIO
 
 import msgspec
@@ -61,7 +62,18 @@ def main() -> None:
     except _ERRORS as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(ExitCode.FAILED)
+    except Exception as error:  # noqa: BLE001  the last line is what the proxy logs and shows
+        traceback.print_exc()
+        sys.stderr.write(f"unexpected error: {_first(error)!r}\n")
+        sys.exit(ExitCode.INTERNAL_ERROR)
     _write(report, sys.stdout.buffer)
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error inside of nested groups; each nursery adds one."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _limit(config: Config) -> None:

@@ -35,6 +35,7 @@ from support.tools import needed
 from support.waiting import eventually
 
 from proxy.console.exit_codes import ExitCode
+from proxy.preflight.checks.table import CHECKS
 from tools.kafka import jars
 from tools.kafka.cluster import Cluster, ExtraListener
 from tools.kafka.ports import LOOPBACK, free_port_block
@@ -192,6 +193,42 @@ PLANTED = {
     "acl_hosts": ("from 10.1.2.3", "any host"),
     "acl_topics": ("may not describe", "allow DESCRIBE"),
 }
+
+
+BY_TESTS_OF_THEIR_OWN = {
+    "translatable": "test_groups_whose_clients_can_not_be_translated_are_told_apart",
+    "acl_member_log": "test_who_may_write_to_the_member_log_is_named",
+    "settings_differ": "test_a_setting_that_brokers_differ_in_is_named",
+    "group_bounds": "test_a_setting_of_a_group_outside_of_a_brokers_bounds_is_found",
+    "group_version": "test_a_cluster_whose_group_version_is_not_finalized_is_found",
+    "rebalance_protocols": "test_a_coordinator_without_the_new_protocol_is_found",
+    "past_the_proxy": "test_a_member_that_comes_past_the_proxy_is_found",
+    "static_duplicates": "test_processes_that_share_an_instance_id_are_found",
+    "client_sessions": "test_a_session_timeout_beyond_the_brokers_is_found",
+}
+"""Faults that are planted elsewhere than in the cluster where everything is wrong, on every release too."""
+
+IN_LONG_TESTS = {
+    "mixed_versions": "test_an_upgrade_that_has_not_ended_is_found",
+    "heartbeat_api": "test_an_upgrade_from_a_release_without_the_new_protocol_is_found",
+}
+BY_HAND_ONLY = ("way_back", "proxy_state")
+"""Faults of which facts are made by hand (tests/proxy/preflight/test_judge.py), besides bugs of releases."""
+
+
+@pytest.mark.parametrize(
+    ("release", "faults"), [("4.0", 23), ("4.1", 24), ("4.2", 24), ("4.3", 25), ("4.4", 25)]
+)
+def test_every_release_has_so_many_planted_faults(release, faults):
+    planted = [check for check in PLANTED if release >= SINCE.get(check, "")]
+    assert len(planted) + len(BY_TESTS_OF_THEIR_OWN) == faults
+
+
+def test_every_check_is_tried_on_a_real_broker_or_it_is_said_that_it_is_not():
+    named = {**BY_TESTS_OF_THEIR_OWN, **IN_LONG_TESTS}
+    assert all(test in globals() for test in named.values())
+    of_releases = {check.name for check in CHECKS if check.name.startswith("bug_")}
+    assert {check.name for check in CHECKS} - of_releases == {*PLANTED, *named, *BY_HAND_ONLY}
 
 
 @pytest.mark.parametrize("check", PLANTED)

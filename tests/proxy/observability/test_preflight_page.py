@@ -102,6 +102,23 @@ def test_found_and_unknown_are_told_apart_with_what_to_do(site):
     assert "1<small> of 3" in site.page  # checks that passed
 
 
+def test_the_page_of_a_group_has_what_was_found_of_it(site):
+    for group in ("a", "b"):
+        site.record(life(group=group), 990)
+    site.done(
+        finding("max_size", what=f"too large {HOSTILE}", do="raise `group.consumer.max.size`", groups=("a",)),
+        finding("racks", what="known and wanted", groups=("a",), accepted=True),
+        finding("groups", what="its members: refused", groups=("a",), unknown=True),
+    )
+    text = " ".join(site.http.get("/groups/a").text.split())
+    said = html.unescape(text)
+    assert f"Preflight</a>: too large {HOSTILE}. What to do: raise group.consumer.max.size" in said
+    assert "Preflight</a> (not known): its members: refused" in said
+    assert "known and wanted" not in said
+    assert "<script>alert" not in text
+    assert "Preflight" not in site.http.get("/groups/b").text
+
+
 def test_every_check_is_listed_with_its_status(site):
     site.done()
     checks = site.section("Checks")

@@ -1,5 +1,7 @@
 """A preflight in a process of its own: a real one, at brokers on loopback, and what bounds it."""
 
+import sys
+
 import msgspec
 import pytest
 import trio
@@ -49,6 +51,20 @@ async def test_a_secret_that_is_not_there_is_said():
     )
     with pytest.raises(NoReport, match="the variable EPOCHGATE_TEST_NO_SUCH is not set"):
         await make_in_process(order(fleet=fleet))
+
+
+async def test_a_bug_is_told_in_one_line(monkeypatch):
+    broken = (
+        "from proxy.preflight import child\n"
+        "async def ask(_):\n"
+        "    async with child.trio.open_nursery():\n"
+        "        raise KeyError('lost')\n"
+        "child.ask = ask\n"
+        "child.main()\n"
+    )
+    monkeypatch.setattr(background, "_COMMAND", (sys.executable, "-c", broken))
+    with pytest.raises(NoReport, match=r"^unexpected error: KeyError\('lost'\)$"):
+        await make_in_process(order())
 
 
 async def test_one_that_takes_too_long_is_ended():
