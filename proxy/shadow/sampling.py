@@ -31,7 +31,7 @@ FEWEST_SAMPLES = 4
 _WORK = 500_000
 """Members and partitions that all runs of a group may look at, in all their steps: about half a second of a core. The
 largest groups take longer, with the fewest draws."""
-_WAITS_COUNTED = 1
+_WAITS_COUNTED = 4
 """Runs in which it is counted who has to wait."""
 _EXTENSION = {4: 3.5, 6: 1.6, 8: 1.0, 12: 0.65, 16: 0.46, 24: 0.31}
 """By how much of its width a span reaches beyond the draws on both sides, by their number.

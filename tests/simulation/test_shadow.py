@@ -22,7 +22,7 @@ from tests.simulation.settling import why_not_settled
 from tests.simulation.world import TRANSLATE_ALL, World
 from translation.policy.assignors import is_cooperative, map_assignor
 
-SEEDS = range(24)
+SEEDS = range(20)
 GROUP_FORMS_MS = 25_000
 SETTLES_WITHIN_MS = 180_000
 STAYS_MS = 6_000
@@ -128,32 +128,50 @@ def move(seed: int) -> Move:
     )
 
 
-@pytest.fixture(scope="module")
-def moves() -> list[Move]:
-    return [move(seed) for seed in SEEDS]
+def wrong(one: Move) -> set[str]:
+    """What of a shadow did not come true."""
+    told, table, found = one.told, Counter(one.counts), set[str]()
+    assert told.empty is not None
+    assert told.moved is not None
+    assert told.pause is not None
+    listed = {count.partitions: count.members for count in told.counts}
+    if not told.empty.low <= table[0] <= told.empty.high or not all(
+        number in listed and listed[number].low <= count <= listed[number].high
+        for number, count in table.items()
+    ):
+        found.add("counts")
+    if not told.moved.low <= one.moved <= told.moved.high:
+        found.add("moved")
+    if one.longest_pause_s > told.pause.member.high + APPLICATION_S:
+        found.add("longest pause")
+    if not told.pause.group.low <= one.took_s <= told.pause.group.high:
+        found.add("whole move")
+    return found
 
 
-def test_members_get_what_was_told(moves: list[Move]):
-    for seed, one in zip(SEEDS, moves, strict=True):
-        told, table = one.told, Counter(one.counts)
-        assert told.empty is not None
-        assert told.moved is not None
-        listed = {count.partitions: count.members for count in told.counts}
-        assert told.empty.low <= table[0] <= told.empty.high, seed
-        assert all(listed[number].low <= count <= listed[number].high for number, count in table.items()), (
-            seed,
-            told,
-        )
-        assert told.moved.low <= one.moved <= told.moved.high, (seed, told.moved, one.moved)
+def overestimate(some: list[Move]) -> float:
+    """How many times longer moves were told to take at most than they took, on average."""
+    most = sum(one.told.pause.group.high for one in some if one.told.pause is not None)
+    return most / sum(one.took_s for one in some)
 
 
-def test_pauses_are_within_the_estimate_and_not_far_below_it(moves: list[Move]):
-    pauses = [(one.longest_pause_s, one.told.pause.member.high) for one in moves if one.told.pause]
-    took = [(one.took_s, one.told.pause.group) for one in moves if one.told.pause]
-    print("longest pause, estimate:", pauses)
-    print("move took, estimate:", [(seconds, span.low, span.high) for seconds, span in took])
+def test_what_was_told_comes_true():
+    some = [move(seed) for seed in SEEDS]
 
-    assert all(real <= estimate + APPLICATION_S for real, estimate in pauses)
-    assert all(span.low <= seconds <= span.high for seconds, span in took)
+    assert {seed: found for seed, one in zip(SEEDS, some, strict=True) if (found := wrong(one))} == {}
     # An estimate that is always far too high would say nothing.
-    assert sum(span.high for _, span in took) <= 3 * sum(seconds for seconds, _ in took)
+    assert overestimate(some) <= 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_what_was_told_comes_true_in_nearly_all_of_many_moves():
+    some = [move(seed) for seed in range(100, 500)]
+    found = Counter(what for one in some for what in wrong(one))
+    print(f"wrong: {dict(found)} of {len(some)}; whole move overestimated {overestimate(some):.2f} times")
+
+    assert found["counts"] <= len(some) // 100
+    assert found["moved"] <= len(some) // 100
+    assert found["longest pause"] <= len(some) // 100
+    assert found["whole move"] <= len(some) // 100
+    assert overestimate(some) <= 2
