@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.util import find_spec
 
 import msgspec
@@ -34,7 +34,7 @@ class AskingProcess:
     def __init__(self, account: Mapping[str, Property] | None) -> None:
         self._account = account
         self.on_answer: list[Callable[[Answer], None]] = []
-        self.on_batch: list[Callable[[], None]] = []
+        self.on_batch: list[Callable[[], Awaitable[None]]] = []
         self.on_lost: list[Callable[[], None]] = []
         self.process_id = 0
         """0: none runs."""
@@ -133,7 +133,7 @@ class AskingProcess:
                         told(answer)
                     await time_slice.yield_if_spent()
                 for batch in self.on_batch:
-                    batch()
+                    await batch()
             elif len(rest) > _MAX_LINE:
                 _logger.warning("an answer about lag is too long")
                 return

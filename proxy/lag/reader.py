@@ -14,6 +14,7 @@ from proxy.lag.asking_process import TIMEOUT_S, AskingProcess
 from proxy.lag.messages import AccountRefused, Answer, Commits, Ends, Leaders
 from proxy.lag.readings import Reading, Unknown, Why
 from proxy.lag.rounds import Rounds
+from proxy.runtime.time_slice import TimeSlice
 
 PATIENCE_S = 3.0
 """How long one reading waits for brokers that are not known to be slow. What comes later counts for the next one."""
@@ -40,6 +41,7 @@ class LagReader:
         self.asking.on_lost.append(self._lose)
         self._rounds = Rounds()
         self._changed = trio.Event()
+        self._going_on = trio.Lock()
 
     async def run(self) -> None:
         """Ask, until cancelled. No process is started before the first :meth:`read`."""
@@ -87,9 +89,18 @@ class LagReader:
             case Commits() | Leaders() | Ends():
                 self._rounds.answered(answer, now)
 
-    def _go_on(self) -> None:
-        for question in self._rounds.next_questions(trio.current_time()):
-            self.asking.ask(question)
+    async def _go_on(self) -> None:
+        """Put answers together and ask what follows, in time slices: a thousand groups take tens of milliseconds."""
+        async with self._going_on:
+            steps, time_slice = self._rounds.steps(trio.current_time()), TimeSlice()
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    for question in done.value:
+                        self.asking.ask(question)
+                    break
+                await time_slice.yield_if_spent()
         self._has_changed()
 
     def _lose(self) -> None:
@@ -107,7 +118,7 @@ class LagReader:
             now = trio.current_time()
             deadline = self._rounds.next_deadline()
             if deadline is not None and deadline <= now:
-                self._go_on()
+                await self._go_on()
             since = self._rounds.in_flight_since
             if since is not None and now - since > _STUCK_AFTER_S:
                 self.asking.replace()

@@ -13,7 +13,7 @@ one before, and says why it is stale.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Generator, Iterable
 
 import msgspec
 
@@ -114,6 +114,16 @@ class Rounds:
 
     def next_questions(self, now: float) -> list[Question]:
         """What is to be asked now; to be called after answers, and at :meth:`next_deadline`."""
+        steps = self.steps(now)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                found: list[Question] = done.value
+                return found
+
+    def steps(self, now: float) -> Generator[None, None, list[Question]]:
+        """The same, with a pause after each group; answers may be taken meanwhile, but only one goes on at a time."""
         if self._gathers and now < self._gathers_until:
             return []
         self._gathers = set()
@@ -123,6 +133,7 @@ class Rounds:
         for group in settled:
             if (asked := self._asked.get(group)) is not None:
                 self._look_at(group, asked, topics, partitions, now)
+            yield
         questions: list[Question] = []
         if topics:
             self._topics_in_flight |= dict.fromkeys(topics, now)
