@@ -86,7 +86,13 @@ class GateWatch:
         if self.world is None or not self.world.plan.has_gates:
             return
         now_ms = self._watch.kernel.now_ms
-        if self.world.planted() != HARM or not self._watch.steps.translated() or self.aborted_ms:
+        is_judged = any(one.up and one.translator.gated_groups() for one in self.world.processes)
+        if (
+            self.world.planted() != HARM
+            or not self._watch.steps.translated()
+            or self.aborted_ms
+            or not is_judged  # the last step was held for as long as it has to be
+        ):
             self.harm_since_ms = 0
             return
         self.harm_since_ms = self.harm_since_ms or now_ms

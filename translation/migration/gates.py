@@ -80,8 +80,11 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     fault: str
 
 
-def look_at(windows: Sequence[Window]) -> Look:
-    """Add up the windows of all replicas."""
+def look_at(windows: Sequence[Window], changes_beside: int = 0) -> Look:
+    """Add up the windows of all replicas.
+
+    ``changes_beside`` are changes in the windows before and after: replicas cut theirs at other moments.
+    """
 
     def rate(count: int, window: Window) -> float:
         return count * _MINUTE_MS / window.ms
@@ -92,7 +95,7 @@ def look_at(windows: Sequence[Window]) -> Look:
         for gate, count in window.harmed.items():
             harmed[gate] = harmed.get(gate, 0) + count
     # A change that one replica sees makes the classic members of all rejoin.
-    changes = sum(one.changes for one in windows)
+    changes = changes_beside + sum(one.changes for one in windows)
     classic = sum(one.classic for one in windows)
     classic_rejoins = sum(one.classic_rejoins for one in windows)
     caused = min(classic_rejoins, changes * classic)
@@ -117,7 +120,9 @@ def look_at(windows: Sequence[Window]) -> Look:
 def looks_of(reports: Sequence[Report]) -> list[Look]:
     """The windows that all of these have, the newest first."""
     depth = min((len(one.windows) for one in reports), default=0)
-    return [look_at([one.windows[number] for one in reports]) for number in range(depth)]
+    columns = [[one.windows[number] for one in reports] for number in range(depth)]
+    changes = [0, *(sum(window.changes for window in column) for column in columns), 0]
+    return [look_at(column, changes[n] + changes[n + 2]) for n, column in enumerate(columns)]
 
 
 # -- the baseline ------------------------------------------------------------------------------------------------------

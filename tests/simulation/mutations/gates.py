@@ -47,7 +47,7 @@ def take_what_a_step_causes_for_harm() -> AbstractContextManager[Any]:
     """The rejoins of classic members at each new target assignment count, and so do windows in which some are told."""
     look_at = gates.look_at
 
-    def broken(windows: Any) -> Any:
+    def broken(windows: Any, _beside: int = 0) -> Any:
         return look_at([replace(one, told=0, changes=0) for one in windows])
 
     return patch.object(gates, "look_at", broken)

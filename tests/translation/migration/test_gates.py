@@ -100,8 +100,10 @@ def test_classic_members_rejoin_at_each_new_target() -> None:
     """One change makes three of them rejoin: twelve in a window are what four changes cause."""
     caused = replace(CALM, changes=4, classic_rejoins=12)
     assert say(heard(caused, caused, caused)).say is Say.CLEAR
-    more = replace(caused, classic_rejoins=16)
+    more = replace(caused, classic_rejoins=16, changes=1)
     assert say(heard(more, more, more)).say is Say.HARM
+    beside = replace(caused, changes=0)
+    assert say(heard(beside, caused, beside)).say is Say.CLEAR, "replicas cut their windows at other moments"
 
 
 def test_the_lag_may_grow_as_it_did_before() -> None:
