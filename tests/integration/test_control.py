@@ -103,9 +103,9 @@ class Scene:
 @pytest.mark.kafka
 @pytest.mark.scenario("somebody approves, pauses, resumes and rolls back, and a restart changes nothing")
 def test_a_move_is_approved_paused_and_rolled_back_and_stays_so_after_a_restart(
-    kafka, consumers, folder: Path, group: str
+    kafka, consumers, folder: Path, group: str, tmp_path: Path
 ):
-    topic = kafka.new_topic(partitions=PARTITIONS)
+    topic, control = kafka.new_topic(partitions=PARTITIONS), str(tmp_path / "control")
     fleet = {
         "kafka": {"bootstrap.servers": kafka.bootstrap},
         "topic": f"members-{group}",
@@ -116,9 +116,9 @@ def test_a_move_is_approved_paused_and_rolled_back_and_stays_so_after_a_restart(
     policy = POLICY.format(more="approval: required")
     chromium, pictures = needed("chromium", "chromium"), folder / "move"
     with running_proxy(
-        kafka.bootstrap, folder / "proxy", policy=policy, fleet=fleet, more={"control": {"socket": "control"}}
+        kafka.bootstrap, folder / "proxy", policy=policy, fleet=fleet, more={"control": {"socket": control}}
     ) as proxy:
-        scene = Scene(kafka, group, proxy, ("--control", str(proxy.folder / "control")))
+        scene = Scene(kafka, group, proxy, ("--control", control))
         for _ in range(3):
             consumers.start(CONFLUENT, proxy.bootstrap, group, topic, "range")
         awaited = scene.move(r"before step 1 of 2 \(1\); waits for an approval of step 1")
