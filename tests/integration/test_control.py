@@ -165,6 +165,35 @@ def test_a_move_is_approved_paused_and_rolled_back_and_stays_so_after_a_restart(
     assert overlaps(consumers.logs) == []
 
 
+@pytest.mark.kafka
+def test_with_several_workers_one_of_them_is_told_and_all_hold_to_it(
+    kafka, folder: Path, group: str, tmp_path: Path
+):
+    control = str(tmp_path / "control")
+    fleet = {
+        "kafka": {"bootstrap.servers": kafka.bootstrap},
+        "topic": f"members-{group}",
+        "partitions": 1,
+        "replication": 1,
+        "expires": True,
+    }
+    with running_proxy(
+        kafka.bootstrap,
+        folder / "proxy",
+        policy=POLICY.format(more=""),
+        workers=2,
+        fleet=fleet,
+        more={"control": {"socket": control}},
+    ) as proxy:
+        scene = Scene(kafka, group, proxy, ("--control", control))
+        assert "rolled back: by uid" in scene.tell("rollback")
+        assert "it does not move; now: step 1 of 2 (1), rolled back" in scene.tell_in_vain("pause")
+        read = 'epochgate_fleet_records_total{direction="read",kind="group"} 2.0'
+        eventually(proxy.metrics, lambda text: read in text, what="both workers have read it", timeout_s=30)
+        assert 'epochgate_group_moves{phase="rolled_back"} 1.0' in proxy.metrics()
+        assert 'epochgate_control_requests_total{result="done"} 1' in proxy.metrics()
+
+
 def look_at(chromium: str, proxy: Proxy, group: str, pictures: Path) -> None:
     """Nothing is laid out badly on the page of the group, nor among the others."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  as in support.browser
