@@ -103,9 +103,9 @@ class Scene:
 @pytest.mark.kafka
 @pytest.mark.scenario("somebody approves, pauses, resumes and rolls back, and a restart changes nothing")
 def test_a_move_is_approved_paused_and_rolled_back_and_stays_so_after_a_restart(
-    kafka, consumers, folder: Path, group: str
+    kafka, consumers, folder: Path, group: str, tmp_path: Path
 ):
-    topic = kafka.new_topic(partitions=PARTITIONS)
+    topic, control = kafka.new_topic(partitions=PARTITIONS), str(tmp_path / "control")
     fleet = {
         "kafka": {"bootstrap.servers": kafka.bootstrap},
         "topic": f"members-{group}",
@@ -116,9 +116,9 @@ def test_a_move_is_approved_paused_and_rolled_back_and_stays_so_after_a_restart(
     policy = POLICY.format(more="approval: required")
     chromium, pictures = needed("chromium", "chromium"), folder / "move"
     with running_proxy(
-        kafka.bootstrap, folder / "proxy", policy=policy, fleet=fleet, more={"control": {"socket": "control"}}
+        kafka.bootstrap, folder / "proxy", policy=policy, fleet=fleet, more={"control": {"socket": control}}
     ) as proxy:
-        scene = Scene(kafka, group, proxy, ("--control", str(proxy.folder / "control")))
+        scene = Scene(kafka, group, proxy, ("--control", control))
         for _ in range(3):
             consumers.start(CONFLUENT, proxy.bootstrap, group, topic, "range")
         awaited = scene.move(r"before step 1 of 2 \(1\); waits for an approval of step 1")
@@ -163,6 +163,35 @@ def test_a_move_is_approved_paused_and_rolled_back_and_stays_so_after_a_restart(
         scene.tell("approve", "--step", "1", "--policy", policy_now)
         scene.become("it begins anew", consumer=1, classic=3)
     assert overlaps(consumers.logs) == []
+
+
+@pytest.mark.kafka
+def test_with_several_workers_one_of_them_is_told_and_all_hold_to_it(
+    kafka, folder: Path, group: str, tmp_path: Path
+):
+    control = str(tmp_path / "control")
+    fleet = {
+        "kafka": {"bootstrap.servers": kafka.bootstrap},
+        "topic": f"members-{group}",
+        "partitions": 1,
+        "replication": 1,
+        "expires": True,
+    }
+    with running_proxy(
+        kafka.bootstrap,
+        folder / "proxy",
+        policy=POLICY.format(more=""),
+        workers=2,
+        fleet=fleet,
+        more={"control": {"socket": control}},
+    ) as proxy:
+        scene = Scene(kafka, group, proxy, ("--control", control))
+        assert "rolled back: by uid" in scene.tell("rollback")
+        assert "it does not move; now: step 1 of 2 (1), rolled back" in scene.tell_in_vain("pause")
+        read = 'epochgate_fleet_records_total{direction="read",kind="group"} 2.0'
+        eventually(proxy.metrics, lambda text: read in text, what="both workers have read it", timeout_s=30)
+        assert 'epochgate_group_moves{phase="rolled_back"} 1.0' in proxy.metrics()
+        assert 'epochgate_control_requests_total{result="done"} 1' in proxy.metrics()
 
 
 def look_at(chromium: str, proxy: Proxy, group: str, pictures: Path) -> None:

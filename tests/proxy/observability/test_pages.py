@@ -2,11 +2,13 @@
 
 import html
 import http.client
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from html.parser import HTMLParser
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -28,6 +30,7 @@ from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import EventKind
 from translation.connect_worker import ConnectWorker
 from translation.engine.mends import Unowned
+from translation.migration.next_step import MoveView
 from translation.partitions import Role, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy
@@ -579,3 +582,45 @@ def test_a_group_with_very_many_members_has_a_page_of_bounded_size(site):
     text = site.http.get("/groups/g").text
     assert len(text) < 1_500_000
     assert "1500 more members" in text
+
+
+def a_move(**changes: Any) -> MoveView:
+    view = MoveView(
+        step=1, steps=2, allows="1", phase="moving", settled=True, why="", text="step 1 of 2 (1), settled"
+    )
+    return msgspec.structs.replace(view, **changes)
+
+
+def moved(view: MoveView, group_id: str = "payments") -> str:
+    """What the page of a group with this move says of it."""
+    site = Site()
+    site.registry.move_of = lambda _: view
+    site.record(life("m1", group=group_id), NOW_S - 1)
+    page = site.http.get(group_path(group_id)).text
+    banner = re.search(r'<div class="banner[^"]*">.*?</div>', page, re.DOTALL)
+    assert banner is not None
+    return html.unescape(re.sub(r"</?(?:p|code|span)[^>]*>", "", banner[0]))
+
+
+def test_a_move_that_waits_for_an_approval_shows_the_command_that_gives_it() -> None:
+    waits = "waits for an approval of step 2"
+    said = moved(a_move(waits=waits, next_step=2, policy="0123456789abcdef"))
+    assert "epochgate approve --step 2 --policy 0123456789abcdef payments" in said
+    assert "alarm" not in said
+    assert "resume" not in said
+
+
+@pytest.mark.parametrize(("phase", "alarms"), [("paused", False), ("rolled_back", True), ("held", True)])
+def test_a_move_that_does_not_go_on_shows_who_has_said_so_and_how_it_does(
+    phase: str, *, alarms: bool
+) -> None:
+    said = moved(a_move(phase=phase, said="pause by uid 7", said_ms=int((NOW_S - 60) * 1000)))
+    assert "Last command: pause by uid 7, 60 s ago" in said
+    assert "epochgate resume payments" in said
+    assert ("alarm" in said) is alarms
+
+
+def test_a_group_id_can_not_command_the_shell_into_which_somebody_copies_the_command() -> None:
+    said = moved(a_move(phase="rolled_back"), "$(reboot); 'x")
+    assert """epochgate resume '$(reboot); '"'"'x'""" in said
+    assert "epochgate resume -- --help" in moved(a_move(phase="rolled_back"), "--help")
