@@ -82,14 +82,15 @@ class _Document:
         return value
 
     def _plain(self, parser: Any, event: Any, path: KeyPath, depth: int = 1) -> Any:
-        self.marks.setdefault(path, event.start_mark)
+        start: Any = event.start_mark
+        self.marks.setdefault(path, start)
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(parser, event, path)
         if isinstance(event, yaml.AliasEvent):
             problem = f"the alias *{event.anchor}: aliases are not supported; write the value out"
-            raise ComposerError(None, None, problem, event.start_mark)
+            raise ComposerError(None, None, problem, start)
         if depth > _MAX_DEPTH:
-            raise ComposerError(None, None, "too deeply nested", event.start_mark)
+            raise ComposerError(None, None, "too deeply nested", start)
         if isinstance(event, yaml.SequenceStartEvent):
             values: list[Any] = []
             while not isinstance(item := parser.get_event(), yaml.SequenceEndEvent):
@@ -97,18 +98,17 @@ class _Document:
             return values
         value: dict[str, Any] = {}
         while not isinstance(at := parser.get_event(), yaml.MappingEndEvent):
+            mark: Any = at.start_mark
             if not isinstance(at, yaml.ScalarEvent):
-                raise ComposerError(None, None, "a key that is no text", at.start_mark)
+                raise ComposerError(None, None, "a key that is no text", mark)
             key = at.value
             if key in value:
-                raise ConfigError(
-                    f"{self.source}:{_position(at.start_mark)} {_dotted((*path, key))}: given twice"
-                )
-            self.marks[*path, key] = at.start_mark
+                raise ConfigError(f"{self.source}:{_position(mark)} {_dotted((*path, key))}: given twice")
+            self.marks[*path, key] = mark
             value[key] = self._plain(parser, parser.get_event(), (*path, key), depth + 1)
         return value
 
-    def _scalar(self, parser: Any, event: yaml.ScalarEvent, path: KeyPath) -> Any:
+    def _scalar(self, parser: Any, event: Any, path: KeyPath) -> Any:
         if len(event.value) > _MAX_SCALAR_CHARS:  # a long number can take hours to parse
             place = _position(event.start_mark)
             problem = f"a value of {len(event.value)} characters, more than {_MAX_SCALAR_CHARS}"
