@@ -52,11 +52,6 @@ class ConfigError(Exception):
     """A file or an environment variable is invalid; the message says where and why, for a person."""
 
 
-def _start_of(event: Any) -> Any:
-    """Where an event begins; of events from the parser in C the stubs know no type that others accept."""
-    return event.start_mark
-
-
 class _Document:
     """A YAML document as plain values, with the position of each.
 
@@ -88,14 +83,15 @@ class _Document:
         return value
 
     def _plain(self, parser: Any, event: Any, path: KeyPath, depth: int = 1) -> Any:
-        self.marks.setdefault(path, _start_of(event))
+        start: Any = event.start_mark
+        self.marks.setdefault(path, start)
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(parser, event, path)
         if isinstance(event, yaml.AliasEvent):
             problem = f"the alias *{event.anchor}: aliases are not supported; write the value out"
-            raise ComposerError(None, None, problem, _start_of(event))
+            raise ComposerError(None, None, problem, start)
         if depth > _MAX_DEPTH:
-            raise ComposerError(None, None, "too deeply nested", _start_of(event))
+            raise ComposerError(None, None, "too deeply nested", start)
         if isinstance(event, yaml.SequenceStartEvent):
             values: list[Any] = []
             while not isinstance(item := parser.get_event(), yaml.SequenceEndEvent):
@@ -103,20 +99,19 @@ class _Document:
             return values
         value: dict[str, Any] = {}
         while not isinstance(at := parser.get_event(), yaml.MappingEndEvent):
+            mark: Any = at.start_mark
             if not isinstance(at, yaml.ScalarEvent):
-                raise ComposerError(None, None, "a key that is no text", _start_of(at))
+                raise ComposerError(None, None, "a key that is no text", mark)
             key = at.value
             if key in value:
-                raise ConfigError(
-                    f"{self.source}:{_position(_start_of(at))} {_dotted((*path, key))}: given twice"
-                )
-            self.marks[*path, key] = _start_of(at)
+                raise ConfigError(f"{self.source}:{_position(mark)} {_dotted((*path, key))}: given twice")
+            self.marks[*path, key] = mark
             value[key] = self._plain(parser, parser.get_event(), (*path, key), depth + 1)
         return value
 
-    def _scalar(self, parser: Any, event: yaml.ScalarEvent, path: KeyPath) -> Any:
+    def _scalar(self, parser: Any, event: Any, path: KeyPath) -> Any:
         if len(event.value) > _MAX_SCALAR_CHARS:  # a long number can take hours to parse
-            place = _position(_start_of(event))
+            place = _position(event.start_mark)
             problem = f"a value of {len(event.value)} characters, more than {_MAX_SCALAR_CHARS}"
             raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {problem}")
         if event.tag is None and not event.implicit[0]:
@@ -124,11 +119,11 @@ class _Document:
         tag = event.tag
         if tag is None or tag == "!":
             tag = parser.resolve(yaml.ScalarNode, event.value, event.implicit)
-        node = yaml.ScalarNode(tag, event.value, _start_of(event), _start_of(event))
+        node = yaml.ScalarNode(tag, event.value, event.start_mark, event.start_mark)
         try:
             return parser.construct_object(node)
         except _UNREADABLE:
-            place, kind = _position(_start_of(event)), tag.rpartition(":")[2]
+            place, kind = _position(event.start_mark), tag.rpartition(":")[2]
             problem = f"not a valid {kind}: {event.value!r} (put text in quotes)"
             raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {problem}") from None
 

@@ -1,5 +1,5 @@
 """From a capture to a moved fleet: readiness judges live groups of many clients, and the policy that is made of it
-moves each group that it names, wave after wave, and no other."""
+moves each group that it names, wave after wave, and no other. test_waves_of_live_groups.py is short."""
 
 import contextlib
 import json
@@ -114,7 +114,8 @@ class Fleet:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("groups", [FEW, pytest.param(MANY, marks=pytest.mark.long)], ids=["few", "many"])
+@pytest.mark.long
+@pytest.mark.parametrize("groups", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.timeout(600)
 def test_each_group_of_a_generated_wave_is_moved_and_no_other(
     groups: tuple[Clients, ...], own_kafka: Kafka, spark: SparkSession, tmp_path: Path
