@@ -87,8 +87,7 @@ def _take(events: list[Line], verifier: Verifier) -> None:
         return
     now_us = events[-1].time_us or 0
     events.sort(key=_group)
-    for event in events:
-        verifier.take(event)
+    verifier.take_by_group(events)
     verifier.forget(now_us)
     events.clear()
 
