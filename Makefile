@@ -196,7 +196,7 @@ bench-kubernetes: setup ## proxies replaced in a real Kubernetes under clients i
 bench-verify: setup ## epochgate verify on a million events, beside a plain read of the same lines (table, build/bench-verify.json; ARGS="--rounds 3")
 	nice $(BIN)/python -m benchmarks.verify $(ARGS)
 
-verify-seeds: setup $(VENV)/.pipeline ## simulated journals judged by verify and by the plain checker, one in a hundred by the audit on Spark too (SEEDS=2000; a quarter of an hour)
+verify-seeds: setup $(VENV)/.pipeline ## simulated journals judged by verify and by the plain checker, one in ten live, one in a hundred by the audit on Spark too (SEEDS=2000; a quarter of an hour)
 	nice $(BIN)/python -m tests.pipeline.rules.journals --seeds $(SEEDS)
 
 bench-pipeline: setup $(VENV)/.pipeline ## what the pipeline costs by size (ARGS="--records 2000000 --events 1000000 50000000 --progress 1000000 --cluster"; an hour)

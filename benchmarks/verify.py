@@ -1,6 +1,6 @@
 """Measures `epochgate verify` by a journal of a million events, beside a plain read of the same lines.
 
-`python -m benchmarks.verify` (`make bench-verify`). The journal is that of a simulated fleet, some 30 processes and 500
+`python -m benchmarks.verify` (`make bench-verify`). The journal is that of a simulated fleet, 84 processes and 700
 groups, written once. Each round verifies it in a process of its own, and another process parses each line by msgspec
 and forgets it: nothing can be known of a journal for less. The figure is the CPU time of the process, which is what it
 takes on a core that nobody else uses; other work on the machine disturbs it less than the seconds, but does (caches,

@@ -32,7 +32,7 @@ AFTER_LAST_US = 60_000_000
 FAR_US = 2**63 - 1
 """The time until which a stream that has no event may have lines that can't be read."""
 
-_AHEAD = 4_096
+_AHEAD = 16_384
 """Lines that all open streams together read ahead, roughly."""
 
 _AT_ONCE = 1_024, 64

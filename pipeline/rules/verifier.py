@@ -115,6 +115,23 @@ class Verifier:
             for one in found:
                 self._evidence.add(one)
 
+    def take_by_group(self, events: Iterable[Line]) -> None:
+        """Take the next events, which are sorted by their groups, and in order within each."""
+        name: str | None = None
+        take = VerifiedGroup(self.ended, self._skew_us, self._from_us).take
+        add = self._evidence.add
+        for event in events:
+            if event.group != name:
+                name = event.group
+                self.take(event)
+                if name:
+                    take = self.groups[name].take
+            elif name:
+                for one in take(event):
+                    add(one)
+            else:
+                self.take(event)
+
     def process_ended(self, process: Process, last_us: int) -> None:
         """A process writes nothing after its event at ``last_us``."""
         self.ended[process] = last_us

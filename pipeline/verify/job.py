@@ -4,13 +4,20 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from pipeline.errors import PipelineError
 from pipeline.rules.certificate import ClockDifference, JournalSummary, Report
+from pipeline.rules.lines import Line
 from pipeline.rules.losses import Loss, of_two_sources
 from pipeline.rules.ordering import FAR_US, Ordering, Stream
 from pipeline.rules.verifier import DEFAULT_SKEW_US, Doubt, Journal, Verifier
+
+_TOGETHER = 16_384
+"""Events that are taken group by group."""
+
+_group = attrgetter("group")
 
 Told = Callable[[int], None]
 """Called now and then with the number of events so far."""
@@ -57,7 +64,7 @@ def run(
 
 def _read(ordering: Ordering, verifier: Verifier, told: Told) -> None:
     count = known = 0
-    take = verifier.take
+    waiting: list[Line] = []
     for events, ended in ordering.batches():
         if len(ordering.numbers) != known:
             known = len(ordering.numbers)
@@ -65,12 +72,24 @@ def _read(ordering: Ordering, verifier: Verifier, told: Told) -> None:
                 raise PipelineError(twice)
         for process in ended:
             verifier.process_ended(process, ordering.numbers[process].last_us)
-        for event in events:
-            take(event)
-        if events:
-            verifier.forget(events[-1].time_us or 0)
+        waiting += events
         count += len(events)
-        told(count)
+        if len(waiting) >= _TOGETHER:
+            _take(waiting, verifier)
+            told(count)
+    _take(waiting, verifier)
+    told(count)
+
+
+def _take(events: list[Line], verifier: Verifier) -> None:
+    """Take events group by group: the order within a group is what counts, and its data are at hand in the caches."""
+    if not events:
+        return
+    now_us = events[-1].time_us or 0
+    events.sort(key=_group)
+    verifier.take_by_group(events)
+    verifier.forget(now_us)
+    events.clear()
 
 
 @contextlib.contextmanager

@@ -194,10 +194,10 @@ class LiveProof:
             async with self._busy:
                 self._pace.begin()
                 await self._go_through(found.lines, found.until_ms * 1000 - delay_us)
-            if found.is_at_end:
+            behind_s = (self._clock.now_us() // 1000 - found.until_ms) / 1000
+            if found.is_at_end or behind_s < DELAY_S:
                 self._state, self._note = "live", None
             elif self._state == "reading":
-                behind_s = (self._clock.now_us() // 1000 - found.until_ms) / 1000
                 self._note = f"the topic is read up to {behind_s:.0f} s ago"
 
     async def _go_through(self, lines: list[bytes | None], until_us: int | None) -> None:
@@ -217,9 +217,10 @@ def _proof_of(verifier: LiveVerifier, ago_ms: int, group_id: str) -> Proof | Non
     proven = verifier.proven.get(group_id)
     if proven is None:
         return None
+    violated = proven.verdict is Verdict.VIOLATED
     return Proof(
         clean_ms=max(0, proven.until_us - proven.since_us) // 1000,
         ago_ms=max(0, ago_ms),
-        violated=proven.verdict is Verdict.VIOLATED,
-        why="; ".join(proven.why)[:_LONGEST_WHY],
+        violated=violated,
+        why="" if violated else "; ".join(proven.why)[:_LONGEST_WHY],
     )

@@ -28,7 +28,7 @@ def why_not_proven(rule: Rule, stored: StoredGroup | None, since_ms: int, now_ms
     if now_ms - stored.appended_ms > STALE_MS:
         return f"verified {(now_ms - stored.appended_ms) // 1000} s ago for the last time"
     if proof.violated:
-        return proof.why or "a partition had two owners"
+        return "a partition had two owners"
     until_ms = stored.appended_ms - proof.ago_ms
     proven_ms = max(0, until_ms - max(since_ms, until_ms - proof.clean_ms))
     if proven_ms >= rule.proof_s * 1000:

@@ -115,6 +115,16 @@ def test_a_process_that_is_silent_has_ended_and_what_it_wrote_last_may_be_missin
     assert any("a.1 has ended, and did not say so" in why for why in fed.found.why)
 
 
+def test_a_process_that_was_only_silent_goes_on() -> None:
+    """What its member holds is known, so another one that gets it is not the next owner but a second one."""
+    other = {"replica": "b", "boot": "2"}
+    fed = Fed().add(*WHOLE[:3], *(alive(n, 1_000 + 5 * n, **other) for n in range(1, 40))).look(1_060)
+    assert any("a.1 has ended" in why for why in fed.found.why)
+    taken = event(40, "assigned", "m2", [0], **other, time_us=1_205 * S)
+    fed.add(alive(4, 1_190), alive(5, 1_206), taken).look(1_221)
+    assert "a partition has owners at two processes to the end of the journal" in fed.found.why
+
+
 def test_a_process_that_says_that_it_stops_leaves_nothing_in_doubt() -> None:
     other = {"replica": "b", "boot": "2"}
     fed = Fed().add(*WHOLE, *(alive(n, 1_000 + 5 * n, **other) for n in range(1, 20))).look(1_090)

@@ -16,10 +16,12 @@ from translation.fleet.group_log import (
 )
 from translation.fleet.group_records import (
     MOVE,
+    PROOF,
     GroupKey,
     GroupRecord,
     Move,
     Phase,
+    Proof,
     Slot,
     StoredGroup,
     decode_group_key,
@@ -194,8 +196,10 @@ def test_what_is_an_hour_old_is_written_anew_unless_the_move_is_over() -> None:
     one = OneReplica()
     one.groups.write("payments", MOVE, 1.0, move=Move("1", number=5))
     one.groups.write("payments", "slot 1", 1.0, slot=Slot("a", begun=True))
+    one.groups.write("payments", PROOF, 1.0, proof=Proof(clean_ms=60_000))
     one.groups.write("orders", MOVE, 1.0, move=Move("1", phase=Phase.OVER))
     one.take(1.0)
+    proven = one.groups.of_group("payments")[PROOF]
     before = one.groups.of_group("payments")[MOVE].offset
     later = 1.0 + RENEW_MS / 1000 + 600
     one.log.read_probe(0, B, one.offset, int(later * 1000), later)
@@ -208,7 +212,9 @@ def test_what_is_an_hour_old_is_written_anew_unless_the_move_is_over() -> None:
     assert payments[MOVE].offset > before
     assert payments[MOVE].record.move == Move("1", number=5)
     assert payments["slot 1"].record.slot == Slot("a", begun=True)
-    assert one.groups.of_group("orders")[MOVE].offset < before + 3
+    assert payments[PROOF] == proven, "it grows old, unless somebody has looked again"
+    assert proven.record.proof == Proof(clean_ms=60_000)
+    assert one.groups.of_group("orders")[MOVE].offset < before + 4
 
 
 def test_a_process_without_a_log_reads_back_at_once_what_it_writes() -> None:
