@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_protocol import (
@@ -25,10 +26,11 @@ from protocol_codecs.messages.metadata import (
     MetadataResponseTopic,
 )
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from tests.translation.bench import GROUP, TOPIC, TOPIC_ID, Bench
+from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench
 from tests.translation.live_groups import A, B
 from translation.actions import Connection, EventKind, RequestId
 from translation.mending.backoff import CLIENTS_MAY_S
+from translation.mending.look import look_at_classic_group
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 
@@ -208,6 +210,28 @@ def test_a_member_that_the_broker_does_not_take_for_one_at_rest_gets_the_brokers
     assert not site.is_told(A, ErrorCode.ILLEGAL_GENERATION)
     assert site.reported == []
     assert site.is_told(A)
+
+
+def test_what_is_missing_between_others_is_not_taken_for_what_a_topic_has_grown_by() -> None:
+    """Not even if another topic may have grown."""
+    metadata = encode_subscription(ConsumerProtocolSubscription(topics=(TOPIC, OTHER_TOPIC)), 1)
+    has = ConsumerProtocolAssignment(
+        assigned_partitions=(
+            ConsumerProtocolTopicPartition(topic=TOPIC, partitions=(0, 2)),
+            ConsumerProtocolTopicPartition(topic=OTHER_TOPIC, partitions=(0, 1)),
+        )
+    )
+    one = DescribedGroupMember(
+        member_id=A, member_metadata=metadata, member_assignment=encode_assignment(has, 0)
+    )
+    described = replace(WITH_A_GAP, members=(one,))
+    look = look_at_classic_group(described, {TOPIC: 3, OTHER_TOPIC: 3}, {})
+    assert look is not None
+    assert look.unowned == {(TOPIC, 1), (OTHER_TOPIC, 2)}
+    assert not look.clients_may
+    grown = look_at_classic_group(described, {TOPIC: 3, OTHER_TOPIC: 2}, {})
+    assert grown is not None
+    assert not grown.clients_may
 
 
 def test_a_member_that_is_assigned_more_than_it_was_told_is_told_itself() -> None:
