@@ -95,6 +95,7 @@ async def test_an_honest_broker_is_understood():
         ),
         (response_of_body(ApiKey.API_VERSIONS, 0, 1, b"\0\0" + b"\x7f\xff\xff\xff"), "ApiVersionsResponse"),
         (response_of_body(ApiKey.API_VERSIONS, 3, 1, b"\x01" * 900_000), "ApiVersionsResponse"),
+        (response_of_body(ApiKey.API_VERSIONS, 3, 1, GOOD[8:] + b"\0\0"), "2 bytes are left"),
         (response_frame(ApiKey.API_VERSIONS, 3, 1, ApiVersionsResponse(error_code=-1)), "the error -1"),
     ],
 )
