@@ -26,6 +26,7 @@ class Targets:
         self._assignor_moves_epoch = assignor_moves_epoch
         self._group = ConsumerGroup("")
         self._is_due = False
+        self._was_computed = False
         self._is_converting = False
 
     @property
@@ -51,7 +52,8 @@ class Targets:
         """A heartbeat of a member, new or known, with everything it declares.
 
         With another id and the instance id of a member it takes that one's place. The targets are computed if they are
-        due and ``computes`` says that the assignment interval has passed. Raises AssignmentImpossible.
+        due and ``computes`` says that the assignment interval has passed, or were never computed. Raises
+        AssignmentImpossible.
         """
         group = self._group
         replaced = group.static_member(member.instance_id)
@@ -67,7 +69,8 @@ class Targets:
             self._is_due = True
         topics = counts_after(group.subscribed_topics, before, member)
         is_homogeneous = are_homogeneous({}, topics, len(group.members) + is_new)
-        new = self._computed(before, member, is_homogeneous=is_homogeneous) if computes else {}
+        may_compute = computes or not self._was_computed
+        new = self._computed(before, member, is_homogeneous=is_homogeneous) if may_compute else {}
         self._replay_conversion()
         group = self._group
         if replaced is not None:
@@ -112,7 +115,7 @@ class Targets:
     ) -> dict[str, Partitions]:
         if not self._is_due:
             return {}
-        self._is_due = False
+        self._is_due, self._was_computed = False, True
         name = self._group.preferred_assignor(before, member) or self._default
         spec = group_spec(self._group, self._image, member, _names_of, is_homogeneous=is_homogeneous)
         assignment = ASSIGNORS[name](spec)

@@ -133,6 +133,8 @@ def _summed_up(
     def told(value: Callable[[Outcome], int], most: int) -> Span:
         return span([value(one) for one in outcomes], most)
 
+    fewest = told(lambda one: min(one.counts), group.partitions)
+    most = told(lambda one: max(one.counts), group.partitions)
     named = any(client.rack is not None for client in group.clients)
     has_racks = any(racks for topic in group.image.topics.values() for racks in topic.racks)
     return ShadowView(
@@ -146,8 +148,8 @@ def _summed_up(
         empty=told(lambda one: one.empty, members),
         fewest_now=min(now.counts),
         most_now=max(now.counts),
-        fewest=told(lambda one: min(one.counts), group.partitions),
-        most=told(lambda one: max(one.counts), group.partitions),
+        fewest=fewest,
+        most=most,
         counts=_counts(outcomes, members),
         moved=told(lambda one: one.moved, held),
         rack_local_now=now.rack_local if named and has_racks else None,
@@ -158,7 +160,7 @@ def _summed_up(
                 client_id=client.client_id,
                 instance=client.instance_id,
                 partitions_now=now.counts[number],
-                partitions=told(lambda one, number=number: one.counts[number], group.partitions),  # type: ignore[misc]
+                partitions=span([one.counts[number] for one in outcomes], most.high, fewest.low),
             )
             for number, client in enumerate(group.clients[:MOST_MEMBERS])
         ),
@@ -168,8 +170,8 @@ def _summed_up(
     )
 
 
-def span(values: Sequence[int], most: int) -> Span:
-    """The interval in which the next draw lies in at least 99 of 100 groups, between 0 and ``most``.
+def span(values: Sequence[int], most: int, least: int = 0) -> Span:
+    """The interval in which the next draw lies in at least 99 of 100 groups, between ``least`` and ``most``.
 
     If all draws were equal it is that value.
     """
@@ -177,7 +179,7 @@ def span(values: Sequence[int], most: int) -> Span:
     margin = math.ceil(
         (high - low) * _EXTENSION[max(number for number in _EXTENSION if number <= len(values))]
     )
-    return Span(low=max(0, low - margin), high=min(most, high + margin))
+    return Span(low=max(least, low - margin), high=min(most, high + margin))
 
 
 def _counts(outcomes: Sequence[Outcome], members: int) -> tuple[CountView, ...]:

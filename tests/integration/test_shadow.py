@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.clients import CONFLUENT, JAVA, KAFKA_PYTHON
+from support.embedded import Embedded
 from support.entry import running_proxy
 from support.ownership import overlaps
 from support.short_form import long
@@ -56,13 +57,22 @@ def pause_s(consumer, mark):
 def test_what_was_told_beforehand_comes_true(
     client, assignor, partitions, kafka, consumers, folder: Path, group
 ):
-    topic = kafka.new_topic(partitions=partitions)
+    tell_and_move(kafka, consumers, folder, group, client, assignor, partitions)
+
+
+def test_what_was_told_beforehand_comes_true_on_the_embedded_broker(consumers, folder: Path, group):
+    with Embedded(nodes=1) as broker:
+        tell_and_move(broker, consumers, folder, group, CONFLUENT, "range", 6)
+
+
+def tell_and_move(broker, consumers, folder, group, client, assignor, partitions):
+    topic = broker.new_topic(partitions=partitions)
 
     def shared():
         owned = [one.owned() for one in members]
         return len(set().union(*owned)) == partitions == sum(map(len, owned))
 
-    with running_proxy(kafka.bootstrap, folder / "proxy") as proxy:
+    with running_proxy(broker.bootstrap, folder / "proxy") as proxy:
         policy = proxy.folder / "policy.yaml"
         policy.write_text(POLICY.format(mode="observe"))
         members = [consumers.start(client, proxy.bootstrap, group, topic, assignor) for _ in range(MEMBERS)]
@@ -80,12 +90,12 @@ def test_what_was_told_beforehand_comes_true(
         began = time.monotonic()
         policy.write_text(POLICY.format(mode="translate"))
         eventually(
-            lambda: [one.member_type for one in getattr(kafka.describe(group), "members", ())],
+            lambda: [one.member_type for one in getattr(broker.describe(group), "members", ())],
             lambda types: types == ["consumer"] * MEMBERS,
             what="all are members of the new protocol",
         )
         took_s = time.monotonic() - began
-        eventually(lambda: kafka.describe(group).state, lambda state: state == "Stable", what="it is stable")
+        eventually(lambda: broker.describe(group).state, lambda state: state == "Stable", what="it is stable")
         consumers.wait_until(shared, "the moved group shares the partitions")
         assert shadow_of(proxy, group) is None
 

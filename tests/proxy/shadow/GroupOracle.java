@@ -127,11 +127,11 @@ public class GroupOracle {
     private void leave(int client) throws Exception {
         JsonNode member = scene.get("members").get(client);
         LeaveGroupRequestData.MemberIdentity identity = new LeaveGroupRequestData.MemberIdentity().setMemberId(member.get("id").asText());
+        if (member.hasNonNull("instance")) identity.setGroupInstanceId(member.get("instance").asText());
         replay(manager.classicGroupLeave(context(), new LeaveGroupRequestData().setGroupId(GROUP).setMembers(List.of(identity))).records());
     }
 
     private List<CoordinatorRecord> classicGroup() {
-        Map<String, Uuid> unused = Map.of();
         List<GroupMetadataValue.MemberMetadata> members = new ArrayList<>();
         for (JsonNode member : scene.get("members")) {
             List<TopicPartition> assigned = new ArrayList<>();

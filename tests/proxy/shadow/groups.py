@@ -3,6 +3,7 @@
 import random
 from itertools import cycle, islice
 
+from coordinator import java_order
 from coordinator.image import MetadataImage, TopicImage
 from coordinator.partitions import Partitions
 from coordinator.uuids import SeededUuids, hyphenated
@@ -34,6 +35,10 @@ def random_group(seed: int) -> ClassicGroup:
         )
         for number in range(rng.randint(1, rng.choice([3, 12, 25])))
     ]
+    by_id = {one.member_id: one for one in members}
+    members = [
+        by_id[one] for one in java_order.hash_order(by_id, java_order.text_hash)
+    ]  # as brokers describe them
     assigned = _assigned(rng, topics, members)
     return ClassicGroup(
         clients=tuple(

@@ -159,6 +159,15 @@ def test_a_span_holds_what_was_drawn_and_stays_in_its_bounds(values: list[int], 
     assert (found.low == found.high) == (min(values) == max(values))
 
 
+def test_a_member_is_told_no_more_and_no_less_than_any_member_gets():
+    view = told(group((0, 1), (2, 3), (4,), (5,), assignor="range"))
+
+    assert view.fewest is not None
+    assert view.most is not None
+    assert (view.fewest.low, view.most.high) == (1, 2)
+    assert {(one.partitions.low, one.partitions.high) for one in view.of_members} == {(1, 2)}
+
+
 def test_large_groups_have_fewer_draws():
     small, large = group((0,), (1,)), group(*((n,) for n in range(400)), partitions=4_000)
 
