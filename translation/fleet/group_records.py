@@ -75,6 +75,8 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why it is held, for people."""
     baseline: Baseline | None = None
     """What the group was like before the first step, if the move has gates."""
+    judged: bool = False
+    """Whether its last step was held, and the gates were clear then: they judge no more."""
 
     @property
     def is_moving(self) -> bool:
