@@ -1,7 +1,7 @@
 """Gates of a move by steps, on a real Kafka: planted harm is stopped and taken back, and what is well goes on.
 
-All of it takes minutes, so all are long tests; histories with gates are in tests/simulation/test_gate_seeds.py. The first
-and the last judge by windows of three seconds (support/quick_gates.py), the other by those that are shipped.
+All of it takes minutes, so all are long tests; histories with gates are in tests/simulation/test_gate_seeds.py. The
+first and the last judge by windows of three seconds (support/quick_gates.py), the other by those that are shipped.
 """
 
 import contextlib
