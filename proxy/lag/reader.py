@@ -41,6 +41,7 @@ class LagReader:
         self.asking.on_lost.append(self._lose)
         self._rounds = Rounds()
         self._changed = trio.Event()
+        self._asked = trio.Event()
         self._going_on = trio.Lock()
 
     async def run(self) -> None:
@@ -63,6 +64,7 @@ class LagReader:
         now = trio.current_time()
         for question in self._rounds.begin(group_ids, now):
             self.asking.ask(question)
+        self._asked.set()
         with trio.move_on_at(now + min(_GRACE_S, patience_s)):
             await self._wait_for(group_ids, also_slow=True)
         with trio.move_on_at(now + patience_s):
@@ -114,9 +116,12 @@ class LagReader:
     async def _keep_time(self) -> None:
         """Questions that are due without an answer; and the end of a process that answers nothing any more."""
         while True:
+            await self._asked.wait()
             await trio.sleep(_TICK_S)
             now = trio.current_time()
             deadline = self._rounds.next_deadline()
+            if deadline is None and self._rounds.in_flight_since is None:
+                self._asked = trio.Event()  # nothing is to be waited for
             if deadline is not None and deadline <= now:
                 await self._go_on()
             since = self._rounds.in_flight_since

@@ -1,6 +1,7 @@
 """Gates of a move by steps, on a real Kafka: planted harm is stopped and taken back, and what is well goes on.
 
-The normal test judges by windows of three seconds (support/quick_gates.py); the long one by those that are shipped.
+All of it takes minutes, so all are long tests; histories with gates are in tests/simulation/test_gate_seeds.py. The
+first and the last judge by windows of three seconds (support/quick_gates.py), the other by those that are shipped.
 """
 
 import contextlib
@@ -161,6 +162,7 @@ class Story:
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 @pytest.mark.scenario("three kinds of harm abort their moves, and a group that is well is moved")
 def test_harm_is_stopped_and_taken_back_and_what_is_well_goes_on(
     kafka, consumers, folder: Path, group, fleet

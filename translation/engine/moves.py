@@ -43,9 +43,6 @@ _ENDS = frozenset({Phase.HELD, Phase.ABORTED, Phase.ROLLED_BACK})
 
 SETTLES_S = 3 * WINDOW_S
 """With gates no step begins sooner after the one before has settled, whatever ``hold_s`` says: so long they judge."""
-_LAST_STEP_S = 60.0
-"""The last step is judged for at least so long once it has settled, and for ``hold_s``."""
-
 _VERDICT_LASTS_S = 25.0
 """The gates are judged every ten seconds (:mod:`translation.migration.judging`)."""
 _NO_GATES = Verdict(Say.CLEAR)
@@ -258,7 +255,7 @@ class Moves:
             rule = self._rules.written_rule_for(group_id)
             move = self.move(group_id, rule) if rule.abort_if is not None else None
             goes_on = move is not None and move.phase in (Phase.AWAITING, Phase.MOVING)
-            if move is not None and goes_on and not self.is_done(group_id, rule, move):
+            if move is not None and goes_on and not move.judged:
                 found.append((group_id, rule, move))
         return found
 
@@ -268,23 +265,16 @@ class Moves:
         for group_id, _ in self.records.moves():
             rule = self._rules.written_rule_for(group_id)
             move = self.move(group_id, rule)
-            if move is not None and not self.is_done(group_id, rule, move):
+            if move is not None and not move.judged:
                 found.add(group_id)
         return frozenset(found)
-
-    def is_done(self, group_id: str, rule: Rule, move: Move) -> bool:
-        """Whether the last step was held for as long as the rule says: its gates judge no more."""
-        if not move.is_moving or move.step + 1 < len(rule.staged) or not move.settled_ms:
-            return False
-        held_ms = self.records.now_ms(group_id, self._environment.now) - move.settled_ms
-        return held_ms > max(float(rule.hold_s), _LAST_STEP_S) * 1000
 
     def verdict(self, group_id: str, rule: Rule) -> Verdict:
         """What the gates of a group's move say; without gates they let everything go on."""
         if rule.abort_if is None:
             return _NO_GATES
         move = self.move(group_id, rule)
-        if move is not None and self.is_done(group_id, rule, move):
+        if move is not None and move.judged:
             return _NO_GATES
         verdict, number, at = self._verdicts.get(group_id, (_NOT_JUDGED, -1, self._environment.now))
         if move is None or move.number != number or self._environment.now - at > _VERDICT_LASTS_S:

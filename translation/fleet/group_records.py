@@ -128,6 +128,8 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who let it go on although the step before was not proven, and why; empty if nobody had to."""
     proven: bool = False
     """Whether the last step is proven, if the rule asks for that."""
+    judged: bool = False
+    """Whether its last step was held, and the gates were clear then: they judge no more."""
 
     @property
     def is_moving(self) -> bool:

@@ -20,6 +20,9 @@ from translation.migration.gates import FRESH_MS, Heard, baseline_of, judge, loo
 from translation.migration.next_step import Signals, decide, describe
 from translation.policy.policy import Rule
 
+_LAST_STEP_S = 60.0
+"""The last step is judged for at least so long once it has settled, and for ``hold_s``."""
+
 
 def judge_moves(context: Context, reports: Mapping[str, Report]) -> None:
     """Write what this process reports of each group, and judge all moves with gates."""
@@ -71,15 +74,24 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report 
             _write(context, group_id, replace(move, baseline=baseline))
     elif verdict.say is Say.HARM:
         _write(context, group_id, decide(move, rule, Signals(now_ms=now_ms, harm=verdict.why)))
-    elif verdict.say is Say.CLEAR and _has_ended(rule, move, now_ms):
-        _write(context, group_id, replace(move, settled_ms=max(1, now_ms)))
+    elif verdict.say is Say.CLEAR:
+        _write(context, group_id, _when_clear(rule, move, now_ms))
     return verdict
 
 
-def _has_ended(rule: Rule, move: Move, now_ms: int) -> bool:
-    """Whether the step of all members has settled, if the gates say that nobody was told for a while: none is left."""
-    is_all = rule.staged[move.step].is_all
-    return is_all and not move.settled_ms and now_ms - move.since_ms >= SETTLES_S * 1000
+def _when_clear(rule: Rule, move: Move, now_ms: int) -> Move:
+    """How a move goes on whose gates are clear, if it is at its last step.
+
+    Nobody counts the members at the step of 100 %: it has settled when nobody was told for a while. The last step is
+    judged until it was held.
+    """
+    if move.step + 1 < len(rule.staged):
+        return move
+    if not move.settled_ms:
+        is_all = rule.staged[move.step].is_all and now_ms - move.since_ms >= SETTLES_S * 1000
+        return replace(move, settled_ms=max(1, now_ms)) if is_all else move
+    held_ms = now_ms - move.settled_ms
+    return replace(move, judged=True) if held_ms >= max(float(rule.hold_s), _LAST_STEP_S) * 1000 else move
 
 
 def _has_translated(context: Context, group_id: str) -> bool:
@@ -90,6 +102,9 @@ def _has_translated(context: Context, group_id: str) -> bool:
 
 def _write(context: Context, group_id: str, after: Move) -> None:
     """Write how a move goes on; if somebody else has, it is judged anew in ten seconds."""
+    stored = context.moves.records.of_group(group_id).get(MOVE)
+    if stored is not None and stored.record.move == after:
+        return
     key = context.moves.write_move(group_id, after)
     if key is None or after.phase != Phase.ABORTED:
         return

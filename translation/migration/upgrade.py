@@ -119,6 +119,10 @@ def _tell(
     if not group.migration.may_move(context.now):
         context.registry.relay(group, member.member_id, group.migration.next_move_at)
         return False
+    # Or a gate of its move has closed, or the policy is another one.
+    is_stopped = rule.abort_if is not None and not context.moves.verdict(group.group_id, rule).may_tell
+    if is_stopped or context.rules.rule_for(group.group_id) is not rule:
+        return False
     reason = "told to join the new protocol"
     request_rejoin(
         context, group, connection, request, rule, f"{reason}, all at once: {why}" if why else reason
