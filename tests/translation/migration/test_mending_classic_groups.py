@@ -29,6 +29,7 @@ from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench
 from tests.translation.live_groups import A, B
 from translation.actions import Connection, EventKind, RequestId
+from translation.engine.member_parts import PendingMove
 from translation.mending.backoff import CLIENTS_MAY_S
 from translation.mending.look import look_at_classic_group
 from translation.policy.policy import Mode, Policy, Rule
@@ -248,6 +249,20 @@ def test_a_member_that_is_assigned_more_than_it_was_told_is_told_itself() -> Non
     site.look(shared)
     assert site.reported[-1] == (EventKind.MENDING, "all partitions have an owner again")
     assert site.bench.translator.unowned(GROUP) is None
+
+
+def test_a_group_of_which_a_member_was_told_to_move_a_moment_ago_is_left_for_now() -> None:
+    site = Site()
+    told = PendingMove("gone", None, site.connections[A].id, "app", "/10.0.0.1", site.bench.now)
+    site.bench.translator._context.registry.group(GROUP).pending_moves["gone"] = told
+    site.look(later_s=1.0)
+    site.bench.reply(sizes())
+    for _ in range(2):
+        site.look(later_s=20.0)
+        assert site.bench.calls == []
+    site.look(later_s=20.0)
+    assert site.reported == []
+    assert [call.api_key for call in site.bench.calls] == [ApiKey.DESCRIBE_GROUPS]
 
 
 def test_nobody_is_told_after_a_minute() -> None:
