@@ -238,7 +238,7 @@ def test_what_is_missing_between_others_is_not_taken_for_what_a_topic_has_grown_
 def test_a_member_that_is_assigned_more_than_it_was_told_is_told_itself() -> None:
     """As after the last member of the new protocol has come back as a classic one, in its own place."""
     site, shared = Site(), classic({A: (0,), B: (1, 2)})
-    site.joins(A, leader=A)
+    site.joins(A, leader="elsewhere")
     site.syncs(A, 0)
     site.syncs(B, 1)
     site.suspects(shared)
