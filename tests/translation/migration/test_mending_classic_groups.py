@@ -345,3 +345,11 @@ def test_several_processes_without_a_member_log_do_not_know_what_was_moved() -> 
     assert site.reported == [
         (EventKind.LEFT_UNOWNED, "several processes serve it without a member log (`fleet`)")
     ]
+
+
+def test_a_leader_is_known_by_a_join_group_that_was_only_relayed() -> None:
+    site = Site(WHOEVER_MOVED_IT, moved=False)
+    site.joins(A, leader=A)
+    site.suspects()
+    assert not site.is_told(B)
+    assert site.is_told(A)
