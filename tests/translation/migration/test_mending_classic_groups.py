@@ -29,6 +29,7 @@ from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench
 from tests.translation.live_groups import A, B
 from translation.actions import Connection, EventKind, RequestId
+from translation.engine.member_parts import PendingMove
 from translation.mending.backoff import CLIENTS_MAY_S
 from translation.mending.look import look_at_classic_group
 from translation.policy.policy import Mode, Policy, Rule
@@ -169,7 +170,7 @@ def test_the_leader_is_told_once_and_nobody_else() -> None:
     site.joins(A, leader=A)
     site.joins(B, leader=A)
     site.suspects()
-    assert not site.is_told(B)
+    assert site.heartbeat(B) in site.bench.forwarded
     assert site.is_told(A)
     assert not site.is_told(A)
     assert site.reported == [(EventKind.MENDING, "told to join again, try 1")]
@@ -237,7 +238,7 @@ def test_what_is_missing_between_others_is_not_taken_for_what_a_topic_has_grown_
 def test_a_member_that_is_assigned_more_than_it_was_told_is_told_itself() -> None:
     """As after the last member of the new protocol has come back as a classic one, in its own place."""
     site, shared = Site(), classic({A: (0,), B: (1, 2)})
-    site.joins(A, leader=A)
+    site.joins(A, leader="elsewhere")
     site.syncs(A, 0)
     site.syncs(B, 1)
     site.suspects(shared)
@@ -248,6 +249,20 @@ def test_a_member_that_is_assigned_more_than_it_was_told_is_told_itself() -> Non
     site.look(shared)
     assert site.reported[-1] == (EventKind.MENDING, "all partitions have an owner again")
     assert site.bench.translator.unowned(GROUP) is None
+
+
+def test_a_group_of_which_a_member_was_told_to_move_a_moment_ago_is_left_for_now() -> None:
+    site = Site()
+    told = PendingMove("gone", None, site.connections[A].id, "app", "/10.0.0.1", site.bench.now)
+    site.bench.translator._context.registry.group(GROUP).pending_moves["gone"] = told
+    site.look(later_s=1.0)
+    site.bench.reply(sizes())
+    for _ in range(2):
+        site.look(later_s=20.0)
+        assert site.bench.calls == []
+    site.look(later_s=20.0)
+    assert site.reported == []
+    assert [call.api_key for call in site.bench.calls] == [ApiKey.DESCRIBE_GROUPS]
 
 
 def test_nobody_is_told_after_a_minute() -> None:
@@ -330,3 +345,11 @@ def test_several_processes_without_a_member_log_do_not_know_what_was_moved() -> 
     assert site.reported == [
         (EventKind.LEFT_UNOWNED, "several processes serve it without a member log (`fleet`)")
     ]
+
+
+def test_a_leader_is_known_by_a_join_group_that_was_only_relayed() -> None:
+    site = Site(WHOEVER_MOVED_IT, moved=False)
+    site.joins(A, leader=A)
+    site.suspects()
+    assert not site.is_told(B)
+    assert site.is_told(A)
