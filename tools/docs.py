@@ -14,6 +14,7 @@ from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import fleet_view, snapshot
 from proxy.observability.api_query import GROUPS
+from proxy.shadow import view
 from tools import cli_docs, compatibility, module_map, preflight_docs, state_diagrams
 from translation.partitions import TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
@@ -241,6 +242,12 @@ def api() -> str:
         snapshot.EventView,
         TopicPartitionSet,
         ClientOffer,
+        view.ShadowView,
+        view.Span,
+        view.CountView,
+        view.MemberForecast,
+        view.PauseView,
+        view.SpanS,
         fleet_view.FleetView,
         fleet_view.FleetReplica,
         fleet_view.GroupFleet,
