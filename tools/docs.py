@@ -17,6 +17,7 @@ from proxy.metrics.registry import Metrics
 from proxy.observability import fleet_view, preflight_report, preflight_view, snapshot
 from proxy.observability.api_query import GROUPS
 from proxy.observability.proof_view import ProofView
+from proxy.shadow import view
 from tools import cli_docs, compatibility, module_map, preflight_docs, state_diagrams
 from translation.migration.next_step import MoveView
 from translation.partitions import TopicPartitionSet
@@ -256,6 +257,12 @@ def api() -> str:
         certificate.PauseTimes,
         certificate.CommitCounts,
         SetBack,
+        view.ShadowView,
+        view.Span,
+        view.CountView,
+        view.MemberForecast,
+        view.PauseView,
+        view.SpanS,
         fleet_view.FleetView,
         fleet_view.FleetReplica,
         fleet_view.GroupFleet,

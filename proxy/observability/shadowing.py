@@ -132,7 +132,8 @@ class Shadowing:
             raise NotTold(f"the assignor {assignor!r} is none of Kafka's own")
         with self._pace:
             topics = topics_of(described, self._size)
-            members = _digest_of(described, assignor)
+            cooperative = is_cooperative(_offered(group, described))
+            members = _digest_of(described, f"{assignor} {cooperative}")
         told = group.shadow is not None and group.shadow.why_not is None
         known, now = self._known.get(group_id) if told else None, trio.current_time()
         is_same = known is not None and known.members == members
@@ -150,7 +151,6 @@ class Shadowing:
             self._known[group_id] = msgspec.structs.replace(known, asked=now)
             return
         with self._pace:
-            cooperative = is_cooperative(_offered(group, described))
             classic = group_of(described, image, assignor, self._size, cooperative=cooperative)
             rule, _ = self._registry.rule_of(group_id)
             steps = forecast(classic, group_id, self._clock.now_us() / 1_000_000, rule.switch_pause_ms)
@@ -250,9 +250,9 @@ def _bytes_of(described: DescribedGroup) -> int:
     return sum(len(one.member_metadata) + len(one.member_assignment) + 200 for one in described.members)
 
 
-def _digest_of(described: DescribedGroup, assignor: str) -> bytes:
+def _digest_of(described: DescribedGroup, clients: str) -> bytes:
     """A digest of what a shadow follows from; member ids are drawn anew, so those of today do not matter."""
-    hasher = blake2b(assignor.encode(), digest_size=16)
+    hasher = blake2b(clients.encode(), digest_size=16)
     ones = sorted(
         (one.member_metadata, one.member_assignment, one.group_instance_id or "") for one in described.members
     )

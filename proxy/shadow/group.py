@@ -10,6 +10,7 @@ from coordinator.partitions import Partitions
 from protocol_codecs import ErrorCode, MalformedMessage
 from protocol_codecs.errors import TooManyElements
 from protocol_codecs.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
     decode_assignment,
     decode_subscription,
     lacks_owned_partitions,
@@ -19,6 +20,8 @@ from protocol_codecs.messages.metadata import MetadataResponse
 
 _CONSUMER = "consumer"
 _STABLE = "Stable"
+_MOST_TOPICS = 1_000
+"""Topics of one group that a broker is asked for at once."""
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -78,13 +81,20 @@ class ClassicGroup(msgspec.Struct, frozen=True, gc=False):
 
 
 def topics_of(described: DescribedGroup, size: Size) -> frozenset[str]:
-    """Return the topics that the members of a described group subscribe to. Raises NotTold."""
+    """Return the topics that the members of a described group subscribe to. Raises NotTold.
+
+    Also if they have too many partitions already, so that no broker is asked for huge topics.
+    """
     _check(described, size)
     topics: set[str] = set()
+    assigned = 0
     for member in described.members:
         topics.update(_subscription(member, size)[0])
-        if len(topics) > size.partitions:
-            raise NotTold(f"too large: more than {size.partitions} topics")
+        if len(topics) > _MOST_TOPICS:
+            raise NotTold(f"too large: more than {_MOST_TOPICS} topics")
+        assigned += sum(len(one.partitions) for one in _decoded(member, size).assigned_partitions)
+        if assigned > size.partitions:
+            raise NotTold(f"too large: its members have more than {size.partitions} partitions")
     if not topics:
         raise NotTold("its members subscribe to nothing")
     return frozenset(topics)
@@ -176,16 +186,21 @@ def _subscription(member: DescribedGroupMember, size: Size) -> tuple[tuple[str, 
     return tuple(sorted(set(subscription.topics))), subscription.rack_id or None
 
 
-def _assignment(member: DescribedGroupMember, image: MetadataImage, size: Size) -> tuple[Partitions, bool]:
-    """What a member has, as the broker takes it over, and whether user data comes with it. Raises NotTold."""
+def _decoded(member: DescribedGroupMember, size: Size) -> ConsumerProtocolAssignment:
+    """The assignment of a member; an empty one if it has joined and never synced. Raises NotTold."""
     if not member.member_assignment:
-        return {}, False  # it has joined and never synced
+        return ConsumerProtocolAssignment(assigned_partitions=())
     try:
-        _, assignment = decode_assignment(member.member_assignment, size.partitions + size.members)
+        return decode_assignment(member.member_assignment, size.partitions + _MOST_TOPICS)[1]
     except MalformedMessage as error:
         raise NotTold(f"the assignment of a member can't be read: {error}") from error
     except TooManyElements:
-        raise NotTold(f"too large: a member has more than {size.partitions} partitions") from None
+        raise NotTold(f"too large: its members have more than {size.partitions} partitions") from None
+
+
+def _assignment(member: DescribedGroupMember, image: MetadataImage, size: Size) -> tuple[Partitions, bool]:
+    """What a member has, as the broker takes it over, and whether user data comes with it. Raises NotTold."""
+    assignment = _decoded(member, size)
     assigned = {}
     for one in assignment.assigned_partitions:
         topic = image.by_name(one.topic)

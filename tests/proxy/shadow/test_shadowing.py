@@ -222,7 +222,11 @@ async def test_a_broker_that_does_not_answer_is_said(bench: Bench, autojump_cloc
         (described(member(1, (0,), member_metadata=b"")), "the subscription of a member can't be read"),
         (described(member(1, (0,), member_assignment=b"\0")), "the assignment of a member can't be read"),
         (described(*(member(n, ()) for n in range(600))), "too large: it has 600 members"),
-        (described(member(1, tuple(range(6000)))), "too large: a member has more than 5000 partitions"),
+        (described(member(1, tuple(range(6000)))), "too large: its members have more than 5000 partitions"),
+        (
+            described(member(1, tuple(range(3000))), member(2, tuple(range(3000, 6000)))),
+            "too large: its members have more than 5000 partitions",
+        ),
     ],
 )
 async def test_what_cannot_be_told_is_said(
@@ -233,6 +237,15 @@ async def test_what_cannot_be_told_is_said(
     assert view is not None
     assert view.why_not is not None
     assert view.why_not.startswith(why)
+    assert bench.brokers.asked <= 1
+
+
+async def test_no_broker_is_asked_for_the_topics_of_a_huge_group(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    await bench.told(described(member(1, tuple(range(3000))), member(2, tuple(range(3000, 6000)))))
+
+    assert bench.brokers.asked == 0
 
 
 async def test_too_many_partitions_are_said(bench: Bench, autojump_clock: MockClock) -> None:
