@@ -42,10 +42,7 @@ def test_a_wave_moves_when_the_one_before_is_over(tmp_path: Path) -> None:
 
         try:
             members = {
-                group: [
-                    consumers.start(CONFLUENT, proxy.bootstrap, group, topic, "cooperative-sticky")
-                    for _ in range(2)
-                ]
+                group: [consumers.start(CONFLUENT, proxy.bootstrap, group, topic, "range") for _ in range(2)]
                 for group in (FIRST, SECOND, OTHER)
                 for topic in [kafka.new_topic(partitions=2)]
             }

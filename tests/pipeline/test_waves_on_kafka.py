@@ -41,7 +41,7 @@ class Clients(NamedTuple):
 
 
 FEW = (
-    Clients("of-librdkafka", CONFLUENT, "cooperative-sticky"),
+    Clients("of-librdkafka", CONFLUENT, "range"),
     Clients("no", KAFKA_PYTHON, "range"),
     Clients("custom", KAFKA_PYTHON, "look-alike", moves=False),
 )
