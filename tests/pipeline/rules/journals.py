@@ -23,7 +23,7 @@ from tests.pipeline.migration import MS, Migration, Plan, S
 SKEW_US = 100 * MS
 EVERY_ON_SPARK = 100
 EVERY_LIVE = 10
-LIVE_DELAY_US = 60 * S
+LIVE_DELAY_US = 200 * S
 """No process of the model is silent for so long while it lives; a real one writes `alive` events."""
 FAULTS: tuple[dict[str, Any], ...] = (
     {},
