@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from translation.fleet.group_records import Move, Phase
-from translation.fleet.signals import Verdict
+from translation.fleet.signals import Say, Verdict
 from translation.migration.hook_calls import ask
 from translation.migration.step_start import (
     WAITS_FOR_APPROVAL,
@@ -30,6 +30,9 @@ from translation.migration.step_start import (
 )
 from translation.policy.policy import Approval, Rule
 from translation.policy.steps import text_of
+
+NO_GATES = Verdict(Say.CLEAR)
+"""What the gates of a move without any say."""
 
 
 class Signals(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +160,7 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def view_of(
-    move: Move, rule: Rule, now_ms: int, policy: str, verdict: Verdict, unproven: str = ""
+    move: Move, rule: Rule, now_ms: int, policy: str, verdict: Verdict = NO_GATES, unproven: str = ""
 ) -> MoveView:
     """What is shown of a move. ``now_ms`` and ``unproven`` as in :class:`Signals`; ``policy`` names the policy."""
     has_gates = rule.abort_if is not None and _goes_on(move)

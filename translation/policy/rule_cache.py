@@ -76,8 +76,10 @@ def _observed(rule: Rule) -> Rule:
     return Rule(
         mode=Mode.OBSERVE,
         group=rule.group,
+        groups=rule.groups,
         pattern=rule.pattern,
         type=rule.type,
         assignor=rule.assignor,
         switch_pause_ms=rule.switch_pause_ms,
+        mend=rule.mend,
     )

@@ -68,7 +68,7 @@ def test_a_step_that_is_not_proven_is_held_and_says_why() -> None:
     settled = replace(FIRST, settled_ms=5_000)
     waits = Signals(now_ms=10**12, filled=True, unproven="no replica verifies it")
     assert decide(settled, PROVEN, waits) is settled
-    assert view_of(settled, PROVEN, waits.unproven).text == (
+    assert view_of(settled, PROVEN, 0, "", unproven=waits.unproven).text == (
         "step 1 of 3 (1), settled; not proven: no replica verifies it"
     )
     assert decide(settled, PROVEN, replace(waits, unproven="")).step == 1

@@ -1,5 +1,6 @@
 """A move by steps is rolled back: its translated members go back, and nobody of the group is translated any more."""
 
+import pytest
 from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -169,3 +170,11 @@ def test_its_record_is_kept_as_long_as_its_classic_members_call() -> None:
     written = len(shared.records)
     moves = [key for key, _, _ in shared.records if key[1] == MOVE]
     assert len(moves) > 1, f"of {written} records"
+
+
+@pytest.mark.parametrize("whom", [{"group": GROUP}, {"groups": (GROUP, "another")}, {"pattern": "pay.*"}])
+def test_whatever_names_the_group_it_is_observed(whom: dict[str, object]) -> None:
+    rule = Rule(mode=Mode.TRANSLATE, steps=(1, "100%"), **whom)
+    bench = Bench(policy=Policy(rules=(rule,)))
+    write(bench, replace(BACK, steps="1, 100%"))
+    assert bench.translator._context.rules.rule_for(GROUP).mode is Mode.OBSERVE
