@@ -232,6 +232,11 @@ _GATES_SLOWER = 5
 _GATES_SWITCH_MS = (1_000, 30_000)
 
 
+def _may_harm(hostile: HostilePlan) -> bool:
+    """Whether an attacker has READ on the group, and so may harm it like any of its clients."""
+    return hostile.principal in {"trudy", "alice"}
+
+
 def _with_gates(plan: Plan, kind: str) -> Plan:
     """Have a classic group moved by steps that have gates, five times as slowly, and plant what they are to notice.
 
@@ -261,7 +266,7 @@ def _with_gates(plan: Plan, kind: str) -> Plan:
         starts_observed=True,
         steps=chance.choice(GATE_STEPS),
         slow_network=plan.slow_network and not is_faultless,
-        hostiles=() if is_faultless else plan.hostiles,
+        hostiles=() if is_faultless else tuple(one for one in plan.hostiles if not _may_harm(one)),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         calm_from_ms=calm_from_ms,
     )
