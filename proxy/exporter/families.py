@@ -2,7 +2,7 @@
 
 kafka_exporter: a topic has series for all its partitions as soon as the group has a commit in one of them; without a
 commit offset and lag are -1; the sum of offsets counts these -1, the sum of lags does not. Burrow: only partitions with
-a commit, and its own labels.
+a commit (itself has also those that a classic member owns, with a lag of 0), and its own labels.
 
 Different on purpose: a lag is never negative; and where the end of a partition is not known, its lag and every sum that
 it would be part of are left out, where kafka_exporter adds up what it has.

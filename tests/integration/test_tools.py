@@ -151,14 +151,17 @@ def lag_in_burrow(url: str, group: str) -> dict[str, Any]:
         return {}
 
 
+def committed_in(status: dict[str, Any]) -> set[int]:
+    """Partitions with a commit. Burrow has those without one too, if a member of a classic group owns them."""
+    return {one["partition"] for one in status.get("partitions", ()) if one["end"] is not None}
+
+
 def test_burrow_sees_the_lag_of_a_moved_group_and_no_owners(kafka, groups, empty_folder):
     with burrow(kafka.bootstrap, groups, empty_folder("burrow")) as url:
         found = {
             group: eventually(
                 lambda group=group: lag_in_burrow(url, group),
-                lambda status: (
-                    len(status.get("partitions", ())) == len(OFFSETS) and status["totallag"] == LAG
-                ),
+                lambda status: len(committed_in(status)) == len(OFFSETS) and status["totallag"] == LAG,
                 what=f"Burrow has the lag of {group}",
             )
             for group in (groups.classic, groups.moved)
