@@ -27,6 +27,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from proxy.config.fleet import Property
+from proxy.console.exit_codes import ExitCode
 from proxy.lag.messages import (
     AccountRefused,
     Answer,
@@ -246,4 +247,4 @@ if __name__ == "__main__":
     except BrokenPipeError:
         pass
     finally:
-        os._exit(0)  # librdkafka's end may take long, and nobody waits for it
+        os._exit(ExitCode.SUCCESS)  # librdkafka's end may take long, and nobody waits for it

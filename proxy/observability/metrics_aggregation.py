@@ -35,6 +35,8 @@ _HIGHEST = frozenset(
         f"{PREFIX}group_gates",
         f"{PREFIX}group_moves",
         f"{PREFIX}known_nodes",
+        f"{PREFIX}preflight_asked_timestamp_seconds",
+        f"{PREFIX}preflight_checks",
         f"{PREFIX}proof_behind_seconds",
         f"{PREFIX}policy_version",
         f"{PREFIX}unowned_partitions",
@@ -43,8 +45,15 @@ _HIGHEST = frozenset(
         "python_info",
     }
 )
-_SUPERVISOR_ONLY = frozenset({f"{PREFIX}policy_version", f"{PREFIX}policy_is_current"})
-"""Only the supervisor reads the policy file."""
+_SUPERVISOR_ONLY = frozenset(
+    {
+        f"{PREFIX}policy_version",
+        f"{PREFIX}policy_is_current",
+        f"{PREFIX}preflight_asked_timestamp_seconds",
+        f"{PREFIX}preflight_checks",
+    }
+)
+"""Only the supervisor reads the policy file, and makes preflights."""
 _GROUPS = frozenset(PREFIX + family.name for family in FAMILIES)
 """The supervisor computes these from the merged snapshot, because two workers may each serve part of a group."""
 _CUMULATIVE = frozenset({"counter", "histogram", "summary"})

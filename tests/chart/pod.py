@@ -133,6 +133,12 @@ class Pod:
             except ValueError:  # of somebody else's making
                 data = {"policy.yaml": "default: observe\n"}
             self._project(folder, {key: self.inside(text).encode() for key, text in data.items()})
+        elif "projected" in volume:
+            names = [at["configMap"]["name"] for at in volume["projected"]["sources"] if "configMap" in at]
+            ours = [
+                at for at in self._manifests if at["kind"] == "ConfigMap" and at["metadata"]["name"] in names
+            ]
+            self._project(folder, {key: text.encode() for at in ours for key, text in at["data"].items()})
         elif "secret" in volume:
             self._project(folder, _secret())
 
@@ -158,6 +164,7 @@ def _secret() -> dict[str, bytes]:
         "tls.key": issued.private_key_pem.bytes(),
         "ca.crt": authority.cert_pem.bytes(),
         "password": b"secret",
+        "token": b"secret",
     }
 
 

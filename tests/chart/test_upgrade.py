@@ -13,7 +13,10 @@ from tools.chart import render
 pytestmark = pytest.mark.usefixtures("helm")
 
 BEFORE = Path(__file__).parent / "before" / "values.yaml"
-NEW_ONES_OFF = "verticalPodAutoscaler.enabled=false,metrics.podMonitor.enabled=false"
+NEW_ONES_OFF = (
+    "verticalPodAutoscaler.enabled=false,metrics.podMonitor.enabled=false,exporter.enabled=false,"
+    "preflight.enabled=false,preflight.hook=false"
+)
 """What came after it, has defaults of its own, and so needs `--reset-then-reuse-values`."""
 WITHOUT_JOURNAL = "journal.to=none"
 """The default of the chart before, which those keep who reuse its values."""

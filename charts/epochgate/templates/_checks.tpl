@@ -95,8 +95,10 @@
 {{- fail "hook.token: is sent by https only" -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.control.enabled (not .Values.fleet.enabled) -}}
+{{- with .Values.control -}}
+{{- if and .enabled (not $.Values.fleet.enabled) -}}
 {{- fail "control.enabled: commands are kept in the member log; set fleet.enabled" -}}
+{{- end -}}
 {{- end -}}
 {{- include "epochgate.checkRunningPods" . -}}
 {{- with dig "upstream" dict .Values.config -}}
@@ -109,7 +111,7 @@
 {{- if hasKey $.Values.config.preflight $key -}}{{- fail (printf "config.preflight.%s: set preflight.%s instead" $key $value) -}}{{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.preflight.hook (not .Values.preflight.enabled) -}}
+{{- if and (.Values.preflight).hook (not (.Values.preflight).enabled) -}}
 {{- fail "preflight.hook: has no effect without preflight.enabled" -}}
 {{- end -}}
 {{- with dig "journal" dict .Values.config -}}
@@ -128,10 +130,10 @@
 {{- fail "autoscaling: targetCPUUtilizationPercentage is a part of resources.requests.cpu, which is not set" -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.exporter.enabled (not .Values.fleet.enabled) -}}
+{{- if and (.Values.exporter).enabled (not .Values.fleet.enabled) -}}
 {{- fail "exporter: asks the brokers with the account of the member log; set fleet.enabled" -}}
 {{- end -}}
-{{- if and .Values.exporter.enabled .Values.exporter.serviceMonitor.enabled -}}
+{{- if and (.Values.exporter).enabled ((.Values.exporter).serviceMonitor).enabled -}}
 {{- include "epochgate.needs" (dict "root" $ "api" "monitoring.coreos.com/v1" "kind" "ServiceMonitor" "value" "exporter.serviceMonitor.enabled" "of" "the Prometheus operator") -}}
 {{- end -}}
 {{- include "epochgate.checkJournal" . -}}
@@ -165,7 +167,7 @@
 {{- if ne .Values.policy.default "observe" -}}
 {{- fail "policy.default: has no effect with policy.set" -}}
 {{- end -}}
-{{- if and .Values.policy.set.name .Values.policy.set.files -}}
+{{- if and ((.Values.policy).set).name ((.Values.policy).set).files -}}
 {{- fail "policy.set: name and files are two sources; give one of them" -}}
 {{- end -}}
 {{- end -}}

@@ -73,18 +73,18 @@
 {{- end -}}
 {{- end -}}
 {{- $preflight := dict -}}
-{{- with .Values.preflight.accept -}}{{- $_ := set $preflight "accept" . -}}{{- end -}}
-{{- with .Values.preflight.kafkaVersion -}}{{- $_ := set $preflight "kafka_version" . -}}{{- end -}}
-{{- if .Values.preflight.askPods -}}{{- $_ := set $preflight "replicas" (include "epochgate.replicas" .) -}}{{- end -}}
+{{- with (.Values.preflight).accept -}}{{- $_ := set $preflight "accept" . -}}{{- end -}}
+{{- with (.Values.preflight).kafkaVersion -}}{{- $_ := set $preflight "kafka_version" . -}}{{- end -}}
+{{- if (.Values.preflight).askPods -}}{{- $_ := set $preflight "replicas" (include "epochgate.replicas" .) -}}{{- end -}}
 {{- if $preflight -}}{{- $_ := set $config "preflight" $preflight -}}{{- end -}}
-{{- if .Values.control.enabled -}}
-{{- $_ := set $config "control" (dict "socket" "/tmp/epochgate-control.sock") -}}
+{{- with .Values.control -}}
+{{- if .enabled -}}{{- $_ := set $config "control" (dict "socket" "/tmp/epochgate-control.sock") -}}{{- end -}}
 {{- end -}}
 {{- with .Values.hook -}}
 {{- if .url -}}
-{{- $hook := dict "url" .url "timeout_s" .timeoutSeconds -}}
-{{- if .ca.secretName -}}{{- $_ := set $hook "ca" (printf "/etc/epochgate/hook-ca/%s" .ca.key) -}}{{- end -}}
-{{- if .token.secretName -}}{{- $_ := set $hook "token_file" (printf "/etc/epochgate/hook-token/%s" .token.key) -}}{{- end -}}
+{{- $hook := dict "url" .url "timeout_s" (.timeoutSeconds | default 10) -}}
+{{- if .ca.secretName -}}{{- $_ := set $hook "ca" (printf "/etc/epochgate/hook-ca/%s" (.ca.key | default "ca.crt")) -}}{{- end -}}
+{{- if .token.secretName -}}{{- $_ := set $hook "token_file" (printf "/etc/epochgate/hook-token/%s" (.token.key | default "token")) -}}{{- end -}}
 {{- $_ := set $config "hook" $hook -}}
 {{- end -}}
 {{- end -}}

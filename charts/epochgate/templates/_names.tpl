@@ -71,8 +71,8 @@ annotations:
 
 {{/* The value of the label that all ConfigMaps of a policy of several files have; empty if it has one. */}}
 {{- define "epochgate.policySet" -}}
-{{- if .Values.policy.set.files -}}{{ include "epochgate.fullname" . }}-policy
-{{- else -}}{{ .Values.policy.set.name }}{{- end -}}
+{{- if ((.Values.policy).set).files -}}{{ include "epochgate.fullname" . }}-policy
+{{- else -}}{{ ((.Values.policy).set).name | default "" }}{{- end -}}
 {{- end -}}
 
 {{- define "epochgate.policyConfigMap" -}}

@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from translation.engine.moves import Moves
 from translation.fleet.group_log import GroupLog
+from translation.fleet.group_records import Move, Phase
 from translation.fleet.signals import Say, Verdict
 from translation.migration import gates, judging
 
@@ -40,7 +40,7 @@ def do_without_the_reports_of_others() -> AbstractContextManager[Any]:
 
 def leave_the_members_of_an_aborted_move_where_they_are() -> AbstractContextManager[Any]:
     """An aborted move translates nobody any more, and whoever is translated stays so."""
-    return patch.object(Moves, "is_rolled_back", lambda *_: False)
+    return patch.object(Move, "is_rolled_back", property(lambda self: self.phase == Phase.ROLLED_BACK))
 
 
 def take_what_a_step_causes_for_harm() -> AbstractContextManager[Any]:
