@@ -19,7 +19,7 @@ from proxy.observability.api_query import GROUPS
 from proxy.observability.proof_view import ProofView
 from proxy.shadow import view
 from tools import cli_docs, compatibility, module_map, preflight_docs, state_diagrams
-from translation.migration.next_step import MoveView
+from translation.migration.move_view import MoveView
 from translation.partitions import TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Policy

@@ -26,8 +26,7 @@ from translation.migration.admission import why_wave_waits
 from translation.migration.command_writes import CommandOutcome, obey_command
 from translation.migration.commands import Command
 from translation.migration.mending import Description, described
-from translation.migration.move_view import show
-from translation.migration.next_step import MoveView, view_of_waiting
+from translation.migration.move_view import MoveView, show, view_of_waiting
 from translation.migration.wave_progress import is_look_due, look
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
@@ -244,13 +243,13 @@ class Translator:
         """The groups whose move has gates and goes on, each with the thresholds of its rule."""
         return {
             group_id: rule.abort_if
-            for group_id, rule, _ in self._context.moves.gated()
+            for group_id, rule, _ in self._context.moves.gates.gated()
             if rule.abort_if is not None
         }
 
     def groups_in_moves(self) -> frozenset[str]:
         """The groups that are moved by steps, or are held or aborted in the middle of that."""
-        return self._context.moves.in_moves()
+        return self._context.moves.gates.in_moves()
 
     def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
         """Report what was seen of these groups, and judge all moves with gates; to be called every ten seconds
@@ -262,7 +261,9 @@ class Translator:
     def gates_by_say(self) -> Counter[str]:
         """How many moves with gates there are, by what the gates say, as this process knows them."""
         moves = self._context.moves
-        return Counter(str(moves.verdict(group_id, rule).say) for group_id, rule, _ in moves.gated())
+        return Counter(
+            str(moves.gates.verdict(group_id, rule).say) for group_id, rule, _ in moves.gates.gated()
+        )
 
     def waves(self) -> list[WaveCount]:
         """The waves of the policy in order, with their groups by state, as this process knows them."""

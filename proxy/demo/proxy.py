@@ -18,7 +18,7 @@ from translation.fleet.signals import Report
 from translation.migration.command_writes import CommandOutcome
 from translation.migration.commands import Command
 from translation.migration.mending import Description
-from translation.migration.next_step import MoveView
+from translation.migration.move_view import MoveView
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Mode, Policy, Rule
 from translation.translator import Translator

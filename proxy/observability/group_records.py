@@ -12,7 +12,7 @@ from translation.actions import Event
 from translation.connect_worker import ConnectWorker
 from translation.engine.mends import Unowned
 from translation.member_state import MemberState
-from translation.migration.next_step import MoveView
+from translation.migration.move_view import MoveView
 from translation.partitions import TopicPartitions
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode

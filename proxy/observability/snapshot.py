@@ -19,7 +19,7 @@ from proxy.observability.proof_view import ProofView
 from proxy.shadow.view import ShadowView
 from translation.engine.mends import Unowned
 from translation.member_state import MemberState
-from translation.migration.next_step import MoveView
+from translation.migration.move_view import MoveView
 from translation.partitions import TopicPartitions
 from translation.policy.client_offer import ClientOffer
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from translation.actions import CallHook
 from translation.engine.environment import Environment
+from translation.engine.gate_verdicts import GateVerdicts
+from translation.engine.hook_calls import HookCalls
 from translation.engine.proof import is_to_be_written, why_not_proven
 from translation.engine.wave_counts import WaveCounts, is_over
 from translation.fleet.group_log import GroupLog, local_group_log, slots_of
@@ -28,25 +29,12 @@ from translation.fleet.group_records import (
 )
 from translation.fleet.member_log import MemberLog
 from translation.fleet.records import MemberKey, member_key
-from translation.fleet.signals import WINDOW_S, Say, Verdict
 from translation.policy.policy import Rule
 from translation.policy.rule_cache import RuleCache
 from translation.policy.steps import text_of
 
 _BIDIRECTIONAL = "bidirectional"
 _LIMIT = 10_000
-_AGREED_S = 60.0
-"""So long the hook's word counts, if the step has not begun at once."""
-
-_ENDS = frozenset({Phase.HELD, Phase.ABORTED, Phase.ROLLED_BACK})
-"""The phases that the hook is told of."""
-
-SETTLES_S = 3 * WINDOW_S
-"""With gates no step begins sooner after the one before has settled, whatever ``hold_s`` says: so long they judge."""
-_VERDICT_LASTS_S = 25.0
-"""The gates are judged every ten seconds (:mod:`translation.migration.judging`)."""
-_NO_GATES = Verdict(Say.CLEAR)
-_NOT_JUDGED = Verdict(Say.MISSING, "this process has not judged the gates yet")
 
 
 class Moves:
@@ -68,23 +56,15 @@ class Moves:
         self._on_other_rule = on_other_rule
         self.records: GroupLog = local_group_log() if log is None else log.groups
         self.waves = WaveCounts(self.records, rules.policy)
+        self.gates = GateVerdicts(environment, self.records, rules, self.move)
+        self.hook = HookCalls(environment, self.records, rules)
         self.migration_policy: str | None = None
         """``group.consumer.migration.policy`` of the brokers; None if it is not known."""
-        self._verdicts: dict[str, tuple[Verdict, int, float]] = {}
-        """What the gates said of a move last, of which number, and when."""
-        self.aborting: dict[str, Move] = {}
-        """The moves that were aborted here, and of which that is not read back yet."""
         self._full_until: OrderedDict[str, float] = OrderedDict()
         self._look_at: OrderedDict[str, float] = OrderedDict()
         self._unended: set[MemberKey] = set()
         """Moves that are over, and whose record could not be written yet."""
         self._without_slot: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._agreed: OrderedDict[str, tuple[int, int, float]] = OrderedDict()
-        """The move and the step to which the hook has agreed, and until when that counts."""
-        self._commanded: OrderedDict[str, Move] = OrderedDict()
-        """The moves as they were before commands that were written here, by the command's id."""
-        self._looked: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        """How many members a group had, and how many of them were translated, when the broker was asked last."""
 
     # -- what the policy says ----------------------------------------------------------------------------------
 
@@ -177,131 +157,6 @@ class Moves:
         """Whether the group has been a consumer group with translated members in this move."""
         slots = (stored.record.slot for stored in self.slots(group_id).values())
         return move.converted or any(slot and slot.number == move.number for slot in slots)
-
-    # -- the hook ----------------------------------------------------------------------------------------------
-
-    @property
-    def asks(self) -> str:
-        """Names this process, if it has a hook to ask before a step begins; else empty."""
-        return self.records.writer_name if self._environment.settings.asks_hook else ""
-
-    def agreed(self, group_id: str, move: Move) -> int | None:
-        """The index of the step of this move to which the hook has agreed a moment ago."""
-        number, step, until = self._agreed.get(group_id, (0, 0, 0.0))
-        return step if number == move.number and self._environment.now < until else None
-
-    def hook_agrees(self, group_id: str, number: int, step: int) -> None:
-        """The hook that was asked here has nothing against a step of a move."""
-        self._agreed[group_id] = number, step, self._environment.now + _AGREED_S
-        self._agreed.move_to_end(group_id)
-        if len(self._agreed) > _LIMIT:
-            self._agreed.popitem(last=False)
-
-    def looked(self, group_id: str, members: int, translated: int) -> None:
-        """The broker was asked who is in a group."""
-        if self._environment.settings.asks_hook:
-            self._looked[group_id] = members, translated
-            self._looked.move_to_end(group_id)
-            if len(self._looked) > _LIMIT:
-                self._looked.popitem(last=False)
-
-    def commanded(self, command_id: str, before: Move | None) -> None:
-        """A command was written here; ``before`` is the move as it was."""
-        self._commanded[command_id] = before or Move("")
-        if len(self._commanded) > _LIMIT:
-            self._commanded.popitem(last=False)
-
-    def take_commanded(self, command_id: str) -> Move | None:
-        """The move as it was before a command that was written here, once."""
-        return self._commanded.pop(command_id, None)
-
-    def went_on(self, group_id: str, before: Move | None, after: Move) -> None:
-        """What this process wrote of a move counts: tell the hook, if it has something to say or to hear."""
-        if not self._environment.settings.asks_hook:
-            return
-        was = before or Move("")
-        asks = after.hook is not None and not after.hook.why and after.hook != was.hook
-        has_settled = bool(after.settled_ms) and not was.settled_ms
-        has_ended = after.phase in _ENDS and after.phase != was.phase
-        if not (asks or has_settled or has_ended):
-            return
-        rule = self._rules.written_rule_for(group_id)
-        step = after.hook.step if asks and after.hook is not None else after.step
-        if step >= len(rule.staged):
-            return
-        members, translated = self._looked.get(group_id, (None, None))
-        self._environment.actions.append(
-            CallHook(
-                asks=asks,
-                group=group_id,
-                policy=self._rules.digest,
-                number=after.number,
-                step=step,
-                steps=len(rule.staged),
-                allows=str(rule.staged[step]),
-                phase="settled" if has_settled else after.phase,
-                why=after.why,
-                members=members,
-                translated=translated,
-            )
-        )
-
-    # -- gates -------------------------------------------------------------------------------------------------
-
-    def gated(self) -> list[tuple[str, Rule, Move]]:
-        """The moves that have gates and go on, or are to begin."""
-        found: list[tuple[str, Rule, Move]] = []
-        for group_id, _ in self.records.moves():
-            rule = self._rules.written_rule_for(group_id)
-            move = self.move(group_id, rule) if rule.abort_if is not None else None
-            goes_on = move is not None and move.phase in (Phase.AWAITING, Phase.MOVING)
-            if move is not None and goes_on and not move.judged:
-                found.append((group_id, rule, move))
-        return found
-
-    def in_moves(self) -> frozenset[str]:
-        """The groups that are moved, or are held or aborted in the middle of it: they are no control for others."""
-        found = set[str]()
-        for group_id, _ in self.records.moves():
-            rule = self._rules.written_rule_for(group_id)
-            move = self.move(group_id, rule)
-            if move is not None and not move.judged:
-                found.add(group_id)
-        return frozenset(found)
-
-    def verdict(self, group_id: str, rule: Rule) -> Verdict:
-        """What the gates of a group's move say; without gates they let everything go on."""
-        if rule.abort_if is None:
-            return _NO_GATES
-        move = self.move(group_id, rule)
-        if move is not None and move.judged:
-            return _NO_GATES
-        verdict, number, at = self._verdicts.get(group_id, (_NOT_JUDGED, -1, self._environment.now))
-        if move is None or move.number != number or self._environment.now - at > _VERDICT_LASTS_S:
-            return _NOT_JUDGED
-        return verdict
-
-    def verdicts(self) -> dict[str, Verdict]:
-        """What the gates of all moves said last."""
-        return {group_id: verdict for group_id, (verdict, _, _) in self._verdicts.items()}
-
-    def why_waits(self, group_id: str, rule: Rule) -> str:
-        """Why the gates let no next step begin, in words; empty if they do."""
-        move = None if rule.abort_if is None else self.move(group_id, rule)
-        if move is None:
-            return ""
-        now_ms = self.records.now_ms(group_id, self._environment.now)
-        if now_ms - max(move.settled_ms, move.since_ms) < SETTLES_S * 1000:
-            return "it has not been watched for long enough"
-        verdict = self.verdict(group_id, rule)
-        return "" if verdict.may_step else verdict.why or str(verdict.say)
-
-    def judged(self, verdicts: Mapping[str, tuple[Verdict, int]]) -> None:
-        """What the gates say now of each move that goes on, and of which number it is."""
-        now = self._environment.now
-        self._verdicts = {
-            group_id: (verdict, number, now) for group_id, (verdict, number) in verdicts.items()
-        }
 
     # -- what is found out -------------------------------------------------------------------------------------
 

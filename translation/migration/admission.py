@@ -314,7 +314,7 @@ def _admit_newcomer(
 ) -> Procedure[bool | None]:
     """Take a slot for a client that has none; None if another was faster, or if it has to be looked at again."""
     moves, group_id = context.moves, request.message.group_id
-    if not move.is_moving or moves.is_full(group_id) or not moves.verdict(group_id, rule).may_tell:
+    if not move.is_moving or moves.is_full(group_id) or not moves.gates.verdict(group_id, rule).may_tell:
         return False
     looked, client.looked = client.looked, None
     looked = looked or (yield from _look(context, group_id, connection))
@@ -409,7 +409,7 @@ def _free_slot(
     held, signals = _found_out(context, group_id, rule, move, looked)
     is_new = census.classic.isdisjoint(client.names) and census.translated.isdisjoint(client.names)
     members = census.members(held.values())
-    moves.looked(group_id, members, len(census.translated))
+    moves.hook.looked(group_id, members, len(census.translated))
     quota = rule.staged[move.step].quota(members + is_new)
     number = None if signals.downgraded else next_slot(held, census, quota)
     if number is None:
@@ -435,9 +435,9 @@ def _signals(context: Context, group_id: str, rule: Rule, move: Move) -> Signals
     moves = context.moves
     return Signals(
         now_ms=moves.now_ms(group_id),
-        asks=moves.asks,
-        agreed=moves.agreed(group_id, move),
-        waits=moves.why_waits(group_id, rule),
+        asks=moves.hook.asks,
+        agreed=moves.hook.agreed(group_id, move),
+        waits=moves.gates.why_waits(group_id, rule),
         unproven=moves.why_not_proven(group_id, rule, move),
     )
 
@@ -454,7 +454,7 @@ def _present_move(context: Context, group_id: str, rule: Rule) -> Procedure[Move
         if move is None and why_wave_waits(context, group_id, rule) is not None:
             return None
         if move is None:
-            after = begin(rule, records.position(group_id) + 1, now_ms, asks=context.moves.asks)
+            after = begin(rule, records.position(group_id) + 1, now_ms, asks=context.moves.hook.asks)
         else:
             after = decide(move, rule, _signals(context, group_id, rule, move))
         if after == move:
@@ -473,7 +473,7 @@ def _go_on(context: Context, group_id: str, rule: Rule, before: Move | None, aft
         return False
     is_news = before is None or describe(before, rule) != describe(after, rule)
     if key is not None and context.moves.move(group_id, rule) == after:
-        context.moves.went_on(group_id, before, after)
+        context.moves.hook.went_on(group_id, before, after)
         if is_news:
             context.events.emit_step(group_id, describe(after, rule))
     return True

@@ -11,8 +11,8 @@ import msgspec
 from translation.engine.context import Context
 from translation.fleet.group_records import MOVE, Move, group_key
 from translation.migration.commands import Command, Present, Refused, obey
-from translation.migration.move_view import show
-from translation.migration.next_step import MoveView, describe
+from translation.migration.move_view import MoveView, show
+from translation.migration.next_step import describe
 
 
 class CommandState(StrEnum):
@@ -59,7 +59,7 @@ def obey_command(context: Context, command: Command) -> CommandOutcome:
         policy=context.rules.digest,
         now_ms=moves.now_ms(group_id),
         position=moves.records.position(group_id),
-        asks=moves.asks,
+        asks=moves.hook.asks,
     )
     try:
         after = obey(command, present)
@@ -69,7 +69,7 @@ def obey_command(context: Context, command: Command) -> CommandOutcome:
         return _outcome(context, command, CommandState.DONE, f"already so: {describe(move, rule)}", move)
     if moves.write_move(group_id, after) is None:
         return _outcome(context, command, CommandState.UNAVAILABLE, "the member log is away", move)
-    moves.commanded(command.id, move)
+    moves.hook.commanded(command.id, move)
     if moves.move(group_id, rule) != after:
         return _outcome(context, command, CommandState.PENDING, "written to the member log", move)
     _announce(context, command, after)
@@ -78,10 +78,10 @@ def obey_command(context: Context, command: Command) -> CommandOutcome:
 
 def _announce(context: Context, command: Command, after: Move) -> None:
     """Say once in log and journal, and to the hook, that a command which was written here counts."""
-    before = context.moves.take_commanded(command.id)
+    before = context.moves.hook.take_commanded(command.id)
     if before is not None:
         rule = context.rules.written_rule_for(command.group)
-        context.moves.went_on(command.group, before, after)
+        context.moves.hook.went_on(command.group, before, after)
         context.events.emit_step(command.group, f"{command.act} by {command.by}: {describe(after, rule)}")
 
 

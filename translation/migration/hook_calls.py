@@ -48,10 +48,10 @@ def note_answer(context: Context, group_id: str, number: int, step: int, veto: s
     move = moves.move(group_id, rule)
     if move is None or move.hook is None or (move.number, move.hook.step) != (number, step):
         return
-    if move.hook.by != moves.asks:
+    if move.hook.by != moves.hook.asks:
         return
     if veto is None:
-        moves.hook_agrees(group_id, number, step)
+        moves.hook.agrees(group_id, number, step)
         return
     after = vetoed(move, move.hook, veto)
     if after != move and moves.write_move(group_id, after) is not None and after.hook is not None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from translation.engine.context import Context
-from translation.engine.moves import SETTLES_S
+from translation.engine.gate_verdicts import SETTLES_S
 from translation.fleet.group_records import MOVE, Move, Phase, group_key
 from translation.fleet.records import MemberKey
 from translation.fleet.signals import Report, Say, Verdict
@@ -29,25 +29,25 @@ def judge_moves(context: Context, reports: Mapping[str, Report]) -> None:
     moves = context.moves
     for group_id, report in reports.items():
         moves.records.report(group_id, report, context.now)
-    before = moves.verdicts()
+    before = moves.gates.verdicts()
     said: dict[str, tuple[Verdict, int]] = {}
-    for group_id, rule, move in moves.gated():
+    for group_id, rule, move in moves.gates.gated():
         verdict = _judge(context, group_id, rule, move, reports.get(group_id))
         said[group_id] = verdict, move.number
         _tell_news(context, group_id, rule, move, before.get(group_id), verdict)
-    moves.judged(said)
+    moves.gates.judged(said)
 
 
 def settled(context: Context, key: MemberKey) -> None:
     """A record of a group is read back: if it is the move that was aborted here, that is to be known."""
-    awaited = context.moves.aborting.pop(key.group_id, None) if key.member_id == MOVE else None
+    awaited = context.moves.gates.aborting.pop(key.group_id, None) if key.member_id == MOVE else None
     if awaited is None:
         return
     records, rule = context.moves.records, context.rules.written_rule_for(key.group_id)
     stored = records.of_group(key.group_id).get(MOVE)
     # Another replica may have written the very same.
     if stored is not None and stored.record.move == awaited and stored.writer == records.writer:
-        context.moves.went_on(key.group_id, replace(awaited, phase=Phase.MOVING), awaited)
+        context.moves.hook.went_on(key.group_id, replace(awaited, phase=Phase.MOVING), awaited)
         context.events.emit_step(key.group_id, describe(awaited, rule))
 
 
@@ -108,7 +108,7 @@ def _write(context: Context, group_id: str, after: Move) -> None:
     key = context.moves.write_move(group_id, after)
     if key is None or after.phase != Phase.ABORTED:
         return
-    context.moves.aborting[key.group_id] = after
+    context.moves.gates.aborting[key.group_id] = after
     if not context.moves.records.is_unresolved(key):
         settled(context, group_key(group_id, MOVE).member)
 

@@ -19,20 +19,10 @@ import msgspec
 from msgspec.structs import replace
 
 from translation.fleet.group_records import Move, Phase
-from translation.fleet.signals import Say, Verdict
 from translation.migration.hook_calls import ask
-from translation.migration.step_start import (
-    WAITS_FOR_APPROVAL,
-    lacks_consent,
-    next_step,
-    what_it_waits_for,
-    why_nobody_is_told,
-)
+from translation.migration.step_start import next_step, what_it_waits_for
 from translation.policy.policy import Approval, Rule
 from translation.policy.steps import text_of
-
-NO_GATES = Verdict(Say.CLEAR)
-"""What the gates of a move without any say."""
 
 
 class Signals(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,109 +104,6 @@ def roll_back(move: Move, why: str, now_ms: int) -> Move:
     protocol, lets no newcomer in, and tells the translated ones to go back (:mod:`translation.migration.downgrade`).
     """
     return replace(move, phase=Phase.ROLLED_BACK, since_ms=now_ms, why=why)
-
-
-_GOES_ON = frozenset({Phase.AWAITING, Phase.MOVING})
-
-
-class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How far the move of a group by steps is, for people: at ``step`` of ``steps``, from 1; 0 while its wave waits.
-
-    ``allows`` is what the step allows as the policy says it: a number of members, or a share. ``settled`` says that as
-    many are translated. ``waits`` says what the next step waits for, and ``next_step`` which one that is, counted from
-    1; both are empty if there is nothing to wait for. ``policy`` names the policy that is in force
-    (:mod:`translation.policy.digest`). ``said`` is the last command that somebody gave, with who gave it; ``said_ms``
-    when (milliseconds since 1970). ``gates`` is what its gates say: ``baseline``, ``clear``, ``watching``, ``suspect``,
-    ``paused`` or ``missing``; empty without gates, and when it does not move. ``unproven`` says why a settled step is
-    not proven as the policy asks, empty if it is or need not be; ``override`` who let this step begin although the one
-    before was not proven. ``text`` says all but the command.
-    """
-
-    step: int
-    steps: int
-    allows: str
-    phase: str
-    settled: bool
-    why: str
-    text: str
-    gates: str = ""
-    waits: str = ""
-    next_step: int | None = None
-    policy: str = ""
-    said: str = ""
-    said_ms: int | None = None
-    unproven: str = ""
-    override: str = ""
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether members are translated, as soon as nothing is to be waited for."""
-        return self.phase in _GOES_ON
-
-    @property
-    def needs_approval(self) -> bool:
-        """Whether it waits for somebody to approve the next step."""
-        return self.next_step is not None and self.waits.startswith(WAITS_FOR_APPROVAL)
-
-
-def view_of(
-    move: Move, rule: Rule, now_ms: int, policy: str, verdict: Verdict = NO_GATES, unproven: str = ""
-) -> MoveView:
-    """What is shown of a move. ``now_ms`` and ``unproven`` as in :class:`Signals`; ``policy`` names the policy."""
-    has_gates = rule.abort_if is not None and _goes_on(move)
-    unproven = unproven if move.is_moving and move.settled_ms and not move.proven else ""
-    gates = verdict.text if has_gates else ""
-    waits, step = waits_for(move, rule, now_ms), next_step(move, rule)
-    said = move.said
-    of_step = f" of step {said.step}" if said is not None and said.step else ""
-    not_proven = f"not proven: {unproven}" if unproven else ""
-    return MoveView(
-        waits=waits,
-        next_step=None if step is None or not _goes_on(move) else step + 1,
-        policy=policy,
-        said="" if said is None else f"{said.act}{of_step} by {said.by}",
-        said_ms=None if said is None else said.at_ms,
-        step=move.step + 1,
-        steps=len(rule.staged),
-        allows=str(rule.staged[move.step]),
-        phase=move.phase,
-        settled=bool(move.settled_ms),
-        why=move.why or (verdict.why if gates else ""),
-        gates=str(verdict.say) if has_gates else "",
-        text="; ".join(filter(None, (describe(move, rule), gates, not_proven, waits))),
-        unproven=unproven,
-        override=move.unproven,
-    )
-
-
-def _goes_on(move: Move) -> bool:
-    return move.phase in _GOES_ON
-
-
-def waits_for(move: Move, rule: Rule, now_ms: int) -> str:
-    """What the move waits for that is no number of members and no hold; empty: nothing."""
-    step = next_step(move, rule)
-    if not _goes_on(move):
-        return ""
-    if move.phase == Phase.MOVING and not move.settled_ms:
-        return why_nobody_is_told(rule, now_ms)
-    if step is None:
-        return ""
-    if move.phase == Phase.MOVING and now_ms - move.settled_ms < rule.hold_s * 1000:
-        return lacks_consent(move, rule, step)
-    waits = what_it_waits_for(move, rule, step, now_ms)
-    if waits or move.hook is None or move.hook.step != step:
-        return waits
-    if not move.hook.why:
-        return f"the hook is asked about step {step + 1}"
-    return f"the hook does not let step {step + 1} begin: {move.hook.why}"
-
-
-def view_of_waiting(why: str, rule: Rule) -> MoveView:
-    """What is shown of a group whose wave has not begun: it is at no step yet."""
-    return MoveView(
-        step=0, steps=len(rule.staged), allows="", phase="waiting", settled=False, why=why, text=why
-    )
 
 
 def describe(move: Move, rule: Rule) -> str:

@@ -80,7 +80,10 @@ def move_classic_member(
 def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
     """For how long (seconds) no member of the group is told by its steps, as far as is known; 0 if one may be."""
     group_id: str = request.message.group_id
-    if context.moves.move(group_id, rule) is not None and not context.moves.verdict(group_id, rule).may_tell:
+    if (
+        context.moves.move(group_id, rule) is not None
+        and not context.moves.gates.verdict(group_id, rule).may_tell
+    ):
         return LOOK_AGAIN_S
     if not context.moves.counts_members(group_id, rule):
         return 0.0 if may_be_told(context, group_id, rule) else _HELD_UP_S
@@ -120,7 +123,7 @@ def _tell(
         context.registry.relay(group, member.member_id, group.migration.next_move_at)
         return False
     # Or a gate of its move has closed, or the policy is another one.
-    is_stopped = rule.abort_if is not None and not context.moves.verdict(group.group_id, rule).may_tell
+    is_stopped = rule.abort_if is not None and not context.moves.gates.verdict(group.group_id, rule).may_tell
     if is_stopped or context.rules.rule_for(group.group_id) is not rule:
         return False
     reason = "told to join the new protocol"

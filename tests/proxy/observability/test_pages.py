@@ -30,7 +30,7 @@ from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import EventKind
 from translation.connect_worker import ConnectWorker
 from translation.engine.mends import Unowned
-from translation.migration.next_step import MoveView
+from translation.migration.move_view import MoveView
 from translation.partitions import Role, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from translation.fleet.group_records import Move, Phase
-from translation.migration.next_step import Signals, begin, decide, describe, view_of
+from translation.migration.move_view import view_of
+from translation.migration.next_step import Signals, begin, decide, describe
 from translation.policy.policy import Mode, Rule
 
 RULE = Rule(group="g", mode=Mode.TRANSLATE, steps=(1, "50%", "100%"), hold_s=60)

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from translation.fleet.group_records import HookCall, Move, Phase
 from translation.migration.hook_calls import ANSWER_MS, asked_again_ms, vetoed
-from translation.migration.next_step import Signals, begin, decide, view_of
+from translation.migration.move_view import view_of
+from translation.migration.next_step import Signals, begin, decide
 from translation.migration.step_start import may_come_in, what_it_waits_for
 from translation.policy.policy import Approval, Mode, Rule
 from translation.policy.windows import Window
