@@ -13,10 +13,11 @@ from msgspec.structs import astuple
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from pipeline import quarantine
+from pipeline import location, quarantine
 from pipeline.audit.output import CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES
 from pipeline.journal import events, losses
 from pipeline.journal.losses import Boot
+from pipeline.location import Location
 from pipeline.quarantine import QUARANTINE
 from pipeline.rules.classes import (
     CLOCK,
@@ -82,13 +83,13 @@ class Summary(NamedTuple):
 
 
 def run(
-    spark: "SparkSession", lines: "DataFrame", out: Path | str, *, skew_us: int = DEFAULT_SKEW_US
+    spark: "SparkSession", lines: "DataFrame", out: Location | Path, *, skew_us: int = DEFAULT_SKEW_US
 ) -> Summary:
     """Write the tables of the audit into ``out``. ``lines`` come from ``journal.events``.
 
     Raises PipelineError if the journal has the same events from files and from a topic.
     """
-    folder = str(Path(out).absolute())
+    folder = location.of(out).uri
     # Kept on disk: each process's last event must be known before the first group is replayed.
     rows = events.parsed(lines, _READ).persist(StorageLevel.DISK_ONLY)
     with step(spark, "reading the journal"):

@@ -1,11 +1,11 @@
 """`epochgate pipeline audit`."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipeline.commands.common import (
+    FOLDER,
     Conf,
     KafkaConf,
     KafkaConfFile,
@@ -18,6 +18,8 @@ from pipeline.commands.common import (
     session,
     source,
 )
+from pipeline.file_systems import FileSystems
+from pipeline.location import Location
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import Output, OutputFormat, print_json
 
@@ -26,9 +28,10 @@ if TYPE_CHECKING:
 
 
 def audit(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the tables.")],
+    out: Annotated[Location, typer.Option(parser=FOLDER, metavar="DIR", help="Folder for the tables.")],
     journal: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder with the journals of all replicas.")
+        Location | None,
+        typer.Option(parser=FOLDER, metavar="DIR", help="Folder with the journals of all replicas."),
     ] = None,
     bootstrap: Annotated[
         str | None,
@@ -57,12 +60,14 @@ def audit(
         from pipeline.journal import events  # noqa: PLC0415
 
         lines = source(
+            spark,
             journal,
             bootstrap,
             topic,
             lambda folder: events.from_files(spark, folder),
             lambda at, name: events.from_topic(spark, at, name, kafka_settings(kafka_conf, kafka_conf_file)),
         )
+        FileSystems(spark).make_folder(out)  # says at once if that can't be
         summary = job.run(spark, lines, out, skew_us=int(skew_ms * 1000))
     if output is OutputFormat.JSON:
         print_json(_report(summary))

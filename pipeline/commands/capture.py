@@ -6,7 +6,14 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from pipeline.commands.common import KafkaConf, KafkaConfFile, exit_on_error, kafka_settings, say
+from pipeline.commands.common import (
+    LOCAL_FOLDER,
+    KafkaConf,
+    KafkaConfFile,
+    exit_on_error,
+    kafka_settings,
+    say,
+)
 from pipeline.errors import PipelineError
 from pipeline.watch import console
 from proxy.console.output import Output, OutputFormat, print_json
@@ -17,7 +24,10 @@ def capture(
         str, typer.Option("--from", metavar="HOST:PORT", help="A broker, or several separated by commas.")
     ],
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder to write. It must not contain a capture yet.")
+        Path,
+        typer.Option(
+            parser=LOCAL_FOLDER, metavar="DIR", help="Folder to write. It must not contain a capture yet."
+        ),
     ],
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from pipeline import location
 from pipeline import spark as sessions
 from pipeline.errors import PipelineError
+from pipeline.file_systems import FileSystems, explanation
 from pipeline.kafka_settings import with_files
+from pipeline.location import Location
 from protocol_codecs.printable import printable
 from proxy.console.exit_codes import ExitCode
 from proxy.console.kafka_options import KafkaConf, KafkaConfFile, pairs
@@ -20,10 +23,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 __all__ = [
+    "FOLDER",
+    "LOCAL_FOLDER",
+    "OUT_FILE",
     "Conf",
     "KafkaConf",
     "KafkaConfFile",
     "Master",
+    "check_folder",
     "check_source",
     "exit_on_error",
     "kafka_settings",
@@ -44,6 +51,25 @@ Conf = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="A Spark setting. Repeat the option for several."),
 ]
+
+
+def _parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a parser of an option's value for Typer."""
+
+    def parser(text: str) -> T:
+        try:
+            return parse(text)
+        except PipelineError as error:
+            raise typer.BadParameter(printable(str(error))) from None
+
+    return parser
+
+
+FOLDER = _parsed(location.parse_folder)
+"""Parses a folder of tables or journals, for Spark: a local path or a URI of one of Hadoop's file systems."""
+OUT_FILE = _parsed(location.parse)
+LOCAL_FOLDER = _parsed(location.parse_local)
+"""Parses a folder for commands without Spark."""
 
 
 def kafka_settings(texts: list[str] | None, files: list[str] | None) -> dict[str, str]:
@@ -72,11 +98,22 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[
     spark = sessions.start(name, master=master, conf=conf)
     try:
         yield spark
+    except Exception as error:
+        if (told := explanation(error)) is not None:
+            raise PipelineError(told) from error
+        raise
     finally:
         spark.stop()
 
 
-def check_source(journal: Path | None, bootstrap: str | None, topic: str | None) -> None:
+def check_folder(spark: "SparkSession", folder: Location) -> Location:
+    """Return the folder. Raises PipelineError if it is not there, or its file system can't be asked."""
+    if not FileSystems(spark).is_folder(folder):
+        raise PipelineError(f"{folder} is not a folder")
+    return folder
+
+
+def check_source(journal: Location | Path | None, bootstrap: str | None, topic: str | None) -> None:
     """Refuse options that name no journal, or two. Raises typer.BadParameter."""
     of_files = journal is not None and bootstrap is None and topic is None
     of_topic = journal is None and bootstrap is not None and topic is not None
@@ -85,15 +122,14 @@ def check_source(journal: Path | None, bootstrap: str | None, topic: str | None)
 
 
 def source(
-    journal: Path | None,
+    spark: "SparkSession",
+    journal: Location | None,
     bootstrap: str | None,
     topic: str | None,
-    files: Callable[[Path], T],
+    files: Callable[[str], T],
     kafka: Callable[[str, str], T],
 ) -> T:
     """Read the journal from the place that the options name (see :func:`check_source`). Raises PipelineError."""
     if journal is None:
         return kafka(bootstrap or "", topic or "")
-    if not journal.is_dir():
-        raise PipelineError(f"{journal} is not a folder")
-    return files(journal.absolute())
+    return files(check_folder(spark, journal).uri)

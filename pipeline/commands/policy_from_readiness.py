@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.commands.common import exit_on_error, say
+from pipeline.commands.common import LOCAL_FOLDER, exit_on_error, say
 from pipeline.errors import PipelineError
 from proxy.config.loader import ConfigError
 from proxy.config.policy_source import policy_of_files
@@ -30,11 +30,15 @@ class Form(StrEnum):
 
 def from_readiness(
     readiness: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder that `epochgate pipeline readiness` wrote.")
+        Path,
+        typer.Argument(
+            parser=LOCAL_FOLDER, metavar="DIR", help="Folder that `epochgate pipeline readiness` wrote."
+        ),
     ],
     out: Annotated[
         Path,
         typer.Option(
+            parser=LOCAL_FOLDER,
             metavar="DIR",
             help="Folder for the files. Files of your own in it stay; it is an error if one that was generated has "
             "been changed.",

@@ -1,12 +1,12 @@
 """`epochgate pipeline progress`."""
 
 import signal
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipeline.commands.common import (
+    FOLDER,
     Conf,
     KafkaConf,
     KafkaConfFile,
@@ -18,18 +18,22 @@ from pipeline.commands.common import (
     session,
     source,
 )
+from pipeline.location import Location
 from proxy.console.output import Output, OutputFormat, print_json
 
 
 def progress(
     out: Annotated[
-        Path,
+        Location,
         typer.Option(
-            metavar="DIR", help="Folder for the tables and checkpoints. A further run continues from there."
+            parser=FOLDER,
+            metavar="DIR",
+            help="Folder for the tables and checkpoints. A further run continues from there.",
         ),
     ],
     journal: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder with the journals of all replicas.")
+        Location | None,
+        typer.Option(parser=FOLDER, metavar="DIR", help="Folder with the journals of all replicas."),
     ] = None,
     bootstrap: Annotated[
         str | None,
@@ -70,6 +74,7 @@ def progress(
         from pipeline.progress.streams import Options  # noqa: PLC0415
 
         lines = source(
+            spark,
             journal,
             bootstrap,
             topic,

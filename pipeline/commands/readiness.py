@@ -1,15 +1,16 @@
 """`epochgate pipeline readiness`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipeline.commands.common import (
+    FOLDER,
     Conf,
     KafkaConf,
     KafkaConfFile,
     Master,
+    check_folder,
     exit_on_error,
     kafka_settings,
     pairs,
@@ -17,14 +18,20 @@ from pipeline.commands.common import (
     session,
 )
 from pipeline.errors import PipelineError
+from pipeline.file_systems import FileSystems
+from pipeline.location import Location
 from protocol_codecs.classic_clients import OPTIONS, STREAMS, Refusal
 from proxy.console.output import Output, OutputFormat, print_json
 
 
 def readiness(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the tables and the policy files.")],
+    out: Annotated[
+        Location,
+        typer.Option(parser=FOLDER, metavar="DIR", help="Folder for the tables and the policy files."),
+    ],
     capture: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder that `epochgate capture` wrote.")
+        Location | None,
+        typer.Option(parser=FOLDER, metavar="DIR", help="Folder that `epochgate capture` wrote."),
     ] = None,
     bootstrap: Annotated[
         str | None,
@@ -33,8 +40,9 @@ def readiness(
         ),
     ] = None,
     journal: Annotated[
-        Path | None,
+        Location | None,
         typer.Option(
+            parser=FOLDER,
             metavar="DIR",
             help="Folder with the journals of proxies in observe mode: they name the client software.",
         ),
@@ -78,10 +86,16 @@ def readiness(
         from pipeline.readiness import cluster, job, records, share_partitions  # noqa: PLC0415 - the session says what is missing
         from pipeline.readiness.waves import Limits  # noqa: PLC0415
 
+        files = FileSystems(spark)
         share = None
         if capture is not None:
-            rows, about = records.captured(spark, capture.absolute()), cluster.Cluster.load(capture)
-            share = share_partitions.captured(spark, capture.absolute())
+            check_folder(spark, capture)
+            if not files.is_folder(capture / records.CAPTURED.name):
+                raise PipelineError(f"{capture}: no capture is there, or one that was not finished")
+            rows = records.captured(spark, capture.uri)
+            file = capture / cluster.CLUSTER_FILE
+            about = cluster.Cluster.decoded(files.read(file), str(file))
+            share = share_partitions.captured(spark, capture)
         elif bootstrap is not None:
             settings = kafka_settings(kafka_conf, kafka_conf_file)
             about = cluster.ask(bootstrap, settings)
@@ -95,7 +109,8 @@ def readiness(
             raise PipelineError("no source")
         limits = Limits(first_wave_groups, first_wave_members, growth)
         options = job.Options(limits, frozenset(allow_assignor or ()), pause_ms)
-        seen = None if journal is None else events.from_files(spark, journal.absolute())
+        seen = None if journal is None else events.from_files(spark, check_folder(spark, journal).uri)
+        files.make_folder(out)  # says at once if that can't be
         summary = job.run(spark, rows, about, out, options, seen, share)
     if output is OutputFormat.JSON:
         print_json(summary._asdict() | {"policies": [str(file) for file in summary.policies]})

@@ -9,7 +9,14 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.common import KafkaConf, KafkaConfFile, check_source, exit_on_error, kafka_settings
+from pipeline.commands.common import (
+    LOCAL_FOLDER,
+    KafkaConf,
+    KafkaConfFile,
+    check_source,
+    exit_on_error,
+    kafka_settings,
+)
 from pipeline.rules.certificate import Report, Verdict
 from pipeline.verify import files, job, printed, topic
 from pipeline.verify.job import Options
@@ -31,7 +38,8 @@ def _microseconds(text: str) -> int:
 
 def verify(
     journal: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder with the journals of all replicas.")
+        Path | None,
+        typer.Option(parser=LOCAL_FOLDER, metavar="DIR", help="Folder with the journals of all replicas."),
     ] = None,
     bootstrap: Annotated[
         str | None,

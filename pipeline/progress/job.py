@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
+from pipeline import location
+from pipeline.errors import PipelineError
+from pipeline.file_systems import FileSystems
 from pipeline.journal import events, losses
 from pipeline.kafka_settings import of_connector
+from pipeline.location import Location
 from pipeline.progress import others, pauses, streams
 from pipeline.progress.output import (
     CONVERGENCES,
@@ -79,13 +83,15 @@ def lines_of_topic(
 
 
 def follow(
-    spark: "SparkSession", lines: "DataFrame", out: Path | str, options: Options, every_s: float
+    spark: "SparkSession", lines: "DataFrame", out: Location | Path, options: Options, every_s: float
 ) -> Summary:
     """Follow the journal until Ctrl-C, then write the derived tables. Raises PipelineError."""
     return _run(spark, lines, out, options, every_s, "following the journal (Ctrl-C ends)")
 
 
-def run(spark: "SparkSession", lines: "DataFrame", out: Path | str, options: Options = DEFAULTS) -> Summary:
+def run(
+    spark: "SparkSession", lines: "DataFrame", out: Location | Path, options: Options = DEFAULTS
+) -> Summary:
     """Process everything since the last run, and write every table into ``out``. Raises PipelineError."""
     return _run(spark, lines, out, options, None, "following the journal")
 
@@ -93,18 +99,19 @@ def run(spark: "SparkSession", lines: "DataFrame", out: Path | str, options: Opt
 def _run(
     spark: "SparkSession",
     lines: "DataFrame",
-    out: Path | str,
+    out: Location | Path,
     options: Options,
     every_s: float | None,
     text: str,
 ) -> Summary:
-    folder = str(Path(out).absolute())
-    with single_run(spark, folder):
-        Path(folder, WINDOWS.name).mkdir(exist_ok=True)  # the other tables are there from the start
+    into = location.of(out)
+    folder = into.uri
+    with single_run(spark, into) as check_alone:
+        FileSystems(spark).make_folder(into / WINDOWS.name)  # the other tables are there from the start
         running = Running(streams.start(lines, folder, options, follow_s=every_s))
         by_hand = contextlib.nullcontext(_never) if every_s is None else _told_to_end()
         with by_hand as is_told_to_end, step(spark, text):
-            running.wait(is_told_to_end)
+            running.wait(is_told_to_end, check_alone)
         running.stop()
         with step(spark, "pauses"):
             return derive(spark, folder, options)._replace(late=running.late)
@@ -145,10 +152,18 @@ class Running:
         """Return how many events were dropped because they arrived too late."""
         return sum(self._late.values())
 
-    def wait(self, is_told_to_end: Callable[[], bool]) -> None:
-        """Wait until all streams have ended or are asked to stop. If one fails, end the others and raise its error."""
+    def wait(self, is_told_to_end: Callable[[], bool], check_alone: Callable[[], None]) -> None:
+        """Wait until all streams have ended or are asked to stop. If one fails, end the others and raise its error.
+
+        ``check_alone`` raises PipelineError when another run has taken the folder; then all are ended too.
+        """
         while not is_told_to_end() and any(query.isActive for query in self._queries):
             time.sleep(_LOOK_S)
+            try:
+                check_alone()
+            except PipelineError:
+                self.stop()
+                raise
             for query in self._queries:
                 failure = query.exception()
                 if failure is not None:

@@ -64,8 +64,16 @@ class Cluster(msgspec.Struct, frozen=True):
         """Read what ``save`` wrote. Raises PipelineError."""
         file = folder / CLUSTER_FILE
         try:
-            return msgspec.json.decode(file.read_bytes(), type=cls)
-        except (OSError, msgspec.MsgspecError) as error:
+            return cls.decoded(file.read_bytes(), str(file))
+        except OSError as error:
+            raise PipelineError(f"{file} cannot be read: {error}") from error
+
+    @classmethod
+    def decoded(cls, content: bytes, file: str) -> "Cluster":
+        """Decode what ``save`` wrote into a file of this name. Raises PipelineError."""
+        try:
+            return msgspec.json.decode(content, type=cls)
+        except msgspec.MsgspecError as error:
             raise PipelineError(f"{file} cannot be read: {error}") from error
 
 

@@ -8,7 +8,9 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from pipeline import quarantine
+from pipeline import location, quarantine
+from pipeline.file_systems import FileSystems
+from pipeline.location import Location
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import content, groups, policy_file, records, share_partitions, software
 from pipeline.readiness.cluster import BrokerSettings, Cluster
@@ -43,7 +45,7 @@ class Summary(NamedTuple):
     other_protocols: dict[str, int]
     """Those that have nothing to move to, by protocol; they are not ready. See :mod:`pipeline.readiness.staying`."""
     waves: int
-    policies: list[Path]
+    policies: list[Location]
     quarantined: dict[str, int]
 
 
@@ -51,17 +53,18 @@ def run(
     spark: "SparkSession",
     rows: "DataFrame",
     cluster: Cluster,
-    out: Path,
+    out: Location | Path,
     options: Options = DEFAULTS,
     journal: "DataFrame | None" = None,
     share_rows: "DataFrame | None" = None,
 ) -> Summary:
-    """Write every table and the policy files into ``out``, which must be a local folder.
+    """Write every table and the policy files into ``out``.
 
     ``rows`` are records from ``records.captured`` or ``records.from_kafka``, ``journal`` lines from ``journal.events``,
     ``share_rows`` records of the share state topic from ``share_partitions.captured`` or ``records.from_kafka``.
     """
-    folder = str(out.absolute())
+    into = location.of(out)
+    folder = into.uri
     checked = records.checked(rows).persist(StorageLevel.DISK_ONLY)
     newest = records.newest(checked).persist(StorageLevel.DISK_ONLY)
     of_share = share_rows
@@ -83,7 +86,7 @@ def run(
         with step(spark, "verdicts"):
             VERDICTS.write(_verdicts(spark, folder, cluster.settings, options.allowed_assignors), folder)
         with step(spark, "waves"):
-            waves, policies = _write_waves(spark, folder, out, options)
+            waves, policies = _write_waves(spark, into, options)
         counted = VERDICTS.read(spark, folder).groupBy("verdict").count().collect()
         by_verdict = {row["verdict"]: row["count"] for row in counted}
         staying = (
@@ -140,8 +143,9 @@ def _verdicts(
     return rows.mapInArrow(judge_groups, VERDICTS.ddl)
 
 
-def _write_waves(spark: "SparkSession", folder: str, out: Path, options: Options) -> tuple[int, list[Path]]:
+def _write_waves(spark: "SparkSession", out: Location, options: Options) -> tuple[int, list[Location]]:
     """Plan the waves on the driver, because each depends on the one before: one small row per group that can move."""
+    folder = out.uri
     groups_read, verdicts = GROUPS.read(spark, folder), VERDICTS.read(spark, folder)
     movable = groups_read.where("kind = 'classic'").join(
         verdicts.where(F.col("verdict") != NOT_READY), "group_id"
@@ -169,7 +173,22 @@ def _write_waves(spark: "SparkSession", folder: str, out: Path, options: Options
         for one in (place.candidate,)
     ]
     WAVES.write(spark.createDataFrame(rows, WAVES.ddl).coalesce(1), folder)
-    files = policy_file.write(
-        places, out / POLICY, pause_ms=options.pause_ms, assignors_allowed=options.allowed_assignors
+    made = policy_file.contents(
+        places, pause_ms=options.pause_ms, assignors_allowed=options.allowed_assignors
     )
-    return (places[-1].wave if places else 0), files
+    return (places[-1].wave if places else 0), _replace_policies(FileSystems(spark), out / POLICY, made)
+
+
+def _replace_policies(
+    files: FileSystems, folder: Location, made: Iterable[tuple[str, bytes]]
+) -> list[Location]:
+    """Write the policy files in place of those of an earlier run."""
+    files.make_folder(folder)
+    for name in files.names(folder):
+        if policy_file.is_generated(name):
+            files.delete(folder / name)
+    written = []
+    for name, text in made:
+        files.write(folder / name, text)
+        written.append(folder / name)
+    return written

@@ -1,50 +1,52 @@
-"""Writes the policy files that make the proxy translate all waves up to a given one."""
+"""Makes the policy files that make the proxy translate all waves up to a given one."""
 
-from collections.abc import Iterable
-from pathlib import Path
+import re
+from collections.abc import Iterable, Iterator
 
 import yaml
 
 from pipeline.readiness.waves import Place
 
+_NAME = re.compile(r"wave-.*\.yaml")
 DEFAULT_PAUSE_MS = 1_000
 
 
-def write(
+def is_generated(name: str) -> bool:
+    """Whether a file of this name in the folder of policies is one of an earlier run."""
+    return _NAME.fullmatch(name) is not None
+
+
+def contents(
     places: Iterable[Place],
-    folder: Path,
     *,
     pause_ms: int = DEFAULT_PAUSE_MS,
     assignors_allowed: Iterable[str] = (),
-) -> list[Path]:
-    """Write one file for each wave, with the groups of that wave and of all before it. Return the files.
+) -> Iterator[tuple[str, bytes]]:
+    """Yield one file for each wave, its name and content, with the groups of that wave and of all before it.
 
     Each has ``assignors_allowed``, without which the proxy would not translate what was judged with them.
     """
     allowed = ", ".join(map(quoted, sorted(assignors_allowed)))
     head = f"assignors_allowed: [{allowed}]\n" if allowed else ""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("wave-*.yaml"):
-        old.unlink()
     rules: list[str] = []
-    files: list[Path] = []
     wave = 0
     for place in places:
         if place.wave != wave and wave:
-            files.append(_file(folder, wave, head, rules))
+            yield _name(wave), _content(wave, head, rules)
         wave = place.wave
         name = quoted(place.candidate.group_id)
         rules.append(f"  - {{group: {name}, mode: translate, switch_pause_ms: {pause_ms}}}\n")
     if wave:
-        files.append(_file(folder, wave, head, rules))
-    return files
+        yield _name(wave), _content(wave, head, rules)
 
 
-def _file(folder: Path, wave: int, allowed: str, rules: list[str]) -> Path:
-    file = folder / f"wave-{wave:02}.yaml"
+def _name(wave: int) -> str:
+    return f"wave-{wave:02}.yaml"
+
+
+def _content(wave: int, allowed: str, rules: list[str]) -> bytes:
     head = f"# Waves 1 to {wave}: {len(rules)} groups. Written by `epochgate pipeline readiness`.\n"
-    file.write_text(f"{head}default: observe\n{allowed}rules:\n{''.join(rules)}", encoding="utf-8")
-    return file
+    return f"{head}default: observe\n{allowed}rules:\n{''.join(rules)}".encode()
 
 
 def quoted(name: str) -> str:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pipeline import location
+from pipeline.file_systems import FileSystems
+from pipeline.location import Location
 from pipeline.readiness.cluster import SHARE_STATE_TOPIC, Cluster
 from pipeline.readiness.output import SHARE_PARTITIONS
 from pipeline.readiness.records import CAPTURED
@@ -61,12 +64,12 @@ CHECKED_SHARE = Table(
 Checked = tuple[int, str | None, str | None, int | None, str | None]
 
 
-def captured(spark: "SparkSession", folder: Path) -> "DataFrame | None":
+def captured(spark: "SparkSession", folder: Location | Path) -> "DataFrame | None":
     """Read the records that ``epochgate capture`` wrote to ``folder``; None if it wrote none of this topic."""
-    path = folder / CAPTURED_SHARE_RECORDS
-    if not path.is_dir():
+    path = location.of(folder) / CAPTURED_SHARE_RECORDS
+    if not FileSystems(spark).is_folder(path):
         return None
-    return spark.read.schema(CAPTURED_SHARE.ddl).parquet(str(path))
+    return spark.read.schema(CAPTURED_SHARE.ddl).parquet(path.uri)
 
 
 def check(key: bytes | None, value: bytes | None) -> Checked:

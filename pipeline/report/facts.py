@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
+from pipeline import location
 from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES
+from pipeline.location import Location
 from pipeline.progress.job import windows_written
 from pipeline.progress.output import CONVERGENCES, OTHER_GROUPS, PAUSES, STUCK
 from pipeline.progress.streams import latest
@@ -60,9 +62,9 @@ class Audit(NamedTuple):
     quarantined: dict[str, int]
 
 
-def readiness(spark: "SparkSession", folder: Path) -> Readiness:
+def readiness(spark: "SparkSession", folder: Location | Path) -> Readiness:
     """Read the output of ``epochgate pipeline readiness``."""
-    where = str(folder.absolute())
+    where = location.of(folder).uri
     judged, waves = VERDICTS.read(spark, where), WAVES.read(spark, where)
     groups = GROUPS.read(spark, where).withColumn("stays", does_not_move())
     verdicts = judged.join(groups.where("stays"), "group_id", "left_anti")
@@ -87,9 +89,9 @@ def readiness(spark: "SparkSession", folder: Path) -> Readiness:
     )
 
 
-def progress(spark: "SparkSession", folder: Path) -> Progress:
+def progress(spark: "SparkSession", folder: Location | Path) -> Progress:
     """Read the output of ``epochgate pipeline progress``."""
-    where = str(folder.absolute())
+    where = location.of(folder).uri
     others = OTHER_GROUPS.read(spark, where)
     windows = latest(windows_written(spark, where)).join(others, "group", "left_anti").persist()
     pauses = PAUSES.read(spark, where).where("until_us is not null and not first")
@@ -123,9 +125,9 @@ def progress(spark: "SparkSession", folder: Path) -> Progress:
         windows.unpersist()
 
 
-def audit(spark: "SparkSession", folder: Path) -> Audit:
+def audit(spark: "SparkSession", folder: Location | Path) -> Audit:
     """Read the output of ``epochgate pipeline audit``."""
-    where = str(folder.absolute())
+    where = location.of(folder).uri
     overlaps, gaps = OVERLAPS.read(spark, where), GAPS.read(spark, where)
     closed = gaps.where("until_us is not null").withColumn(
         "took_ms", (F.col("until_us") - F.col("from_us")) / 1000

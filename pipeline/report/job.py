@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline import location
 from pipeline.audit.output import OVERLAPS
 from pipeline.errors import PipelineError
+from pipeline.file_systems import FileSystems
+from pipeline.location import Location
 from pipeline.progress.output import OTHER_GROUPS
 from pipeline.readiness.output import VERDICTS
 from pipeline.report import facts, page
@@ -17,25 +20,27 @@ if TYPE_CHECKING:
 
 def run(
     spark: "SparkSession",
-    out: Path,
-    readiness: Path | None = None,
-    progress: Path | None = None,
-    audit: Path | None = None,
+    out: Location | Path,
+    readiness: Location | Path | None = None,
+    progress: Location | Path | None = None,
+    audit: Location | Path | None = None,
     *,
     done_waves: int = 0,
 ) -> None:
     """Write the report from the outputs of the other jobs. Raises PipelineError if a folder has no tables of theirs."""
+    files = FileSystems(spark)
     with step(spark, "summing up"):
-        page.write(
-            out,
-            facts.readiness(spark, _of(readiness, VERDICTS)) if readiness else None,
-            facts.progress(spark, _of(progress, OTHER_GROUPS)) if progress else None,
-            facts.audit(spark, _of(audit, OVERLAPS)) if audit else None,
+        text = page.rendered(
+            facts.readiness(spark, _of(files, readiness, VERDICTS)) if readiness else None,
+            facts.progress(spark, _of(files, progress, OTHER_GROUPS)) if progress else None,
+            facts.audit(spark, _of(files, audit, OVERLAPS)) if audit else None,
             done_waves=done_waves,
         )
+        files.write(location.of(out), text.encode())
 
 
-def _of(folder: Path, table: Table) -> Path:
-    if not (folder / table.name).is_dir():
+def _of(files: FileSystems, folder: Location | Path, table: Table) -> Location:
+    place = location.of(folder)
+    if not files.is_folder(place / table.name):
         raise PipelineError(f"{folder} has no table {table.name!r}: it is not what the command wrote")
-    return folder
+    return place

@@ -15,15 +15,14 @@ from protocol_codecs.printable import printable
 _PAGE = Path(__file__).with_name("page.html")
 
 
-def write(
-    file: Path,
+def rendered(
     readiness: Readiness | None,
     progress: Progress | None,
     audit: Audit | None,
     *,
     done_waves: int = 0,
-) -> None:
-    """Write the page; parts that are None are left out. ``done_waves`` have been moved already."""
+) -> str:
+    """Return the page; parts that are None are left out. ``done_waves`` have been moved already."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_shown)
     environment.filters |= {"ms": milliseconds, "number": number, "when": when}
     told: dict[str, Any] = {"readiness": readiness, "progress": progress, "audit": audit, "plots": {}}
@@ -45,8 +44,7 @@ def write(
         told["violations"] = audit.overlaps.get(VIOLATION, 0)
         told["others"] = {name: count for name, count in audit.overlaps.items() if name != VIOLATION}
     written = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    page = environment.from_string(_PAGE.read_text(encoding="utf-8")).render(written=written, **told)
-    file.write_text(page, encoding="utf-8")
+    return environment.from_string(_PAGE.read_text(encoding="utf-8")).render(written=written, **told)
 
 
 def _shown(value: object) -> object:

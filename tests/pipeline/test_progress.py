@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.journal import events
+from pipeline.location import of_path
 from pipeline.progress import job, streams
 from pipeline.progress.single_run import single_run
 from pipeline.quarantine import QUARANTINE
@@ -74,11 +75,11 @@ def written(out: Path) -> set[Path]:
 
 
 def test_two_runs_in_one_folder_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with single_run(spark, str(tmp_path)):
+    with single_run(spark, of_path(tmp_path)):
         pass
     with pytest.raises(PipelineError, match="end it, or choose another folder"):
         refuse_while_another_holds(spark, tmp_path)
-    with single_run(spark, str(tmp_path), patience_s=0):
+    with single_run(spark, of_path(tmp_path), patience_s=0):
         pass
 
 
@@ -90,7 +91,7 @@ def refuse_while_another_holds(spark: SparkSession, out: Path) -> None:
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
     try:
-        with single_run(spark, str(out), patience_s=0):
+        with single_run(spark, of_path(out), patience_s=0):
             pytest.fail("two at once")
     finally:
         holder.communicate()

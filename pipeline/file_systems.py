@@ -1,0 +1,208 @@
+"""Reads and writes small files where Spark reads and writes tables: through the driver's Hadoop file systems.
+
+Local places go through Python, as they always have: Hadoop's local file system would leave a checksum beside each file,
+and refuse the file after somebody has edited it.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import PipelineError
+from pipeline.location import Location
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark.sql import SparkSession
+
+_CONNECTORS = {
+    "s3a": "org.apache.hadoop:hadoop-aws:{hadoop}",
+    "abfs": "org.apache.hadoop:hadoop-azure:{hadoop}",
+    "abfss": "org.apache.hadoop:hadoop-azure:{hadoop}",
+    "gs": "org.apache.hadoop:hadoop-gcp:{hadoop}",
+}
+"""The Maven artifact with the file system of a scheme. PySpark brings none of these."""
+_INSTEAD = {"s3": "s3a", "s3n": "s3a", "wasb": "abfs", "wasbs": "abfss"}
+_LACKS_CLASS = frozenset({"ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException"})
+_DENIED = frozenset({"AccessControlException", "AccessDeniedException", "AuthorizationException"})
+_ABSENT = frozenset({"FileNotFoundException", "NoSuchFileException", "UnknownStoreException"})
+_UNREACHABLE = frozenset(
+    {"UnknownHostException", "ConnectException", "NoRouteToHostException", "SocketTimeoutException"}
+)
+_LARGEST = 256 * 2**20
+"""Bytes of a file that is read here; that of the largest cluster's topics has a tenth of it."""
+_DEEPEST = 20
+"""So many causes of an error are looked at."""
+
+
+class NotThereError(PipelineError):
+    """A file that is not there."""
+
+
+class FileSystems:
+    """The file systems that a Spark session knows. Every method raises PipelineError, of one line."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        """Take the settings of the session. Raises PipelineError if its JVM is elsewhere (Spark Connect)."""
+        java = spark.sparkContext._jvm  # noqa: SLF001 - PySpark's way to what only the JVM can do
+        if java is None:
+            raise PipelineError("the pipeline needs a Spark driver of its own, not Spark Connect")
+        self._java: Any = java
+        self._settings = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+
+    def is_folder(self, at: Location) -> bool:
+        """Whether the location is a folder; False if it is not there."""
+        if at.local is not None:
+            return at.local.is_dir()
+        with self._explained(at):
+            files, path = self._open(at)
+            return bool(files.exists(path) and files.getFileStatus(path).isDirectory())
+
+    def make_folder(self, at: Location) -> None:
+        """Make the folder and those above it, where they are not there yet."""
+        with self._explained(at):
+            if at.local is not None:
+                at.local.mkdir(parents=True, exist_ok=True)
+                return
+            files, path = self._open(at)
+            files.mkdirs(path)
+
+    def names(self, folder: Location) -> list[str]:
+        """Return the names of what is in a folder, sorted."""
+        with self._explained(folder):
+            if folder.local is not None:
+                return sorted(one.name for one in folder.local.iterdir())
+            files, path = self._open(folder)
+            return sorted(one.getPath().getName() for one in files.listStatus(path))
+
+    def read(self, at: Location) -> bytes:
+        """Return the content of a small file; of one that is larger than 256 MiB its beginning.
+
+        Raises NotThereError if there is none.
+        """
+        with self._explained(at):
+            if at.local is not None:
+                with at.local.open("rb") as opened:
+                    return opened.read(_LARGEST)
+            files, path = self._open(at)
+            stream = files.open(path)
+            try:
+                return bytes(stream.readNBytes(_LARGEST))
+            finally:
+                stream.close()
+
+    def write(self, at: Location, content: bytes) -> None:
+        """Write a small file, in place of one that is there."""
+        with self._explained(at):
+            if at.local is not None:
+                at.local.write_bytes(content)
+                return
+            self._create(at, content, overwrite=True)
+
+    def write_new(self, at: Location, content: bytes) -> bool:
+        """Write a file unless there is one; whether it was written. Object stores may let two writers pass."""
+        with self._explained(at):
+            files, path = self._open(at)
+            if files.exists(path):
+                return False
+            try:
+                self._create(at, content, overwrite=False)
+            except Exception as error:
+                if "FileAlreadyExistsException" in _classes(error):
+                    return False
+                raise
+            return True
+
+    def delete(self, at: Location) -> None:
+        """Delete a file, if it is there."""
+        with self._explained(at):
+            if at.local is not None:
+                at.local.unlink(missing_ok=True)
+                return
+            files, path = self._open(at)
+            files.delete(path, False)  # noqa: FBT003 - Java's: not recursive
+
+    def _open(self, at: Location) -> "tuple[JavaObject, JavaObject]":
+        path = self._java.org.apache.hadoop.fs.Path(at.uri)
+        return path.getFileSystem(self._settings), path
+
+    def _create(self, at: Location, content: bytes, *, overwrite: bool) -> None:
+        files, path = self._open(at)
+        stream = files.create(path, overwrite)
+        try:
+            stream.write(content)
+        finally:
+            stream.close()
+
+    @contextlib.contextmanager
+    def _explained(self, at: Location) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise NotThereError(f"{at}: not there") from error
+        except OSError as error:
+            raise PipelineError(f"{at}: {error.strerror or error}") from error
+        except Exception as error:
+            if _classes(error) & _ABSENT:
+                raise NotThereError(f"{at}: not there") from error
+            why = self._why(at.scheme, error)
+            if why is None:
+                raise
+            raise PipelineError(f"{at}: {why}") from error
+
+    def _why(self, scheme: str, error: BaseException) -> str | None:
+        if _java_of(error) is None:
+            return None
+        if _classes(error) & _LACKS_CLASS:
+            return self._connector(scheme)
+        return explanation(error) or _messages(error)[-1]
+
+    def _connector(self, scheme: str) -> str:
+        if scheme in _INSTEAD:
+            return f"Hadoop has no file system for {scheme}: here; write {_INSTEAD[scheme]}:"
+        if scheme not in _CONNECTORS:
+            return f"Hadoop has no file system for {scheme}: here"
+        artifact = _CONNECTORS[scheme].format(
+            hadoop=self._java.org.apache.hadoop.util.VersionInfo.getVersion()
+        )
+        return (
+            f"the file system for {scheme}: is not on the class path: add --conf spark.jars.packages={artifact} "
+            f"(or spark.jars with its jars)"
+        )
+
+
+def explanation(error: BaseException) -> str | None:
+    """Return one line if a file system that refuses or is away is the cause of an error of Spark, else None."""
+    classes = _classes(error)
+    for known, words in (
+        (_DENIED, "permission denied"),
+        (_ABSENT, "not there"),
+        (_UNREACHABLE, "cannot be reached"),
+    ):
+        if classes & known:
+            return f"{words}: {_messages(error)[-1]}"
+    return None
+
+
+def _java_of(error: BaseException) -> Any:
+    """The Java exception behind one of py4j or PySpark; None for others."""
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
+def _chain(error: BaseException) -> list[Any]:
+    """The Java exception and its causes."""
+    chain, one = list[Any](), _java_of(error)
+    while one is not None and len(chain) < _DEEPEST:
+        chain.append(one)
+        one = one.getCause()
+    return chain
+
+
+def _classes(error: BaseException) -> set[str]:
+    return {one.getClass().getSimpleName() for one in _chain(error)}
+
+
+def _messages(error: BaseException) -> list[str]:
+    """The first line of each message, the innermost last."""
+    said = (str(one.getMessage() or one.getClass().getName()) for one in _chain(error))
+    return [text.strip().partition("\n")[0] for text in said]
