@@ -22,8 +22,10 @@ _CONNECTORS = {
     "gs": "org.apache.hadoop:hadoop-gcp:{hadoop}",
 }
 """The Maven artifact with the file system of a scheme. PySpark brings none of these."""
+_GS_BEFORE_HADOOP_3_5 = "com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.21"
 _INSTEAD = {"s3": "s3a", "s3n": "s3a", "wasb": "abfs", "wasbs": "abfss"}
-_LACKS_CLASS = frozenset({"ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException"})
+_NO_SUCH_SCHEME = "UnsupportedFileSystemException"
+_LACKS_CLASS = frozenset({"ClassNotFoundException", "NoClassDefFoundError", _NO_SUCH_SCHEME})
 _DENIED = frozenset({"AccessControlException", "AccessDeniedException", "AuthorizationException"})
 _ABSENT = frozenset({"FileNotFoundException", "NoSuchFileException", "UnknownStoreException"})
 _UNREACHABLE = frozenset(
@@ -154,10 +156,11 @@ class FileSystems:
         if _java_of(error) is None:
             return None
         if _classes(error) & _LACKS_CLASS:
-            return self._connector(scheme)
+            return self._connector(scheme, known=_NO_SUCH_SCHEME not in _classes(error))
         return explanation(error) or _messages(error)[-1]
 
-    def _connector(self, scheme: str) -> str:
+    def _connector(self, scheme: str, *, known: bool) -> str:
+        """What to add for a scheme; ``known`` if Hadoop's own settings have a class for it."""
         if scheme in _INSTEAD:
             return f"Hadoop has no file system for {scheme}: here; write {_INSTEAD[scheme]}:"
         if scheme not in _CONNECTORS:
@@ -165,6 +168,8 @@ class FileSystems:
         artifact = _CONNECTORS[scheme].format(
             hadoop=self._java.org.apache.hadoop.util.VersionInfo.getVersion()
         )
+        if scheme == "gs" and not known:
+            artifact = _GS_BEFORE_HADOOP_3_5
         return (
             f"the file system for {scheme}: is not on the class path: add --conf spark.jars.packages={artifact} "
             f"(or spark.jars with its jars)"

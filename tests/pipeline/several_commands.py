@@ -1,6 +1,7 @@
-"""Runs several command lines of `epochgate pipeline` in one process, which costs one JVM: a JSON list on standard input.
+"""Runs several command lines of `epochgate pipeline` in one process, which costs one JVM.
 
-Prints a JSON list with exit code and output of each. Started with each a Spark session of its own, as by hand.
+They come as a JSON list on standard input, and a JSON list with exit code and output of each is printed. Each has a
+Spark session of its own, as by hand.
 """
 
 import json
