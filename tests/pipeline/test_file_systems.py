@@ -40,7 +40,26 @@ def prepared(folder: Path) -> None:
     CLUSTER.save(folder / "capture")
 
 
-@pytest.mark.parametrize("root", ["viewfs://demo/data", pytest.param("file:{}", marks=pytest.mark.long)])
+def test_a_command_reads_and_writes_where_its_uris_say(tmp_path: Path) -> None:
+    folder = tmp_path / NAME
+    prepared(folder)
+    at = f"viewfs://demo/data/{NAME}"
+
+    audit, report = run(
+        [
+            ("audit", "--journal", f"{at}/journal/", "--out", f"{at}/audit"),
+            ("report", "--audit", f"{at}/audit", "--out", f"file:{folder}/page.html"),
+        ],
+        {MOUNT: f"file:{tmp_path}"},
+    )
+
+    assert audit.code == ExitCode.PROBLEM_FOUND, audit.output
+    assert report.code == ExitCode.SUCCESS, report.output
+    assert "<b>1</b><span>partitions owned twice" in (folder / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("root", ["viewfs://demo/data", "file:{}"])
 def test_every_command_takes_uris(tmp_path: Path, root: str) -> None:
     folder = tmp_path / NAME
     prepared(folder)
