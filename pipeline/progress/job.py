@@ -113,6 +113,7 @@ def _run(
         with by_hand as is_told_to_end, step(spark, text):
             running.wait(is_told_to_end, check_alone)
         running.stop()
+        check_alone()
         with step(spark, "pauses"):
             return derive(spark, folder, options)._replace(late=running.late)
 
