@@ -10,8 +10,6 @@ import typer
 
 from pipeline.commands.common import LOCAL_FOLDER, exit_on_error, say
 from pipeline.errors import PipelineError
-from proxy.config.loader import ConfigError
-from proxy.config.policy_source import policy_of_files
 from proxy.console.output import Output, OutputFormat, print_json
 
 if TYPE_CHECKING:
@@ -94,6 +92,8 @@ def from_readiness(
     with exit_on_error():
         from pipeline.readiness import policy_folder, policy_kubernetes  # noqa: PLC0415 - not for other commands
         from pipeline.readiness.policy_set import Options, policy_set  # noqa: PLC0415
+        from proxy.config.loader import ConfigError  # noqa: PLC0415 - executors have nothing of the proxy
+        from proxy.config.policy_source import policy_of_files  # noqa: PLC0415
 
         rows, allowed = _table(readiness)
         options = Options(

@@ -98,10 +98,11 @@ def tell_and_move(broker, consumers, folder, group, client, assignor, partitions
         eventually(lambda: broker.describe(group).state, lambda state: state == "Stable", what="it is stable")
         consumers.wait_until(shared, "the moved group shares the partitions")
         assert shadow_of(proxy, group) is None
+        # Before the proxy ends, and with it what they own.
+        counts = Counter(len(one.owned()) for one in members)
+        moved = sum(len(before[one.name] - one.owned()) for one in members)
+        pauses = [pause_s(one, marks[one.name]) for one in members if one.owned()]
 
-    counts = Counter(len(one.owned()) for one in members)
-    moved = sum(len(before[one.name] - one.owned()) for one in members)
-    pauses = [pause_s(one, marks[one.name]) for one in members if one.owned()]
     print(f"told {told}; got {counts}, moved {moved}, in {took_s:.1f} s, pauses {pauses}")
     assert within(told["empty"], counts[0])
     listed = {one["partitions"]: one["members"] for one in told["counts"]}

@@ -183,6 +183,9 @@ def thresholds(abort_if: AbortIf) -> dict[Gate, int]:
     return {gate: most for gate, most in written.items() if most is not None}
 
 
+_REBALANCES = frozenset({Gate.UNOWNED, Gate.PAUSE})
+"""What every rebalance causes."""
+
 _UNITS = {
     Gate.LAG: "records",
     Gate.UNOWNED: "s a minute",
@@ -222,7 +225,23 @@ def judge(
         return Verdict(Say.PAUSED, paused)
     if move.baseline is None:
         return Verdict(Say.BASELINE, "what the group is like before its first step is being measured")
-    return _of_the_group(looks[:WINDOWS], move.baseline, limits, now_ms, has_moved=has_moved)
+    found = [
+        {} if look.told else _not_caused(excesses(look, move.baseline, now_ms), number, move, now_ms)
+        for number, look in enumerate(looks[:WINDOWS])
+    ]
+    return _of_the_group(looks[:WINDOWS], found, limits, has_moved=has_moved)
+
+
+def _not_caused(found: dict[Gate, float], number: int, move: Move, now_ms: int) -> dict[Gate, float]:
+    """What a window has that is not the step's own doing; ``number`` counts windows from the newest on.
+
+    Until a step has settled the group rebalances because of it: its classic members give up their partitions, and get
+    others.
+    """
+    began_ms = now_ms - (number + 1) * WINDOW_S * 1000
+    if move.settled_ms and began_ms < move.settled_ms:
+        return {gate: value for gate, value in found.items() if gate not in _REBALANCES}
+    return found
 
 
 def _missing(limits: Mapping[Gate, int], fresh: Sequence[Heard], looks: Sequence[Look]) -> str:
@@ -253,15 +272,11 @@ def _elsewhere(looks: Sequence[Look], limits: Mapping[Gate, int]) -> str:
 
 def _of_the_group(
     newest: Sequence[Look],
-    baseline: Baseline,
+    found: Sequence[Mapping[Gate, float]],
     limits: Mapping[Gate, int],
-    now_ms: int,
     *,
     has_moved: bool,
 ) -> Verdict:
-    found: list[dict[Gate, float]] = [
-        {} if look.told else excesses(look, baseline, now_ms) for look in newest
-    ]
     for gate, most in limits.items():
         over = [one.get(gate, 0) > most for one in found]
         if len(over) == WINDOWS and all(over):

@@ -66,7 +66,7 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report 
     if own is not None:
         heard = [one for one in heard if records.writer not in one.is_of]
         heard.append(Heard(replace(own, writers=(records.writer,)), now_ms))
-    has_moved = move.converted or bool(context.moves.slots(group_id)) or _has_translated(context, group_id)
+    has_moved = move.converted or _has_translated(context, group_id)
     verdict = judge(move, rule.abort_if, heard, alive, now_ms, has_moved=has_moved)
     if verdict.say is Say.BASELINE:
         baseline = baseline_of(looks_of([one.report for one in heard]), now_ms)
@@ -95,9 +95,12 @@ def _when_clear(rule: Rule, move: Move, now_ms: int) -> Move:
 
 
 def _has_translated(context: Context, group_id: str) -> bool:
-    """Whether a member of the group is translated here, perhaps since before the move."""
+    """Whether a member of the group is translated here, perhaps since before the move, or has a slot that is filled."""
     group = context.registry.groups.get(group_id)
-    return group is not None and any(member.joined for member in group.members.values())
+    if group is not None and any(member.joined for member in group.members.values()):
+        return True
+    slots = (stored.record.slot for stored in context.moves.slots(group_id).values())
+    return any(slot is not None and slot.begun for slot in slots)
 
 
 def _write(context: Context, group_id: str, after: Move) -> None:

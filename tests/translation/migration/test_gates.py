@@ -89,6 +89,15 @@ def test_windows_in_which_somebody_is_told_are_not_judged(gate: Gate) -> None:
     assert say(heard(replace(bad, told=1), bad, bad)).say is Say.WATCHING
 
 
+@pytest.mark.parametrize("gate", Gate)
+def test_a_rebalance_until_the_step_has_settled_is_its_own_doing(gate: Gate) -> None:
+    bad = worse(gate)
+    is_caused = gate in (Gate.UNOWNED, Gate.PAUSE)
+    for settled_ago_ms, says in ((30_000, Say.HARM), (29_999, Say.SUSPECT if is_caused else Say.HARM)):
+        move = replace(MOVE, settled_ms=NOW_MS - settled_ago_ms)
+        assert say(heard(bad, bad, bad), move=move).say is says
+
+
 def test_a_group_that_is_harmed_before_anybody_was_moved_is_paused() -> None:
     bad = worse(Gate.DISCONNECTS)
     verdict = say(heard(bad, bad, bad), has_moved=False)
