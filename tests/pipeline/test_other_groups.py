@@ -96,12 +96,10 @@ def test_the_figures_of_the_migration_are_those_without_such_groups(
     assert any("violation" in overlap for overlap in audits[0][0])
 
 
-def test_the_page_lists_groups_and_members(spark: SparkSession, run: Run, tmp_path: Path) -> None:
+def test_the_page_lists_groups_and_members(spark: SparkSession, run: Run) -> None:
     found = facts.progress(spark, run.out)
 
-    page.write(tmp_path / "report.html", None, found, None)
-
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    text = page.rendered(None, found, None)
     assert "<b>5</b><span>groups of other protocols" in text
     for group in found.others.groups:
         assert f"<code>{group['group']}</code>" in text
