@@ -77,6 +77,11 @@ class Cluster(msgspec.Struct, frozen=True):
             raise PipelineError(f"{file} cannot be read: {error}") from error
 
 
+def id_text(base64: str) -> str:
+    """Return a topic id as Kafka writes it, with ``-`` and ``_``: librdkafka has ``+`` and ``/`` there."""
+    return base64.replace("+", "-").replace("/", "_")
+
+
 def ask(bootstrap: str, client_settings: Mapping[str, str] | None = None) -> Cluster:
     """Read topics and settings from a running cluster. Raises PipelineError if it does not answer."""
     from confluent_kafka import KafkaException, TopicCollection  # noqa: PLC0415 - only where brokers are asked
@@ -88,7 +93,7 @@ def ask(bootstrap: str, client_settings: Mapping[str, str] | None = None) -> Clu
         names = sorted(admin.list_topics(timeout=_TIMEOUT_S).topics)
         asked = admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
         described = [future.result() for future in asked.values()]
-        topics = tuple(Topic(one.name, str(one.topic_id), len(one.partitions)) for one in described)
+        topics = tuple(Topic(one.name, id_text(str(one.topic_id)), len(one.partitions)) for one in described)
         return Cluster(topics, _settings(admin), int(time.time() * 1000))
     except KafkaException as error:
         raise PipelineError(f"{bootstrap} does not say what is asked: {error}") from error
