@@ -18,6 +18,7 @@ from support.broker import Kafka
 from support.consumers import ConsumerProcess, Consumers
 from support.raw import RawConnection
 from support.share import SHARE_CONSUMER, acknowledged, configure_group, deliveries
+from support.waiting import eventually
 
 from pipeline.capture import capture
 from pipeline.readiness import cluster, job, records, share_partitions
@@ -67,6 +68,15 @@ class Scene:
         assert list(deliveries([victim]))
         victim.kill()
         self.start(group, "holder", "hold").wait_for("records")
+
+    def wait_until_one_is_left(self, group: str) -> None:
+        """Until the killed consumer's session has ended: that moves the group's epoch."""
+        asked = describe.ShareGroupDescribeRequest(group_ids=(group,), include_authorized_operations=False)
+        eventually(
+            lambda: len(self.connection.call(asked).groups[0].members),
+            lambda members: members == 1,
+            what="the killed consumer is no member any more",
+        )
 
     def write_states(self, group: str) -> None:
         """Initialize both partitions and write dozens of changes with overlapping batches: several snapshots."""
@@ -137,11 +147,16 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(consumers: Consumers) -> Iterator[Scene]:
-    overrides = {"share.coordinator.snapshot.update.records.per.snapshot": str(UPDATES_A_SNAPSHOT)}
+    overrides = {
+        "share.coordinator.snapshot.update.records.per.snapshot": str(UPDATES_A_SNAPSHOT),
+        "group.share.min.session.timeout.ms": "15000",
+        "group.share.session.timeout.ms": "15000",  # the killed consumer's session ends before anybody looks
+    }
     try:
         with find_broker.own_cluster(f"share-{uuid.uuid4().hex[:8]}", overrides=overrides) as own:
             made = Scene(Kafka(own.bootstrap, source="maven", version=own.version), consumers)
             made.consume("used")
+            made.wait_until_one_is_left("used")
             made.write_states(WRITTEN)
             yield made
             made.connection.close()
