@@ -5,6 +5,7 @@ and refuse the file after somebody has edited it.
 """
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +43,25 @@ class NotThereError(PipelineError):
 
 
 class FileSystems:
-    """The file systems that a Spark session knows. Every method raises PipelineError, of one line."""
+    """The file systems that a Spark session knows. Every method raises PipelineError, of one line.
+
+    Local places don't need the session's JVM; the others do, and can't be reached if it is elsewhere (Spark Connect).
+    """
 
     def __init__(self, spark: "SparkSession") -> None:
-        """Take the settings of the session. Raises PipelineError if its JVM is elsewhere (Spark Connect)."""
-        java = spark.sparkContext._jvm  # noqa: SLF001 - PySpark's way to what only the JVM can do
+        """Take the settings of the session where they are first needed."""
+        self._spark = spark
+
+    @functools.cached_property
+    def _java(self) -> Any:
+        java = self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark's way to what only the JVM can do
         if java is None:
             raise PipelineError("the pipeline needs a Spark driver of its own, not Spark Connect")
-        self._java: Any = java
-        self._settings = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+        return java
+
+    @functools.cached_property
+    def _settings(self) -> "JavaObject":
+        return self._spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
 
     def is_folder(self, at: Location) -> bool:
         """Whether the location is a folder; False if it is not there."""

@@ -54,7 +54,6 @@ def run(monkeypatch, tmp_path):
     monkeypatch.setattr(events, "from_files", lambda *_: None)
     monkeypatch.setattr(progress_job, "lines_of_files", lambda *_: None)
     monkeypatch.setattr(records, "captured", lambda *_: None)
-    monkeypatch.setattr(cluster.Cluster, "load", lambda *_: None)
     app = typer.Typer()
     cli.add_to(app)
 
@@ -97,10 +96,13 @@ def test_progress(run):
     assert (report.exit_code, json.loads(report.output)) == (ExitCode.SUCCESS, PROGRESS._asdict())
 
 
-def test_readiness(run):
-    assert run("readiness", "--capture", ".").output.startswith(
+def test_readiness(run, tmp_path):
+    capture = tmp_path / "capture"
+    (capture / records.CAPTURED.name).mkdir(parents=True)
+    cluster.Cluster().save(capture)
+    assert run("readiness", "--capture", str(capture)).output.startswith(
         "3 groups\n  not ready: 1\n  ready: 2\n1 of those not ready have nothing to move to: 1 share\n"
     )
-    report = run("readiness", "--capture", ".", "-o", "json")
+    report = run("readiness", "--capture", str(capture), "-o", "json")
     assert report.exit_code == ExitCode.SUCCESS
     assert json.loads(report.output) == READINESS._asdict() | {"policies": ["out/wave-01.yaml"]}
