@@ -112,6 +112,8 @@ class TranslatorDriver:
         self._requests: dict[RequestId, _DrivenConnection] = {}
         self._commits: dict[RequestId, tuple[Connection, Request]] = {}
         """The commits among them."""
+        self._first_heartbeats: dict[RequestId, tuple[Connection, Request]] = {}
+        """The Heartbeats among them with which connections begin that the broker has not accepted yet."""
         self._calls: dict[CallId, Call] = {}
         self._work: deque[tuple[_Handler, ConnectionId | None, tuple[Any, ...]]] = deque()
         self._working = False
@@ -170,10 +172,11 @@ class TranslatorDriver:
             self._commits[request.id] = connection, request
         if request.api_key == _HEARTBEAT:
             group_id = request.message.group_id
-            if not self._routes.leads_to(group_id, shell) and self._translator.is_authorized(
-                connection.id, group_id
-            ):
-                self._routes.remember(shell, connection, request)
+            if not self._routes.leads_to(group_id, shell):
+                if self._translator.is_authorized(connection.id, group_id):
+                    self._routes.remember(shell, connection, request)
+                else:
+                    self._first_heartbeats[request.id] = connection, request
         self._dispatch(self._handle_request, connection.id, connection, request)
 
     def passes_through(self, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
@@ -214,9 +217,10 @@ class TranslatorDriver:
             if connection.id not in self._connections:
                 self._connections[connection.id] = _DrivenConnection(shell)
             self._dispatch(self._handle_relayed_response, connection.id, connection, request, response)
-        if request.api_key == _CONSUMER_GROUP_HEARTBEAT and self._translator.is_authorized(
-            connection.id, group_id
-        ):
+        is_heartbeat = request.api_key == _CONSUMER_GROUP_HEARTBEAT or (
+            request.api_key == _HEARTBEAT and response.error_code == 0
+        )
+        if is_heartbeat and self._translator.is_authorized(connection.id, group_id):
             self._routes.remember(shell, connection, request)
         self.reporter.call_answered(connection, request, response)
 
@@ -344,6 +348,7 @@ class TranslatorDriver:
         if driven.request is not None:
             self._requests.pop(driven.request, None)
             self._commits.pop(driven.request, None)
+            self._first_heartbeats.pop(driven.request, None)
             driven.request = None
 
     def _dispatch(self, handler: "_Handler", about: ConnectionId | None, *arguments: Any) -> None:
@@ -388,14 +393,29 @@ class TranslatorDriver:
         if driven is not None:  # else its client is gone
             driven.request = None
             driven.shell.answer(answer.request_id, answer.message)
+            if self._first_heartbeats:
+                self._first_answered(driven.shell, answer.request_id)
             if self._commits and (commit := self._commits.pop(answer.request_id, None)) is not None:
                 self._commit_answered(*commit, answer.message, MemberProtocol.TRANSLATED)
+
+    def _first_answered(self, shell: TranslatedConnection, request_id: RequestId) -> None:
+        """Remember the connection of a Heartbeat about whose sender the broker was asked meanwhile.
+
+        A client that loses each connection soon sends only one on each.
+        """
+        first = self._first_heartbeats.pop(request_id, None)
+        if first is not None:
+            connection, request = first
+            if self._translator.is_authorized(connection.id, request.message.group_id):
+                self._routes.remember(shell, connection, request)
 
     def _forward(self, forward: Forward) -> None:
         driven = self._requests.pop(forward.request_id, None)
         if driven is not None:
             driven.request = None
-            self._commits.pop(forward.request_id, None)  # its response comes with call_relayed
+            # Their responses come with call_relayed.
+            self._commits.pop(forward.request_id, None)
+            self._first_heartbeats.pop(forward.request_id, None)
             driven.shell.forward(forward.request_id)
 
     def _emitted(self, emit: Emit) -> None:

@@ -14,7 +14,7 @@ from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolTopicPartition,
     encode_assignment,
 )
-from protocol_codecs.messages.heartbeat import HeartbeatRequest
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.metadata import MetadataResponse
 from protocol_codecs.messages.offset_commit import (
@@ -213,6 +213,48 @@ async def test_a_commit_whose_client_has_gone_is_forgotten():
     assert driver._commits
     driver.client_disconnected(connection.id)
     assert not driver._commits
+
+
+@pytest.mark.parametrize("is_translated", [True, False])
+async def test_a_connection_that_carried_a_single_heartbeat_is_counted_when_it_ends(is_translated):
+    """The broker is asked about its sender with that one: a client that loses each connection sends no second one."""
+    translator, ended, accepted = Scripted(), list[frozenset[str]](), set[ConnectionId]()
+    shell, connection, response = Shell(), Connection(ConnectionId(1), "host", {}), HeartbeatResponse()
+
+    def accepts(_connection: Connection, request: Request) -> list[Any]:
+        accepted.add(connection.id)
+        return [Answer(request.id, response)]
+
+    def passed(*_: Any) -> list[Any]:
+        accepted.add(connection.id)
+        return []
+
+    translator.is_authorized = lambda connection_id, _: connection_id in accepted
+    translator.on_request = accepts if is_translated else lambda _, request: [Forward(request.id)]
+    translator.handle_relayed_response = passed
+    driver = TranslatorDriver(translator, RequestMetrics(Metrics()), lambda _: None)
+    driver.on_disconnected = ended.append
+    heard(driver, shell, 1)
+    if not is_translated:
+        message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        driver.call_relayed(
+            shell, connection, Request(RequestId(1), ApiKey.HEARTBEAT, 3, "c", message), response
+        )
+    driver.client_disconnected(connection.id)
+    assert ended == [frozenset({"g"})]
+
+
+async def test_a_heartbeat_that_the_broker_refuses_is_no_members_and_leaves_nothing():
+    translator, ended = Scripted(), list[frozenset[str]]()
+    translator.is_authorized = lambda *_: False
+    driver = TranslatorDriver(translator, RequestMetrics(Metrics()), lambda _: None)
+    driver.on_disconnected = ended.append
+    for number, acts in enumerate(([Forward(RequestId(0))], [])):
+        translator.on_request = lambda *_, acts=acts: acts
+        heard(driver, Shell(), number)
+        driver.client_disconnected(ConnectionId(number))
+    assert ended == []
+    assert driver._first_heartbeats == {}
 
 
 @pytest.mark.parametrize(("late_s", "reads_first"), [(0.05, False), (0.2, True), (60.0, True)])
