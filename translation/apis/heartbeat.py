@@ -19,6 +19,7 @@ from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberState
+from translation.migration import downgrade
 from translation.migration.adoption import readopt
 from translation.migration.resumption import has_stayed
 from translation.upstream.consumer_group_heartbeat import (
@@ -62,6 +63,10 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
             reason = f"Heartbeat with generation {message.generation_id}"
             context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
         context.answer(request, HeartbeatResponse(error_code=code))
+        return
+    # It was not asked for a client that another replica may have served: one that loses each connection would never go.
+    if downgrade.has_to_move_back(context, connection, request):
+        context.answer(request, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         return
     epoch = member.member_epoch
     asked = keepalive_request(context, member, client_is_here=True)

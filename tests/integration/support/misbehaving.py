@@ -57,11 +57,15 @@ class Misbehaving:
 
     def begin_anew(self) -> None:
         """Another member on another connection; the old one is left alone."""
+        self.hang_up()
+        self.member = RawMember(self.bootstrap, self.group, self._topic)
+        self.rejoin()
+
+    def hang_up(self) -> None:
+        """Close its connection, if it has one."""
         if self.member is not None:
             with contextlib.suppress(OSError):
                 self.member._connection.close()
-        self.member = RawMember(self.bootstrap, self.group, self._topic)
-        self.rejoin()
 
     def wait(self, seconds: float) -> None:
         """Wait, but not beyond its end."""
@@ -97,6 +101,7 @@ class Misbehaving:
     ) -> None:
         self._stopping.set()
         self._thread.join()
+        self.hang_up()
 
 
 # -- what it does wrong ------------------------------------------------------------------------------------------------

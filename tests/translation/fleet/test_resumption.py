@@ -18,6 +18,7 @@ from protocol_codecs.messages.metadata import MetadataResponse
 from tests.translation.answers import A
 from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench, owned
 from tests.translation.fleet.bench import Replica, SharedLog
+from tests.translation.live_groups import OBSERVE_ALL
 from translation.actions import Connection, EventKind, RequestId
 from translation.engine import fleet
 from translation.engine.fleet import snapshot_of
@@ -245,6 +246,20 @@ def test_a_client_that_comes_back_to_a_member_that_has_changed_joins_again(log: 
     one.reply(group_of_a(group_epoch=2))
     assert one.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
     assert member_of(one).adopted
+
+
+def test_a_client_that_loses_each_connection_is_told_to_go_back_to_the_classic_protocol(
+    log: SharedLog,
+) -> None:
+    """Another process may have served it each time, so the broker is asked first, and that Heartbeat tells it."""
+    one = log.replica(resumes=True)
+    connection = stable_at(one)
+    one._do(one.translator.set_policy(one.now, OBSERVE_ALL))
+    heartbeat = away_and_back(one, connection)
+    one.beat(1)
+    one.reply(group_of_a())
+    assert one.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert one.kinds().count(EventKind.POLICY_CHANGED) == 1
 
 
 # -- what is written ---------------------------------------------------------------------------------------------------
