@@ -314,7 +314,10 @@ def _admit_newcomer(
 ) -> Procedure[bool | None]:
     """Take a slot for a client that has none; None if another was faster, or if it has to be looked at again."""
     moves, group_id = context.moves, request.message.group_id
-    if not move.is_moving or moves.is_full(group_id) or not moves.gates.verdict(group_id, rule).may_tell:
+    if not move.is_moving or moves.is_full(group_id):
+        return False
+    if not moves.gates.verdict(group_id, rule).may_tell:
+        yield from _note_converted(context, connection, group_id, rule, client)
         return False
     looked, client.looked = client.looked, None
     looked = looked or (yield from _look(context, group_id, connection))
@@ -334,6 +337,23 @@ def _admit_newcomer(
     if moves.slots(group_id).get(number) != slots.get(number):
         return None  # somebody took it while the move went on: the record would take the place of that one
     return (yield from _take(context, group_id, number, _slot_for(client, None))) or None
+
+
+def _note_converted(
+    context: Context, connection: Connection, group_id: str, rule: Rule, client: _Client
+) -> Procedure[None]:
+    """Write that the group of a move whose gates let nobody in is converted already.
+
+    A process without a member log does not know that after a restart, and measures the group anew. If the last
+    translated member left meanwhile, the group would be converted again instead of held.
+    """
+    move = context.moves.move(group_id, rule)
+    if move is None or move.converted:
+        return
+    looked = client.looked or (yield from _look(context, group_id, connection))
+    move = context.moves.move(group_id, rule)  # its baseline may have been written while the broker was asked
+    if looked is not None and looked.census.translated and move is not None and move.is_moving:
+        yield from _go_on(context, group_id, rule, move, replace(move, converted=True))
 
 
 def may_be_told(context: Context, group_id: str, rule: Rule) -> bool:

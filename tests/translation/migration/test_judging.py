@@ -9,7 +9,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
 from tests.translation.live_groups import A, classic_group, described
-from translation.actions import EventKind
+from translation.actions import EventKind, RequestId
 from translation.fleet.group_records import MOVE, Move, Phase
 from translation.fleet.signals import Report, Say, Window
 from translation.policy.gates import AbortIf
@@ -73,6 +73,31 @@ def test_nobody_is_told_before_the_group_is_measured() -> None:
     baseline = move_of(bench).baseline
     assert baseline is not None
     assert baseline.owned == 2
+
+
+@pytest.mark.parametrize("begins", ["heartbeat", "join"])
+def test_a_group_whose_last_translated_member_leaves_while_it_is_measured_is_held(begins: str) -> None:
+    """The process was started again, without a member log: it does not know that the group was converted before."""
+    bench = Bench(policy=with_gates(1), new_group=False)
+
+    def asks() -> RequestId:
+        bench.now += 3
+        connection = bench.connect()
+        return bench.heartbeat(connection, A, 4) if begins == "heartbeat" else bench.join(connection, "")
+
+    asks()
+    while bench.calls:
+        bench.reply(described({M: (1, 5), A: (0, 5)}))
+    assert (says(bench), move_of(bench).converted) == (Say.MISSING, True)
+    report(bench, CALM, CALM, CALM)
+    report(bench, CALM, CALM, CALM)
+    assert says(bench) == Say.CLEAR
+    stays = asks()
+    answers = itertools.cycle((NO_CONSUMER_GROUP, classic_group()))
+    while bench.calls:
+        bench.reply(next(answers))
+    assert move_of(bench).phase == Phase.HELD
+    assert stays in bench.forwarded
 
 
 def test_three_windows_of_harm_abort_the_move_once_and_it_is_told() -> None:
