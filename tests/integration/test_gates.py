@@ -9,6 +9,7 @@ test's folder.
 import contextlib
 import itertools
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,7 +21,7 @@ from support import misbehaving
 from support.broker import Kafka
 from support.clients import AIOKAFKA, CONFLUENT, COOPERATIVE
 from support.consumers import ConsumerProcess
-from support.entry import running_proxy
+from support.entry import Proxy, running_proxy
 from support.gate_story import PARTITIONS, POLICY, QUICK, Story, kinds, moves
 from support.load import Load
 from support.misbehaving import Misbehaving
@@ -130,6 +131,12 @@ TWELVE: Mapping[str, Callable[[Story], object]] = {
 }
 HEALTHY = 30
 CLIENTS = ((CONFLUENT, "range"), (CONFLUENT, COOPERATIVE), (AIOKAFKA, "range"))
+SLOW = """\
+default: observe
+rules:
+  - {pattern: "slow-.*", mode: translate, switch_pause_ms: 5000, steps: [4, "100%"], hold_s: 0, abort_if: {}}
+"""
+"""A step that takes so long that everybody can be killed in it."""
 HALVES = list(TWELVE)[:6], list(TWELVE)[6:]
 
 
@@ -233,3 +240,63 @@ def test_a_broker_that_is_killed_pauses_a_move_and_takes_nothing_back(
             what="all are moved",
             timeout_s=120,
         )
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.scenario("all replicas are killed in a step: the first that is back goes on with it within 30 s")
+def test_when_all_replicas_are_killed_the_first_that_is_back_goes_on_with_the_same_step(
+    stock, consumers, folder: Path, group, fleet
+):
+    group, topic = f"slow-{group}", stock.new_topic(partitions=2 * PARTITIONS)
+    replicas = [
+        Proxy(
+            stock.bootstrap,
+            folder / f"proxy-{number}",
+            policy=SLOW,
+            fleet=fleet,
+            sole_process=False,
+            limits={},
+        )
+        for number in range(2)
+    ]
+    everywhere = ",".join(one.bootstrap for one in replicas)
+
+    def translated() -> int:
+        return int(kinds(stock, group)["consumer"])
+
+    with contextlib.ExitStack() as stack:
+        for one in replicas:
+            stack.callback(one.stop)
+            one.start()
+        stack.enter_context(Load(stock, topic))
+        for _ in range(6):
+            consumers.start(
+                CONFLUENT,
+                everywhere,
+                group,
+                topic,
+                COOPERATIVE,
+                session_timeout_ms=30_000,
+                heartbeat_interval_ms=1_000,
+            )
+        eventually(translated, lambda count: count == 1, what="the first is translated", timeout_s=150)
+        for one in replicas:
+            one.kill()
+        before = translated()
+
+        replicas[0].start()
+        began = time.monotonic()
+        said: list[dict[str, Any]] = []
+
+        def looked() -> int:
+            said.extend(filter(None, [moves(replicas[0]).get(group)]))
+            return translated()
+
+        eventually(looked, lambda count: count > before, what="the step goes on", timeout_s=30)
+        took_s = time.monotonic() - began
+        replicas[1].start()
+        eventually(looked, lambda count: count == 6, what="all are translated", timeout_s=200, between_s=0.5)
+    assert "baseline" not in {move["gates"] for move in said}, "it is measured once"
+    assert [step for step, _ in itertools.groupby(move["step"] for move in said)] == [1, 2]
+    (folder / "gates.json").write_text(json.dumps({"goes_on_after_s": round(took_s, 1)}))

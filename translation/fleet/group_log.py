@@ -42,7 +42,7 @@ from translation.fleet.group_records import (
 from translation.fleet.members import Members
 from translation.fleet.outputs import FleetSettings, Health, Settled, WriteRecord
 from translation.fleet.records import MemberKey, Writer, partition_of, shortened
-from translation.fleet.signals import Report
+from translation.fleet.signals import WINDOW_S, Report
 
 RENEW_MS = 3_600_000
 """A record of a move that is not over is written anew when it is so old, or up to ten minutes older."""
@@ -53,6 +53,9 @@ _IN_USE_S = (RENEW_MS + _RENEW_SPREAD_MS) / 1000
 ALIVE_MS = 35_000
 """The replica of a writer is alive if something of it was read in the last so many milliseconds, by the log's clock:
 each writes a probe every 30 s."""
+ALIVE_SINCE_START_S = 1.5 * WINDOW_S
+"""A replica that has reported of a group before this one began, and of which nothing was read for so long since, is
+gone: it would have reported again."""
 _WRITERS_LIMIT = 1_000
 _WRITERS_REPORTED = 8
 
@@ -154,6 +157,8 @@ class GroupLog:
         """What is written and not read back, in the order in which it was written."""
         self._heard: list[OrderedDict[Writer, int]] = [OrderedDict() for _ in members.partitions]
         """For each partition when each writer was read last, by the log's clock."""
+        self._began: dict[int, tuple[int, float]] = {}
+        """For each partition when this process first wrote to it: by the log's clock, and when that was read back."""
         self._used: dict[str, float] = {}
         """The groups with records that were asked about here, and when last."""
         self._look_at = now + _LOOK_EVERY_S
@@ -206,14 +211,22 @@ class GroupLog:
         """The writer that this process has now."""
         return self._members.writer
 
-    def alive(self, group_id: str) -> frozenset[Writer]:
-        """The writers of the replicas that are alive, as far as this group's partition is read; this one always is."""
+    def alive(self, group_id: str, now: float) -> frozenset[Writer]:
+        """The writers of the replicas that are alive, as far as this group's partition is read; this one always is.
+
+        If all are killed, the first that is back need not wait for :data:`ALIVE_MS` until it goes on with a move.
+        """
         number = self._number(shortened(group_id))
         newest_ms = self._members.partitions[number].view.newest_ms
+        began_ms, began_at = self._began.get(number, (0, now))
+        is_settled = now - began_at >= ALIVE_SINCE_START_S
+        reporters = {stored.writer for stored in self.reports(group_id)} if is_settled else frozenset()
         found = {
             writer
             for writer, at_ms in self._heard[number].items()
-            if newest_ms - at_ms <= ALIVE_MS and writer not in self._members.own
+            if newest_ms - at_ms <= ALIVE_MS
+            and writer not in self._members.own
+            and not (at_ms < began_ms and writer in reporters)
         }
         return frozenset(found | {self._members.writer})
 
@@ -234,6 +247,10 @@ class GroupLog:
         heard.move_to_end(writer)
         if len(heard) > _WRITERS_LIMIT:
             heard.popitem(last=False)
+
+    def began(self, number: int, appended_ms: int, now: float) -> None:
+        """A record of this process is read back in a partition; only the first counts."""
+        self._began.setdefault(number, (appended_ms, now))
 
     def moves(self) -> list[tuple[str, Move]]:
         """The groups that have a record of a move, also of one that is over."""

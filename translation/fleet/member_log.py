@@ -328,6 +328,8 @@ class MemberLog:
         state = self._members.partitions[partition]
         state.view.read_to(offset + 1, appended_ms)
         self.groups.heard(partition, writer, appended_ms)
+        if writer in self._members.own:
+            self.groups.began(partition, appended_ms, now)
         self._reader.forget_old(state)
         self._health.read_probe(partition, writer, now)
 

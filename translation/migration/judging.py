@@ -57,7 +57,7 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report 
     if rule.abort_if is None or not records.is_ready(group_id):
         return Verdict(Say.MISSING, "the member log is away")
     now_ms = records.now_ms(group_id, context.now)
-    alive = records.alive(group_id)
+    alive = records.alive(group_id, context.now)
     heard = [
         Heard(stored.record.report, stored.appended_ms, stored.record.server)
         for stored in records.reports(group_id)
@@ -120,7 +120,8 @@ def _tell_news(
     context: Context, group_id: str, rule: Rule, move: Move, before: Verdict | None, verdict: Verdict
 ) -> None:
     """Emit that the gates stop a move, or do not any more; one replica does, that with the lowest name."""
-    if verdict.say is Say.HARM or min(context.moves.records.alive(group_id)) != context.moves.records.writer:
+    records = context.moves.records
+    if verdict.say is Say.HARM or min(records.alive(group_id, context.now)) != records.writer:
         return
     said = None if before is None else before.say
     if said is verdict.say or not (verdict.text or (before is not None and before.text)):

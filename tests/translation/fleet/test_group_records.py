@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from translation.fleet.counting import FORGET_MS, Stored
 from translation.fleet.group_log import (
     ALIVE_MS,
+    ALIVE_SINCE_START_S,
     LOCAL_GROUPS,
     RENEW_MS,
     GroupLog,
@@ -30,10 +31,12 @@ from translation.fleet.group_records import (
     encode_group_value,
     group_key,
     is_group_key,
+    report_name,
     slot_name,
     slot_number,
 )
 from translation.fleet.member_log import MemberLog
+from translation.fleet.members import Members
 from translation.fleet.outputs import FleetSettings, Health, HealthChanged, Settled, WriteRecord
 from translation.fleet.records import (
     InvalidRecord,
@@ -286,13 +289,30 @@ def test_the_longest_report_fits_in_its_record() -> None:
 def test_a_replica_is_alive_as_long_as_it_probes_and_this_one_always_is() -> None:
     one = OneReplica()
     groups = one.groups
-    assert groups.alive("payments") == {groups.writer}
+    assert groups.alive("payments", 0.0) == {groups.writer}
     one.log.read_probe(0, B, 100, 1_000_000, 0.0)
-    assert groups.alive("payments") == {groups.writer, B}
+    assert groups.alive("payments", 0.0) == {groups.writer, B}
     groups.heard(0, A, 1_000_000 + ALIVE_MS)
     one.log.read_to(0, 101, 0.0)
     one.log.read_probe(0, Writer(b"writer c"), 102, 1_000_001 + ALIVE_MS, 0.0)
-    assert B not in groups.alive("payments")
+    assert B not in groups.alive("payments", 0.0)
+
+
+def test_a_replica_that_reported_before_this_one_began_is_gone_soon_if_it_does_not_report_again() -> None:
+    """All were killed, and this one is the first that is back. One that never reported is waited for as before."""
+    groups = GroupLog(Members(FleetSettings(partitions=1), Writer(b"newcomer"), 0.0), 0.0)
+    report = GroupRecord(version=0, first=True, report=Report())
+    for offset, writer in enumerate((A, B)):
+        key = group_key("payments", report_name(writer))
+        groups.read(0, key, StoredGroup(offset, 1_000_000, writer, report))
+    only_probes = Writer(b"writer c")
+    groups.heard(0, only_probes, 1_000_000)
+    groups.began(0, 1_001_000, 5.0)
+    groups.began(0, 1_002_000, 9.0)
+    soon, later = 5.0 + ALIVE_SINCE_START_S - 0.1, 5.0 + ALIVE_SINCE_START_S
+    assert groups.alive("payments", soon) == {groups.writer, A, B, only_probes}
+    groups.heard(0, B, 1_001_001)
+    assert groups.alive("payments", later) == {groups.writer, B, only_probes}
 
 
 def test_a_report_speaks_for_every_writer_that_its_replica_has_had_and_is_not_written_anew() -> None:
