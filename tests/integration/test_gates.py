@@ -37,7 +37,7 @@ HARMS: Mapping[str, tuple[Callable[[Misbehaving], None], str]] = {
     "crashes": (misbehaving.crashes_again_and_again, ""),
     "unowned": (misbehaving.never_asks_for_its_assignment, "seconds without an owner"),
 }
-"""What raw members do once they are translated, and the gate that has to name it; empty: any may."""
+"""What raw members do once they are translated, and the gate that has to name it; empty: any may, or it is held."""
 LAGS = ("reads-nothing", misbehaving.reads_nothing, "lag", "lagging")
 PAUSES = ("pauses", misbehaving.takes_long_in_each_rebalance, "pause p99", "pausing")
 
@@ -78,7 +78,7 @@ def test_harm_is_stopped_and_taken_back_and_what_is_well_goes_on(
         story.misbehaves(*LAGS)
         well, topic = story.new_group("well")
         story.client(well, topic)
-        story.are_aborted()
+        story.are_stopped()
         eventually(
             partial(kinds, stock, well), lambda found: found == Counter(consumer=2), what="all are moved"
         )
@@ -143,7 +143,7 @@ HALVES = list(TWELVE)[:6], list(TWELVE)[6:]
 @pytest.mark.kafka
 @pytest.mark.long
 @pytest.mark.scenario(
-    "twelve kinds of harm abort their moves within a minute, by the windows that are shipped"
+    "twelve kinds of harm stop their moves within a minute, by the windows that are shipped"
 )
 @pytest.mark.parametrize("half", HALVES, ids=["raw members", "more"])
 def test_twelve_kinds_of_harm(half: list[str], stock, consumers, folder: Path, group, fleet):
@@ -154,7 +154,7 @@ def test_twelve_kinds_of_harm(half: list[str], stock, consumers, folder: Path, g
         story = Story(stock, consumers, proxy, stack, group)
         for name in half:
             TWELVE[name](story)
-        seen = story.are_aborted()
+        seen = story.are_stopped()
         (folder / "gates.json").write_text(json.dumps(seen, indent=2))
 
 

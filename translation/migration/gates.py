@@ -27,7 +27,7 @@ import msgspec
 
 from translation.fleet.group_records import Move
 from translation.fleet.records import Writer
-from translation.fleet.signals import WINDOW_S, Baseline, Gate, Report, Say, Verdict, Window
+from translation.fleet.signals import KEPT, WINDOW_S, Baseline, Gate, Report, Say, Verdict, Window
 from translation.policy.gates import AbortIf
 
 WINDOWS = 3
@@ -67,6 +67,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
     told: int
     members: int
+    changes: int
+    """Members that came or went, or joined anew."""
     owned: float
     """Partitions that had an owner, on the average."""
     unknown: int
@@ -95,7 +97,8 @@ def look_at(windows: Sequence[Window], changes_beside: int = 0) -> Look:
         for gate, count in window.harmed.items():
             harmed[gate] = harmed.get(gate, 0) + count
     # A change that one replica sees makes the classic members of all rejoin.
-    changes = changes_beside + sum(one.changes for one in windows)
+    own_changes = sum(one.changes for one in windows)
+    changes = changes_beside + own_changes
     classic = sum(one.classic for one in windows)
     classic_rejoins = sum(one.classic_rejoins for one in windows)
     caused = min(classic_rejoins, changes * classic)
@@ -103,6 +106,7 @@ def look_at(windows: Sequence[Window], changes_beside: int = 0) -> Look:
     return Look(
         told=sum(one.told for one in windows),
         members=sum(one.members for one in windows),
+        changes=own_changes,
         owned=sum(one.owned_ms / one.ms for one in windows),
         unknown=sum(one.unknown for one in windows),
         commit_errors=sum(rate(one.commit_errors, one) for one in windows),
@@ -130,6 +134,7 @@ def looks_of(reports: Sequence[Report]) -> list[Look]:
 
 def baseline_of(looks: Sequence[Look], now_ms: int) -> Baseline | None:
     """What the group is like without the move; None if it was not looked at for long enough."""
+    looks = _since_it_is_complete(looks)
     if len(looks) < WINDOWS:
         return None
     # A member that goes to another replica is counted at both for a moment: the median, not the highest.
@@ -149,6 +154,17 @@ def baseline_of(looks: Sequence[Look], now_ms: int) -> Baseline | None:
         lag=max(lags, default=0),
         lag_growth=growth,
     )
+
+
+def _since_it_is_complete(looks: Sequence[Look]) -> Sequence[Look]:
+    """The windows since the group has come together, or since this process knows it; all if it never does.
+
+    While its first members come, most partitions have no owner. If that counted, nothing later would be worse.
+    """
+    complete = list(looks)
+    while complete and (complete[-1].changes or complete[-1].unknown or not complete[-1].members):
+        complete.pop()
+    return looks if len(looks) >= KEPT and len(complete) < WINDOWS else complete
 
 
 # -- harm --------------------------------------------------------------------------------------------------------------

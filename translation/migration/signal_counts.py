@@ -164,7 +164,9 @@ class SignalCounts:
         member.is_translated = is_translated
         if event.owned is not None or event.kind is EventKind.ADOPTED:
             self._set_lanes(group, member, event.owned, now)
-        if event.state == MemberState.STABLE and member.stopped_at is not None:
+        # It is still Stable in the event that says what it has given up.
+        is_back = event.state == MemberState.STABLE and event.kind is not EventKind.REVOKED
+        if is_back and member.stopped_at is not None:
             group.pauses.append(now - member.stopped_at)
             member.stopped_at = None
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from translation.fleet.group_records import Move
 from translation.fleet.records import Writer
-from translation.fleet.signals import Baseline, Gate, Report, Say, Verdict, Window
+from translation.fleet.signals import KEPT, Baseline, Gate, Report, Say, Verdict, Window
 from translation.migration.gates import FRESH_MS, Heard, baseline_of, judge, looks_of
 from translation.policy.gates import AbortIf
 
@@ -219,6 +219,25 @@ def test_before_the_first_step_the_group_is_measured() -> None:
     verdict = say(heard(CALM, CALM, CALM), move=replace(MOVE, baseline=None))
     assert (verdict.say, verdict.may_tell) == (Say.BASELINE, False)
     assert baseline_of(looks_of([Report(windows=(CALM, CALM))]), 0) is None
+
+
+def test_a_group_is_measured_from_when_it_is_complete() -> None:
+    """While it comes together its partitions have no owners: nothing would be worse than that."""
+    coming = replace(CALM, members=1, changes=1, owned_ms=0)
+    restarted = replace(CALM, unknown=1, owned_ms=0)
+    nobody = replace(CALM, members=0, owned_ms=0)
+    for windows in ((CALM, CALM, coming), (CALM, CALM, restarted, nobody)):
+        assert baseline_of(looks_of([Report(windows=windows)]), NOW_MS) is None
+    baseline = baseline_of(looks_of([Report(windows=(CALM, CALM, CALM, coming, nobody))]), NOW_MS)
+    assert baseline is not None
+    assert (baseline.owned, baseline.unowned_s) == (CALM.owned_ms / CALM.ms, 0)
+
+
+def test_a_group_whose_members_always_come_and_go_is_measured_as_it_is() -> None:
+    coming = replace(CALM, changes=1, owned_ms=10_000)
+    baseline = baseline_of(looks_of([Report(windows=(CALM,) + (coming,) * (KEPT - 1))]), NOW_MS)
+    assert baseline is not None
+    assert baseline.owned == 1
 
 
 _windows = st.builds(

@@ -90,7 +90,7 @@ def test_a_pause_is_the_time_from_giving_up_everything_to_the_next_assignment() 
     counted = Counted()
     counted.joined("a", TRANSLATED, 0, 1)
     counted.joined("b", TRANSLATED, 2, 3)
-    counted.event(EventKind.REVOKED, "a", state="PrepareRebalance", owned=())
+    counted.event(EventKind.REVOKED, "a", state="Stable", owned=())
     counted.event(EventKind.REVOKED, "b", state="PrepareRebalance", owned=partitions(2))
     counted.now += 2.5
     counted.event(EventKind.ASSIGNED, "a", state="CompletingRebalance", owned=partitions(0))
