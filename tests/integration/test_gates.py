@@ -213,10 +213,10 @@ def test_fifteen_healthy_moves_beside_one_another(half, stock, consumers, folder
 def test_a_broker_that_is_killed_pauses_a_move_and_takes_nothing_back(
     own_kafka, consumers, folder: Path, group
 ):
-    cluster = own_kafka(brokers=3)
+    cluster = own_kafka(brokers=3, overrides=GROUP_DEFAULTS)
     kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
     with (
-        running_proxy(cluster.bootstrap, folder / "proxy", policy=POLICY, script=QUICK) as proxy,
+        running_proxy(cluster.bootstrap, folder / "proxy", policy=POLICY, script=QUICK, limits={}) as proxy,
         contextlib.ExitStack() as stack,
     ):
         story = Story(kafka, consumers, proxy, stack, group)
