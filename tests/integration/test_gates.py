@@ -142,6 +142,7 @@ HALVES = list(TWELVE)[:6], list(TWELVE)[6:]
 
 @pytest.mark.kafka
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.scenario(
     "twelve kinds of harm stop their moves within a minute, by the windows that are shipped"
 )
@@ -160,6 +161,7 @@ def test_twelve_kinds_of_harm(half: list[str], stock, consumers, folder: Path, g
 
 @pytest.mark.kafka
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.scenario("30 groups of three kinds of clients are moved with gates, and none is aborted")
 @pytest.mark.parametrize("half", [1, 2])
 def test_fifteen_healthy_moves_beside_one_another(half, stock, consumers, folder: Path, group, fleet):
@@ -244,6 +246,7 @@ def test_a_broker_that_is_killed_pauses_a_move_and_takes_nothing_back(
 
 @pytest.mark.kafka
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.scenario("all replicas are killed in a step: the first that is back goes on with it within 30 s")
 def test_when_all_replicas_are_killed_the_first_that_is_back_goes_on_with_the_same_step(
     stock, consumers, folder: Path, group, fleet
