@@ -16,7 +16,8 @@ from proxy.observability.snapshot import BrokerView, Snapshot
 from proxy.observability.status_command import rendered
 from tests.proxy.observability.events import changed, life, topic
 from tests.proxy.observability.fleet import FleetLog, replica
-from tests.proxy.observability.test_pages import CONTROL, HOSTILE, NOW_S, PAGE, Http, Site
+from tests.proxy.observability.site import NOW_S, PAGE, Http, Site
+from tests.proxy.observability.test_pages import CONTROL, HOSTILE
 from translation.fleet.records import Kind, Writer
 from translation.policy.policy import Mode, Policy, Rule
 
