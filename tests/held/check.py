@@ -72,6 +72,7 @@ def report(history: History, seen: Sequence[looks.Look], certified: dict[str, An
     yield f"{len(history.produced):8}  records acknowledged to the producer"
     yield f"{kept.looks:8}  looks at the broker, {kept.unanswered} without an answer"
     yield f"{kept.at_quota:8}  with as many translated members as the step allows"
+    yield f"{kept.below:8}  with fewer, until somebody has moved"
     yield f"{kept.above_since_some_left:8}  with more, since some had left"
     yield f"{kept.begun:8}  times somebody was translated anew"
     yield f"{kept.begun_by_an_earlier_quota:8}  of these by a slot of a quota that had become smaller meanwhile"

@@ -30,6 +30,7 @@ class Findings:
     """Looks at which the broker had a classic group: nobody was translated."""
     at_quota: int = 0
     """Looks at which exactly as many were translated as the step allows."""
+    below: int = 0
     above_since_some_left: int = 0
     begun: int = 0
     """Times at which somebody was translated who was not at the look before."""
@@ -60,6 +61,7 @@ def judge(looks: Iterable[Look], share: Fraction) -> Findings:
         found.sizes.add(len(places))
         found.as_classic += one.group_type == "classic"
         found.at_quota += len(translated) == quota
+        found.below += len(translated) < quota
         begun = sorted(translated.keys() - before.keys())
         found.begun += len(begun)
         found.taken_over += sum(

@@ -76,3 +76,8 @@ def test_a_new_process_of_an_instance_id_takes_its_place():
 def test_looks_without_an_answer_are_counted_and_forget_nothing():
     found = judge([seen(1, "cd", "ab"), Look(2 * SECOND, None, why="refused"), seen(3, "d", "ab")], HALF)
     assert (found.looks, found.unanswered, found.begun, found.violations) == (3, 1, 2, [])
+
+
+def test_looks_are_told_apart_by_how_many_are_translated():
+    found = judge([seen(1, "bcd", "a"), seen(2, "cd", "ab"), seen(3, "c", "ab"), seen(4, "", "ab")], HALF)
+    assert (found.below, found.at_quota, found.above_since_some_left) == (1, 2, 1)
