@@ -97,6 +97,8 @@ class Misbehaving:
     ) -> None:
         self._stopping.set()
         self._thread.join()
+        if self.member is not None:
+            self.member._connection.close()
 
 
 # -- what it does wrong ------------------------------------------------------------------------------------------------

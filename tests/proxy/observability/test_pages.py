@@ -501,11 +501,11 @@ def a_move(**changes: Any) -> MoveView:
     return msgspec.structs.replace(view, **changes)
 
 
-def moved(view: MoveView, group_id: str = "payments") -> str:
-    """What the page of a group with this move says of it."""
+def moved(view: MoveView, group_id: str = "payments", protocol: str = "translated") -> str:
+    """What the page of a group with this move and one member says of it."""
     site = Site()
     site.registry.move_of = lambda _: view
-    site.record(life("m1", group=group_id), NOW_S - 1)
+    site.record(life("m1", group=group_id, protocol=protocol), NOW_S - 1)
     page = site.http.get(group_path(group_id)).text
     banner = re.search(r'<div class="banner[^"]*">.*?</div>', page, re.DOTALL)
     assert banner is not None
@@ -528,6 +528,13 @@ def test_a_move_that_does_not_go_on_shows_who_has_said_so_and_how_it_does(
     assert "Last command: pause by uid 7, 60 s ago" in said
     assert "epochgate resume payments" in said
     assert ("alarm" in said) is alarms
+
+
+@pytest.mark.parametrize("phase", ["aborted", "rolled_back"])
+def test_a_move_that_is_taken_back_says_whether_all_are_back(phase: str) -> None:
+    view = a_move(phase=phase)
+    assert "go back to the classic protocol" in moved(view)
+    assert "All of its members are classic again" in moved(view, protocol="classic")
 
 
 def test_a_group_id_can_not_command_the_shell_into_which_somebody_copies_the_command() -> None:
