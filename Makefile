@@ -183,6 +183,9 @@ bench-rolling-restart: setup ## three replicas ended, killed and stopped under 4
 natives: setup ## native and classic members in one group, straight and through the proxy (ROUNDS=20 SEED=1)
 	nice $(BIN)/python -m tests.natives --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),1)
 
+held: setup ## a real group held at half of its members: scaled, restarted, its coordinator failed over (MINUTES=60 SEED=1; ARGS="--assignor range")
+	nice $(BIN)/python -m tests.held --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1) $(ARGS)
+
 jepsen: setup ## kill consumers, proxies and the broker at random, judge by the consumers' logs (MINUTES=10 SEED=7; three replicas: ARGS=--fleet)
 	nice $(BIN)/python -m tests.jepsen --minutes $(or $(MINUTES),10) --seed $(or $(SEED),7) $(ARGS)
 

@@ -25,6 +25,7 @@ from support.broker import Kafka
 from support.consumers import ConsumerProcess, Consumers
 from support.ownership import Event, Partition
 
+from tests.jepsen.fault_log import FaultLog
 from tests.jepsen.log_relay import LogRelay
 from tests.jepsen.producing import Producing
 from tests.jepsen.proxies import FRONT, BalancerProcess, ProxyProcess, ports_for, set_policy
@@ -53,9 +54,6 @@ LATER_S = 4.0
 RESTART_S = 3.0
 """After how long the supervisor of a consumer or a proxy that ended by itself starts it again."""
 
-STALL_S = 2.0
-"""If a short sleep ends this much too late, this process had no core, and neither had the clients."""
-
 START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 300.0
 
@@ -77,7 +75,6 @@ class Arena:
         self._fleet = fleet
         self._names = REPLICAS if fleet else PROXIES
         self._relays: dict[str, LogRelay] = {}
-        self._noted = time.monotonic()
         self._group = f"jepsen-{seed}"
         self._living: dict[str, ConsumerProcess] = {}
         self._starts: dict[str, int] = {}
@@ -85,8 +82,6 @@ class Arena:
         self._replaced: set[str] = set()
         self._down: set[str] = set()
         self._restarting = threading.Thread()
-        self._over = threading.Event()
-        self._faults = (folder / "faults.jsonl").open("w")
 
     def run(self) -> None:
         """Run the schedule. Raises AssertionError if the group is not whole again some time after the last fault."""
@@ -98,11 +93,8 @@ class Arena:
             for name, port in relayed.items()
         ]
         with contextlib.ExitStack() as stack:
+            self._faults = FaultLog(self._folder / "faults.jsonl")
             stack.callback(self._faults.close)
-            watching = threading.Thread(target=self._watch_for_stalls, name="stalls")
-            watching.start()
-            stack.callback(watching.join)
-            stack.callback(self._over.set)
             self._cluster = stack.enter_context(
                 find_broker.own_cluster(f"jepsen-{self._seed}", overrides=overrides, listeners=listeners)
             )
@@ -190,10 +182,10 @@ class Arena:
         """Change the policy while the group works, and wait until all its members have moved and it is whole."""
         moved = self._translated if mode == "translate" else self._classic
         self._say(f"          policy: {mode}")
-        self._note("change policy", mode)
+        self._faults.note("change policy", mode)
         set_policy(self._folder, mode)
         self._wait(lambda: moved() and self._whole(), f"the group has moved to {mode}", SETTLE_TIMEOUT_S)
-        self._note("healed", mode)
+        self._faults.note("healed", mode)
 
     def _break(self, schedule_seed: int, seconds: float) -> None:
         began = time.monotonic()
@@ -232,7 +224,7 @@ class Arena:
             if failure is not None:
                 self._replaced.add(consumer.name)
                 why = failure.fields
-                self._note("failed", seat.name, process=consumer.name, why=str(why))
+                self._faults.note("failed", seat.name, process=consumer.name, why=str(why))
                 self._say(f"          {consumer.name} failed by itself: {why}")
                 if not consumer.ended:
                     consumer.kill()
@@ -249,14 +241,14 @@ class Arena:
             if proxy.alive or name in self._down:
                 continue
             self._down.add(name)
-            self._note("failed", name)
+            self._faults.note("failed", name)
             self._say(f"          proxy {name} ended by itself: see proxy-{name}.log")
             self._heal_later(RESTART_S, name, functools.partial(self._start_proxy, name))
 
     def _start_proxy(self, name: str) -> None:
         self._proxies[name].start()
         self._down.discard(name)
-        self._note("healed", name)
+        self._faults.note("healed", name)
 
     def _inflict(self, step: Step) -> None:
         match step.fault:
@@ -265,7 +257,7 @@ class Arena:
             case Fault.KILL_PROXY:
                 self._kill_proxy(step)
             case Fault.MOVE_CLIENT:
-                self._note(step.fault, step.victim)
+                self._faults.note(step.fault, step.victim)
                 self._balancer.tell("move", step.victim)
             case Fault.KILL_BROKER | Fault.STOP_BROKER:
                 self._restart_broker(step)
@@ -284,11 +276,11 @@ class Arena:
 
         def all_is_well() -> bool:
             busy = self._healing or self._restarting.is_alive() or self._down
-            return not busy and time.monotonic() - self._noted > session_s + 1 and self._whole()
+            return not busy and time.monotonic() - self._faults.last > session_s + 1 and self._whole()
 
         self._wait(all_is_well, "all is well, so that one can be killed alone", SETTLE_TIMEOUT_S)
         consumer = self._living[step.victim]
-        self._note(step.fault, step.victim, process=consumer.name)
+        self._faults.note(step.fault, step.victim, process=consumer.name)
         consumer.kill()
         deadline = time.monotonic() + 2 * session_s
         while time.monotonic() < deadline and not self._whole():
@@ -305,9 +297,9 @@ class Arena:
         def thaw() -> None:
             if not consumer.ended:
                 consumer.thaw()
-            self._note("healed", step.victim)
+            self._faults.note("healed", step.victim)
 
-        self._note(step.fault, step.victim, process=consumer.name)
+        self._faults.note(step.fault, step.victim, process=consumer.name)
         consumer.freeze()
         self._heal_later(step.heal_s, "", thaw)  # under no name: one that ends by itself is still replaced
 
@@ -321,9 +313,9 @@ class Arena:
         def restore() -> None:
             for relay in relays:
                 relay.restore()
-            self._note("healed", victim)
+            self._faults.note("healed", victim)
 
-        self._note(step.fault, victim)
+        self._faults.note(step.fault, victim)
         for relay in relays:
             relay.cut()
         self._heal_later(step.heal_s, victim, restore)
@@ -334,7 +326,7 @@ class Arena:
         if consumer.ended or consumer.seen("closing") or self._comes_back(step.victim):
             self._inflict_later(step)
             return
-        self._note(step.fault, step.victim, process=consumer.name)
+        self._faults.note(step.fault, step.victim, process=consumer.name)
         if step.fault is Fault.KILL_CONSUMER:
             consumer.kill()
         else:
@@ -360,7 +352,7 @@ class Arena:
             self._inflict_later(step)
             return
         proxy = self._proxies[step.victim]
-        self._note(step.fault, step.victim)
+        self._faults.note(step.fault, step.victim)
         self._down.add(step.victim)
         if step.fault is Fault.STOP_PROXY:
             proxy.terminate()
@@ -371,7 +363,7 @@ class Arena:
             if step.fault is Fault.FREEZE_PROXY:
                 proxy.thaw()
                 self._down.discard(step.victim)
-                self._note("healed", step.victim)
+                self._faults.note("healed", step.victim)
             elif proxy.alive:  # it still says goodbye to its clients
                 self._heal_later(1.0, step.victim, come_back)
             else:
@@ -384,7 +376,7 @@ class Arena:
             self._inflict_later(step)
             return
         proxy = self._proxies[step.victim]
-        self._note(step.fault, step.victim)
+        self._faults.note(step.fault, step.victim)
         self._down.add(step.victim)
         proxy.kill()
         self._heal_later(step.heal_s, step.victim, functools.partial(self._start_proxy, step.victim))
@@ -393,7 +385,7 @@ class Arena:
         if self._restarting.is_alive():
             self._inflict_later(step)
             return
-        self._note(step.fault, "broker")
+        self._faults.note(step.fault, "broker")
 
         def restart() -> None:
             if step.fault is Fault.KILL_BROKER:
@@ -401,7 +393,7 @@ class Arena:
             else:
                 self._cluster.stop_broker(1)
             self._cluster.start_broker(1)
-            self._note("healed", "broker")
+            self._faults.note("healed", "broker")
 
         self._restarting = threading.Thread(target=restart, name="restart the broker")
         self._restarting.start()
@@ -417,28 +409,6 @@ class Arena:
     def _heal_later(self, seconds: float, victim: str, act: Callable[[], None]) -> None:
         self._healing.append((time.monotonic() + seconds, victim, act))
         self._healing.sort(key=lambda entry: entry[:2])
-
-    def _watch_for_stalls(self) -> None:
-        """Record when the machine stops scheduling us, because sessions then end as they do by a fault."""
-        before = time.monotonic_ns()
-        while not self._over.wait(0.1):
-            now = time.monotonic_ns()
-            if now - before > STALL_S * 1e9:
-                self._note("stall", "machine", mono=before)
-                self._note("healed", "machine")
-            before = now
-
-    def _note(self, fault: str, victim: str, **more: object) -> None:
-        self._noted = time.monotonic()
-        line = {
-            "event": str(fault),
-            "victim": victim,
-            "mono": time.monotonic_ns(),
-            "time": time.time_ns(),
-            **more,
-        }
-        self._faults.write(json.dumps(line) + "\n")
-        self._faults.flush()
 
     # End.
 

@@ -24,8 +24,10 @@ class Producing:
     new producer.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, log: Path) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, log: Path, *, rate: int = RATE) -> None:
+        """`rate` is in records a second."""
         self._bootstrap = bootstrap
+        self._rate = rate
         self._topic = topic
         self._partitions = partitions
         self._log = log.open("w")
@@ -60,7 +62,7 @@ class Producing:
         producer = self._producer()
         began, sent = time.monotonic(), 0
         while not self._stopping.wait(0.05):
-            while sent < (time.monotonic() - began) * RATE:
+            while sent < (time.monotonic() - began) * self._rate:
                 self._send(producer, str(sent), sent % self._partitions)
                 sent += 1
             producer.poll(0)

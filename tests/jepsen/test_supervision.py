@@ -1,5 +1,6 @@
 """Which consumers are started anew, as by a supervisor. Needs no Kafka."""
 
+import contextlib
 import json
 import sys
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ import pytest
 from support.consumers import Consumers
 
 from tests.jepsen import arena
+from tests.jepsen.fault_log import FaultLog
 from tests.jepsen.schedule import Fault, Step
 
 SAYS_AND_STAYS = """
@@ -75,7 +77,7 @@ def test_a_consumer_that_is_to_close_and_has_not_said_so_gets_one_successor(sayi
     scene._living = {"c": consumer}
     scene._seats = [SimpleNamespace(name="c")]
     scene._healing = []
-    with (tmp_path / "faults.jsonl").open("w") as scene._faults:
+    with contextlib.closing(FaultLog(tmp_path / "faults.jsonl")) as scene._faults:
         for number, fault in enumerate((Fault.CLOSE_CONSUMER, Fault.KILL_CONSUMER)):
             scene._inflict(Step(float(number), fault, "c", 10.0))
     assert [victim for _, victim, _ in scene._healing].count("c") == 1

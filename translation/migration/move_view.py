@@ -29,7 +29,9 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     when (milliseconds since 1970). ``gates`` is what its gates say: ``baseline``, ``clear``, ``watching``, ``suspect``,
     ``paused`` or ``missing``; empty without gates, and when it does not move. ``unproven`` says why a settled step is
     not proven as the policy asks, empty if it is or need not be; ``override`` who let this step begin although the one
-    before was not proven. ``text`` says all but the command.
+    before was not proven. ``plan`` are all steps as the policy says them. ``held_until_ms`` is until when a settled
+    step is held before the next one may begin, by the log's clock (milliseconds since 1970); None if it has not
+    settled, does not move, or is the last. ``text`` says all but the command, the plan and that time.
     """
 
     step: int
@@ -47,6 +49,13 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     said_ms: int | None = None
     unproven: str = ""
     override: str = ""
+    plan: tuple[str, ...] = ()
+    held_until_ms: int | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no step follows."""
+        return self.step == self.steps
 
     @property
     def goes_on(self) -> bool:
@@ -67,6 +76,7 @@ def view_of(
     unproven = unproven if move.is_moving and move.settled_ms and not move.proven else ""
     gates = verdict.text if has_gates else ""
     waits, step = waits_for(move, rule, now_ms), next_step(move, rule)
+    is_held = move.is_moving and move.settled_ms and step is not None
     said = move.said
     of_step = f" of step {said.step}" if said is not None and said.step else ""
     not_proven = f"not proven: {unproven}" if unproven else ""
@@ -86,6 +96,8 @@ def view_of(
         text="; ".join(filter(None, (describe(move, rule), gates, not_proven, waits))),
         unproven=unproven,
         override=move.unproven,
+        plan=tuple(map(str, rule.staged)),
+        held_until_ms=move.settled_ms + int(rule.hold_s * 1000) if is_held else None,
     )
 
 
@@ -115,7 +127,14 @@ def waits_for(move: Move, rule: Rule, now_ms: int) -> str:
 def view_of_waiting(why: str, rule: Rule) -> MoveView:
     """What is shown of a group whose wave has not begun: it is at no step yet."""
     return MoveView(
-        step=0, steps=len(rule.staged), allows="", phase="waiting", settled=False, why=why, text=why
+        step=0,
+        steps=len(rule.staged),
+        allows="",
+        phase="waiting",
+        settled=False,
+        why=why,
+        text=why,
+        plan=tuple(map(str, rule.staged)),
     )
 
 

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Page, sync_playwright
 
 SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
@@ -24,6 +25,11 @@ _FLAWS = """
     .filter(tile => tile.scrollWidth > tile.clientWidth)
     .map(tile => `out of its tile: ${tile.innerText}`)]
 """
+_VIOLATIONS = """
+async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+  .map(rule => `axe: ${rule.id}: ${rule.help}: ${rule.nodes[0].html}`)
+"""
+"""The rules of axe-core that the page breaks, each with the first element that does."""
 
 
 @contextlib.contextmanager
@@ -49,14 +55,17 @@ def rows(page: Page, table: str) -> list[dict[str, str]]:
 
 
 def flaws(browser: Browser, url: str, pictures: Path) -> list[str]:
-    """What is laid out badly in the page at `url`, on any of the screens. A picture of each is kept."""
+    """What is laid out badly in the page at `url`, or violates a rule of axe, on any screen. Pictures are kept."""
     found = []
+    page = browser.new_page()
+    page.goto(url)
+    page.evaluate(AXE_SCRIPT)
     for size, viewport in SIZES.items():
         for scheme in SCHEMES:
-            page = browser.new_page(viewport=viewport, color_scheme=scheme)
-            page.goto(url)
+            page.set_viewport_size(viewport)
+            page.emulate_media(color_scheme=scheme)
             name = f"{pictures.name}-{size}-{scheme}"
             page.screenshot(path=pictures.with_name(f"{name}.png"), full_page=True)
-            found += [f"{name}: {flaw}" for flaw in page.evaluate(_FLAWS)]
-            page.close()
+            found += [f"{name}: {flaw}" for flaw in [*page.evaluate(_FLAWS), *page.evaluate(_VIOLATIONS)]]
+    page.close()
     return found

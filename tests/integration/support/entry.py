@@ -170,6 +170,12 @@ class Proxy:
         return found
 
     @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None, "it was not started"
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         """Whether the process runs."""
         return self._process is not None and self._process.poll() is None

@@ -16,7 +16,8 @@ from proxy.observability.snapshot import BrokerView, Snapshot
 from proxy.observability.status_command import rendered
 from tests.proxy.observability.events import changed, life, topic
 from tests.proxy.observability.fleet import FleetLog, replica
-from tests.proxy.observability.test_pages import CONTROL, HOSTILE, NOW_S, PAGE, Http, Site
+from tests.proxy.observability.site import NOW_S, PAGE, Http, Site
+from tests.proxy.observability.test_pages import CONTROL, HOSTILE
 from translation.fleet.records import Kind, Writer
 from translation.policy.policy import Mode, Policy, Rule
 
@@ -93,6 +94,7 @@ def test_a_member_that_another_replica_serves_is_shown_with_its_replica_and_the_
     page = site.http.get("/groups/g").text
     for said in ("Members at other replicas", "m-2", "i-2", "other", "60 s ago", "1 here, 2 in the fleet"):
         assert said in page
+    assert "without classic ones" not in page
     for said in ("m-2", "other", "served", "60 s ago", "2 members in the fleet"):
         assert said in site.status("g")
     assert "1 translated, 1 elsewhere; 2 in the fleet" in site.status()
@@ -256,6 +258,7 @@ def test_what_the_broker_says_of_the_progress_stays(site):
     site.log.record("g", "m-2", OTHER, 990)
     (group,) = site.api()["groups"]
     assert (group["progress"]["by"], group["progress"]["total"]) == ("broker", 4)
+    assert "1 here, 2 in the fleet, without classic ones at other replicas" in site.http.get("/groups/g").text
 
 
 def test_the_workers_of_one_proxy_are_here_and_its_log_is_as_healthy_as_that_of_the_least_healthy():

@@ -5,28 +5,25 @@ import http.client
 import re
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 import pytest
 import trio
 
 from protocol_codecs.classic_clients import OPTIONS, RACKS_IGNORED, Refusal
-from proxy.config.schema import Visibility
-from proxy.metrics.registry import Metrics
-from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
+from proxy.observability.admin_http import serve_admin
 from proxy.observability.formatting import duration, partitions
-from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import GroupView, Snapshot
 from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.observability.status_page import SHOWN, group_path
 from proxy.observability.timeline import longest_without_owner, timeline
 from proxy.shadow.view import ShadowView, Span, not_told
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
+from tests.proxy.observability.site import NOW_S, PAGE, Page, Site
 from translation.actions import EventKind
 from translation.connect_worker import ConnectWorker
 from translation.engine.mends import Unowned
@@ -37,7 +34,6 @@ from translation.policy.policy import Mode, Policy
 
 HOSTILE = "<script>alert(1)</script>\"'&/../{{7*7}}"
 CONTROL = "\x1b[2J\x7f\u202e\u2028"
-PAGE = 100
 GROUP_IDS = [
     *(
         HOSTILE,
@@ -57,92 +53,6 @@ GROUP_IDS = [
     ),
     *("a\nb", "a\n", "\n", "\r\n", "\t", "\x00", CONTROL, "\u200b", "\ufeff", "\\", "g" * 255, "ü" * 255),
 ]
-NOW_S = 1000.0
-
-
-@dataclass
-class Page:
-    """What came back for a request."""
-
-    status_code: int
-    headers: dict[str, str]
-    content: bytes
-
-    @property
-    def text(self) -> str:
-        return self.content.decode()
-
-
-class Http:
-    """A client of an ASGI application."""
-
-    def __init__(self, app) -> None:
-        self._app = app
-
-    def get(self, url: str, method: str = "GET") -> Page:
-        return trio.run(self._get, url, method)
-
-    async def _get(self, url: str, method: str) -> Page:
-        parts = urlsplit(url)
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": unquote(parts.path),
-            "raw_path": parts.path.encode(),
-            "query_string": quote(parts.query, safe="=&%+").encode(),
-            "root_path": "",
-            "headers": [],
-        }
-        sent = []
-
-        async def receive():
-            await trio.sleep_forever()
-
-        async def send(message) -> None:
-            sent.append(message)
-
-        await self._app(scope, receive, send)
-        headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        return Page(sent[0]["status"], headers, b"".join(one.get("body", b"") for one in sent[1:]))
-
-
-class Site:
-    """The admin port over a book that the test fills."""
-
-    def __init__(self) -> None:
-        self.registry = GroupRegistry(Policy(default=Mode.TRANSLATE))
-        metrics = Metrics()
-        self.health = Health(metrics)
-        answers = {
-            "groups": partial(self._answer, events=False),
-            "groups with events": partial(self._answer, events=True),
-        }
-        self.app = admin_app(
-            SingleProcessBackend(metrics, self.health, answers), Visibility(page_groups=PAGE)
-        )
-        self.http = Http(self.app)
-
-    async def _answer(self, *, events: bool) -> Snapshot:
-        return self.snapshot(events=events)
-
-    def snapshot(self, *, events: bool = True) -> Snapshot:
-        return Snapshot(
-            time=NOW_S,
-            replicas=("host",),
-            version="1",
-            ready=self.health.reason is None,
-            not_ready_reason=self.health.reason,
-            policy_version=1,
-            policy_is_current=True,
-            groups=tuple(self.registry.views(round(NOW_S * MICRO), events=events)),
-        )
-
-    def record(self, events, at_s: float) -> None:
-        for one in events:
-            self.registry.record(one, round(at_s * MICRO))
 
 
 @pytest.fixture
@@ -591,11 +501,11 @@ def a_move(**changes: Any) -> MoveView:
     return msgspec.structs.replace(view, **changes)
 
 
-def moved(view: MoveView, group_id: str = "payments") -> str:
-    """What the page of a group with this move says of it."""
+def moved(view: MoveView, group_id: str = "payments", protocol: str = "translated") -> str:
+    """What the page of a group with this move and one member says of it."""
     site = Site()
     site.registry.move_of = lambda _: view
-    site.record(life("m1", group=group_id), NOW_S - 1)
+    site.record(life("m1", group=group_id, protocol=protocol), NOW_S - 1)
     page = site.http.get(group_path(group_id)).text
     banner = re.search(r'<div class="banner[^"]*">.*?</div>', page, re.DOTALL)
     assert banner is not None
@@ -618,6 +528,13 @@ def test_a_move_that_does_not_go_on_shows_who_has_said_so_and_how_it_does(
     assert "Last command: pause by uid 7, 60 s ago" in said
     assert "epochgate resume payments" in said
     assert ("alarm" in said) is alarms
+
+
+@pytest.mark.parametrize("phase", ["aborted", "rolled_back"])
+def test_a_move_that_is_taken_back_says_whether_all_are_back(phase: str) -> None:
+    view = a_move(phase=phase)
+    assert "go back to the classic protocol" in moved(view)
+    assert "All of its members are classic again" in moved(view, protocol="classic")
 
 
 def test_a_group_id_can_not_command_the_shell_into_which_somebody_copies_the_command() -> None:

@@ -12,7 +12,8 @@ from proxy.observability.formatting import ago
 from proxy.observability.preflight_report import Finding, Outcome, Report, Status
 from proxy.observability.preflight_view import PreflightBoard, PreflightState, PreflightView
 from tests.proxy.observability.events import life
-from tests.proxy.observability.test_pages import CONTROL, HOSTILE, NOW_S, Elements, Http, Site
+from tests.proxy.observability.site import NOW_S, Http, Site
+from tests.proxy.observability.test_pages import CONTROL, HOSTILE, Elements
 
 
 def finding(check: str = "translatable", **changed) -> Finding:

@@ -1,0 +1,28 @@
+"""A minute of a group that is held at half of its members (`make held MINUTES=60` is the long form)."""
+
+import os
+
+import pytest
+from support import ROOT, find_broker
+from support.clients import CONFLUENT
+
+from tests.held import check, looks, scene
+from tests.jepsen.history import History
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("assignor", [CONFLUENT.assignors[0], CONFLUENT.assignors[-1]])
+def test_the_quota_holds_while_members_come_and_go_and_the_coordinator_moves(assignor):
+    folder = ROOT / "build" / "held" / f"test-{assignor}"
+    try:
+        scene.run(folder, seed=7, seconds=60, assignor=assignor)
+    except find_broker.NoBrokerError as reason:
+        if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
+            pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but {reason}")
+        pytest.skip(str(reason))
+    history, seen = History.read(folder), looks.read(folder / "broker" / "looks.jsonl")
+    certified = check.certificate(folder, history.about["group"])
+    assert check.judge(history, seen, certified) == [], "\n".join(check.report(history, seen, certified))

@@ -1,0 +1,133 @@
+"""The page of a group that moves by steps, in a real browser: in each state of its move, on each screen, and by axe.
+
+Without Kafka: the moves are made up here, and shown by the real pages. On a real Kafka such moves are looked at in
+test_control.py and test_moves_shown.py.
+"""
+
+import http.server
+import threading
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from playwright.sync_api import sync_playwright
+from support.browser import flaws
+from support.short_form import long
+from support.tools import needed
+
+from tests.proxy.observability.events import life, topic
+from tests.proxy.observability.site import NOW_S, Site
+from translation.fleet.group_records import Move, Phase, Said
+from translation.migration.move_view import MoveView, view_of
+from translation.policy.policy import Approval, Mode, Rule
+
+NOW_MS = int(NOW_S * 1000)
+STEPS = [1, "10%", "50%", "100%"]
+RULE = Rule(pattern=".*", mode=Mode.TRANSLATE, steps=tuple(STEPS), hold_s=600)
+MOVE = Move(steps=", ".join(map(str, STEPS)), step=1, since_ms=NOW_MS - 300_000)
+SAID = Said("pause", "CN=alice,OU=payments,O=Example", NOW_MS - 60_000, "id")
+HARM = "lag grew by 12,400 records a second over its baseline of 30, in three windows of 20 s"
+LAST = "its last translated member has left, so the broker made it a classic group"
+
+STATES = {
+    "awaiting": (
+        msgspec.structs.replace(MOVE, step=0, phase=Phase.AWAITING),
+        msgspec.structs.replace(RULE, approval=Approval.REQUIRED),
+        ["before step 1 of 4 (1)", "epochgate approve --step 1"],
+    ),
+    "moving": (MOVE, RULE, ["step 2 of 4 (10%)", "until as many are translated as this step allows"]),
+    "settled": (
+        msgspec.structs.replace(MOVE, settled_ms=NOW_MS - 120_000),
+        RULE,
+        ["step 2 of 4 (10%), settled", "Step 3 begins in 8 min at the earliest."],
+    ),
+    "last": (
+        msgspec.structs.replace(MOVE, settled_ms=NOW_MS - 120_000),
+        msgspec.structs.replace(RULE, steps=tuple(STEPS[:2])),
+        ["step 2 of 2 (10%), settled", "the last step: it is held until the policy has other steps"],
+    ),
+    "held": (
+        msgspec.structs.replace(MOVE, phase=Phase.HELD, why=LAST),
+        RULE,
+        [f"held: {LAST}", "newcomers stay classic", "epochgate resume"],
+    ),
+    "paused": (
+        msgspec.structs.replace(MOVE, phase=Phase.PAUSED, why="by alice: deployment", said=SAID),
+        RULE,
+        ["paused: by alice: deployment", "newcomers stay classic", "epochgate resume"],
+    ),
+    "aborted": (
+        msgspec.structs.replace(MOVE, phase=Phase.ABORTED, why=HARM),
+        RULE,
+        [f"aborted: {HARM}", "go back to the classic protocol", "epochgate resume"],
+    ),
+    "rolled-back": (
+        msgspec.structs.replace(MOVE, phase=Phase.ROLLED_BACK, why="by alice: lag grows", said=SAID),
+        RULE,
+        ["rolled back: by alice: lag grows", "go back to the classic protocol", "epochgate resume"],
+    ),
+}
+
+SHORT = {"settled", "held", "aborted"}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Of the admin port of a proxy with a group in each state, called as the state."""
+    site = Site()
+
+    def move_of(group_id: str) -> MoveView:
+        move, rule, _ = STATES[group_id]
+        return view_of(move, rule, NOW_MS, "0123456789abcdef")
+
+    site.registry.move_of = move_of
+    for state in STATES:
+        for number, protocol in enumerate(["translated", *["classic"] * 4]):
+            owned = topic(number)
+            site.record(life(f"m-{number}", group=state, protocol=protocol, owned=owned), NOW_S - 60 + number)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            page = site.http.get(self.path)
+            self.send_response(page.status_code)
+            for name, value in page.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(page.content)
+
+        def log_message(self, *_arguments) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = needed("chromium", "chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        started.close()
+
+
+@pytest.mark.parametrize("state", [one if one in SHORT else long(one) for one in STATES])
+def test_a_move_is_shown_so_that_a_person_knows_what_it_does_and_what_to_do(browser, url, folder, state):
+    move, _, says = STATES[state]
+    page = browser.new_page()
+    page.goto(f"{url}/groups/{state}")
+    banner = page.locator(".banner").first.inner_text().replace("\n", " ")
+    current = page.locator(".steps [aria-current=step]").all_inner_texts()
+    assert current == ([] if state == "awaiting" else [str(STEPS[move.step])])
+    page.close()
+    for one in says:
+        assert one in banner
+    assert flaws(browser, f"{url}/groups/{state}", folder / state) == []
+
+
+def test_the_list_of_groups_has_all_of_them(browser, url, folder):
+    assert flaws(browser, url, folder / "all") == []
