@@ -1,0 +1,1 @@
+"""TLC, the model checker of TLA+, as a jar from Maven Central."""
