@@ -328,7 +328,7 @@ def rejoin_if_told(members: list[RawMember]) -> None:
 
 
 def answered_beside(new: RawMember, others: list[RawMember]) -> bool:
-    """Whether the JoinGroup of a new member is answered; until it is, the others heartbeat and do what they are told."""
+    """Whether a new member's JoinGroup is answered; until it is, the others heartbeat and do what they are told."""
     if new.has_answer():
         return True
     rejoin_if_told(others)
