@@ -1,8 +1,11 @@
 """What brokers leave to nobody has an owner again without anybody's help; what is not mended stays as it is."""
 
 import contextlib
+import json
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from support.raw_new_member import LEAVE, STATIC_LEAVE, RawNewMember
 from support.waiting import eventually
 
 from tools.kafka.settings import GROUP_DEFAULTS
+from translation.mending.backoff import SECOND_LOOK_S
 
 pytestmark = pytest.mark.kafka
 
@@ -26,6 +30,7 @@ rules:
   - {pattern: ".*", mode: observe, mend: true}
 """
 OK, REBALANCE = 0, 27
+SESSION_MS = 45_000
 STATIC = Offer(instance_id="one")
 
 POLICY = """\
@@ -36,6 +41,12 @@ rules:
 """
 LOOKS = {"ask_brokers_every_s": 1.0}
 MENDED_S = 60.0
+
+
+BOTH = pytest.mark.parametrize(
+    "broker", ["short", pytest.param("stock", marks=pytest.mark.long)], indirect=True
+)
+"""The shared broker, and in a long run one with Kafka's own settings for groups."""
 
 
 def targets(kafka: Kafka, group: str) -> set[int]:
@@ -70,7 +81,7 @@ def broker(request, kafka, own_kafka) -> Kafka:
 
 
 @pytest.mark.scenario("static members are moved before they notice that their topic has grown: mended")
-@pytest.mark.parametrize("broker", ["short", pytest.param("stock", marks=pytest.mark.long)], indirect=True)
+@BOTH
 def test_what_a_topic_has_grown_by_before_static_members_were_moved(broker, consumers, folder: Path, group):
     kafka, left = broker, f"left-{group}"
     topics = {one: kafka.new_topic(partitions=4) for one in (group, left)}
@@ -148,7 +159,9 @@ def until_told(member: RawMember, *others: RawMember) -> None:
 @pytest.mark.scenario(
     "a static cooperative member restarts between giving up and joining: the leader is told"
 )
-def test_what_a_classic_static_member_gave_up_before_it_started_again(kafka, folder: Path, group, opened):
+@BOTH
+def test_what_a_classic_static_member_gave_up_before_it_started_again(broker, folder: Path, group, opened):
+    kafka = broker
     topic = kafka.new_topic(partitions=4)
     left = f"left-{group}"
 
@@ -202,8 +215,9 @@ def test_what_a_classic_static_member_gave_up_before_it_started_again(kafka, fol
 
 @pytest.mark.long
 @pytest.mark.scenario("the coordinator fails over in the rebalance after a downgrade: the member is told")
-def test_what_a_failover_after_a_downgrade_has_forgotten(own_kafka, folder: Path, group, opened):
-    cluster = own_kafka()
+@pytest.mark.parametrize("overrides", [{}, GROUP_DEFAULTS], ids=["short", "stock"])
+def test_what_a_failover_after_a_downgrade_has_forgotten(own_kafka, overrides, folder: Path, group, opened):
+    cluster = own_kafka(overrides=overrides)
     kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
     topic = kafka.new_topic(partitions=4)
     with running_proxy(kafka.bootstrap, folder / "proxy", metrics=LOOKS, policy=ANY_CLASSIC_GROUP) as proxy:
@@ -251,7 +265,11 @@ def connected(proxy: Proxy, group: str, topic: str, before: RawMember) -> RawMem
 @pytest.mark.scenario(
     "the last new member comes back as a classic one in its own place: the one that waits is told"
 )
-def test_a_member_that_waits_for_its_share_when_the_group_becomes_classic(kafka, folder: Path, group, opened):
+@BOTH
+def test_a_member_that_waits_for_its_share_when_the_group_becomes_classic(
+    broker, folder: Path, group, opened
+):
+    kafka = broker
     topic = kafka.new_topic(partitions=4)
     left = f"left-{group}"
 
@@ -301,32 +319,103 @@ def test_a_member_that_waits_for_its_share_when_the_group_becomes_classic(kafka,
     assert [one.heartbeat() for one in straight] == [OK, OK]
 
 
+def rejoin_if_told(members: list[RawMember]) -> None:
+    """All heartbeat, and those that are told to join again do."""
+    for one in members:
+        if one.heartbeat() == REBALANCE:
+            one.join()
+            one.sync()
+
+
+def answered_beside(new: RawMember, others: list[RawMember]) -> bool:
+    """Whether a new member's JoinGroup is answered; until it is, the others heartbeat and do what they are told."""
+    if new.has_answer():
+        return True
+    rejoin_if_told(others)
+    return False
+
+
+class HealthyGroups:
+    """Groups of one member or two, whose clients do what they are told."""
+
+    def __init__(self, kafka: Kafka, proxy: Proxy, opened: Callable[[RawMember], Any], count: int) -> None:
+        self.topics = [kafka.new_topic(partitions=4) for _ in range(3)]
+        self.names = [f"h-{number}" for number in range(count)]
+        self._kafka, self._proxy = kafka, proxy
+        self._members: list[RawMember] = []
+        for number, name in enumerate(self.names):
+            group: list[RawMember] = []
+            for _ in range(2 if number % 4 == 1 else 1):
+                new = opened(
+                    RawMember(proxy.bootstrap, name, self.topic(number), session_timeout_ms=SESSION_MS)
+                )
+                new.send_join()
+                eventually(partial(answered_beside, new, group), what="its JoinGroup is answered")
+                new.receive_join()
+                new.sync()
+                group.append(new)
+            self._members += group
+
+    def topic(self, number: int) -> str:
+        """What the group of this number subscribes to."""
+        return self.topics[number % 3]
+
+    def heartbeats(self) -> None:
+        """All heartbeat once."""
+        rejoin_if_told(self._members)
+
+    def epochs(self) -> list[int]:
+        """The group epochs, once all groups are settled."""
+
+        def settled(name: str) -> bool:
+            view = self._kafka.describe(name)
+            return view.state == "Stable" and view.assignment_epoch == view.group_epoch
+
+        def look() -> list[str]:
+            self.heartbeats()
+            return [name for name in self.names if not settled(name)]
+
+        eventually(look, lambda rest: rest == [], what="all groups are settled", timeout_s=120)
+        return [self._kafka.describe(name).group_epoch for name in self.names]
+
+    def are_looked_at(self, since: float) -> None:
+        """Until the proxy has asked the broker about each group after this time (seconds since the epoch)."""
+
+        def look() -> int:
+            self.heartbeats()
+            with urllib.request.urlopen(f"{self._proxy.admin}/api/groups", timeout=60) as answer:  # noqa: S310  our own
+                shown = {one["id"]: one["broker"] for one in json.load(answer)["groups"]}
+            return sum(shown[name] is not None and shown[name]["asked_at"] > since for name in self.names)
+
+        everyone = len(self.names)
+        eventually(look, lambda asked: asked == everyone, what="each was asked about", timeout_s=180)
+
+
 @pytest.mark.long
-@pytest.mark.scenario("thirty healthy groups, one of which grows, are left as they are")
-def test_nothing_is_stirred_in_healthy_groups(kafka, folder: Path, opened):
-    topics = [kafka.new_topic(partitions=4) for _ in range(3)]
+@pytest.mark.scenario("healthy groups, of which every third grows, are left as they are")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("broker", "count"), [("short", 30), ("stock", 1_000)], indirect=["broker"], ids=["30", "1000-stock"]
+)
+def test_nothing_is_stirred_in_healthy_groups(broker, count, folder: Path, opened):
+    kafka = broker
     with running_proxy(
         kafka.bootstrap, folder / "proxy", metrics=LOOKS, policy=POLICY.format(mode="translate", more="")
     ) as proxy:
-        members = [opened(RawMember(proxy.bootstrap, f"h-{n}", topics[n % 3])) for n in range(30)]
-        for one in members:
-            one.join()
-            assert one.sync()
-        epochs = {n: kafka.describe(f"h-{n}").group_epoch for n in range(30)}
-        kafka.admin.create_partitions([NewPartitions(topics[0], 6)])[topics[0]].result(timeout=60)
-
-        def all_at_rest() -> bool:
-            for one in members:
-                if one.heartbeat() == REBALANCE:
-                    one.join()
-                    one.sync()
-            return time.monotonic() > until
-
-        until = time.monotonic() + 25.0
-        eventually(all_at_rest, bool, what="they have been looked at for long enough", timeout_s=90)
-        for n in range(30):
-            assert targets(kafka, f"h-{n}") == set(range(4 if n % 3 else 6))
-            grown = 0 if n % 3 else 1
-            assert kafka.describe(f"h-{n}").group_epoch == epochs[n] + grown
-            assert events(proxy, f"h-{n}", "mending", "left_unowned") == []
+        groups = HealthyGroups(kafka, proxy, opened, count)
+        before = groups.epochs()
+        kafka.admin.create_partitions([NewPartitions(groups.topics[0], 6)])[groups.topics[0]].result(
+            timeout=60
+        )
+        for _ in range(
+            3
+        ):  # two looks ten seconds apart are what a group is mended after; the third would be it
+            groups.are_looked_at(time.time() + SECOND_LOOK_S)
+        after = groups.epochs()
+        assert [new - old for new, old in zip(after, before, strict=True)] == [
+            0 if number % 3 else 1 for number in range(count)
+        ]
+        for number, name in enumerate(groups.names):
+            assert targets(kafka, name) == set(range(4 if number % 3 else 6))
+            assert events(proxy, name, "mending", "left_unowned") == []
         assert "epochgate_unowned_partitions 0.0" in proxy.metrics()

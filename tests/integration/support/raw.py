@@ -107,7 +107,9 @@ class RawConnection:
 
     def has_answer(self, within_s: float = 0.0) -> bool:
         """Whether there is something to receive, or the other side has closed, before so many seconds have passed."""
-        return bool(select.select([self._socket], [], [], within_s)[0])
+        poll = select.poll()  # select() knows no descriptor above 1023
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(within_s * 1000))
 
     def wait_closed(self) -> bytes:
         """What the other side still sent before it closed. Raises TimeoutError when it does not close."""
