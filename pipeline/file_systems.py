@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from pipeline import java_errors
 from pipeline.errors import PipelineError
 from pipeline.location import Location
 
@@ -34,8 +35,6 @@ _UNREACHABLE = frozenset(
 )
 _LARGEST = 256 * 2**20
 """Bytes of a file that is read here; that of the largest cluster's topics has a tenth of it."""
-_DEEPEST = 20
-"""So many causes of an error are looked at."""
 
 
 class NotThereError(PipelineError):
@@ -121,7 +120,7 @@ class FileSystems:
             try:
                 self._create(at, content, overwrite=False)
             except Exception as error:
-                if "FileAlreadyExistsException" in _classes(error):
+                if "FileAlreadyExistsException" in java_errors.classes(error):
                     return False
                 raise
             return True
@@ -156,7 +155,7 @@ class FileSystems:
         except OSError as error:
             raise PipelineError(f"{at}: {error.strerror or error}") from error
         except Exception as error:
-            if _classes(error) & _ABSENT:
+            if java_errors.classes(error) & _ABSENT:
                 raise NotThereError(f"{at}: not there") from error
             why = self._why(at.scheme, error)
             if why is None:
@@ -164,11 +163,11 @@ class FileSystems:
             raise PipelineError(f"{at}: {why}") from error
 
     def _why(self, scheme: str, error: BaseException) -> str | None:
-        if _java_of(error) is None:
+        if java_errors.of(error) is None:
             return None
-        if _classes(error) & _LACKS_CLASS:
-            return self._connector(scheme, known=_NO_SUCH_SCHEME not in _classes(error))
-        return explanation(error) or _messages(error)[-1]
+        if java_errors.classes(error) & _LACKS_CLASS:
+            return self._connector(scheme, known=_NO_SUCH_SCHEME not in java_errors.classes(error))
+        return explanation(error) or java_errors.messages(error)[-1]
 
     def _connector(self, scheme: str, *, known: bool) -> str:
         """What to add for a scheme; ``known`` if Hadoop's own settings have a class for it."""
@@ -189,36 +188,12 @@ class FileSystems:
 
 def explanation(error: BaseException) -> str | None:
     """Return one line if a file system that refuses or is away is the cause of an error of Spark, else None."""
-    classes = _classes(error)
+    classes = java_errors.classes(error)
     for known, words in (
         (_DENIED, "permission denied"),
         (_ABSENT, "not there"),
         (_UNREACHABLE, "cannot be reached"),
     ):
         if classes & known:
-            return f"{words}: {_messages(error)[-1]}"
+            return f"{words}: {java_errors.messages(error)[-1]}"
     return None
-
-
-def _java_of(error: BaseException) -> Any:
-    """The Java exception behind one of py4j or PySpark; None for others."""
-    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-
-
-def _chain(error: BaseException) -> list[Any]:
-    """The Java exception and its causes."""
-    chain, one = list[Any](), _java_of(error)
-    while one is not None and len(chain) < _DEEPEST:
-        chain.append(one)
-        one = one.getCause()
-    return chain
-
-
-def _classes(error: BaseException) -> set[str]:
-    return {one.getClass().getSimpleName() for one in _chain(error)}
-
-
-def _messages(error: BaseException) -> list[str]:
-    """The first line of each message, the innermost last."""
-    said = (str(one.getMessage() or one.getClass().getName()) for one in _chain(error))
-    return [text.strip().partition("\n")[0] for text in said]

@@ -7,10 +7,12 @@ import typer
 from pipeline.commands.common import (
     FOLDER,
     Conf,
+    Kafka,
     KafkaConf,
     KafkaConfFile,
     Master,
     check_source,
+    check_topic,
     exit_on_error,
     kafka_settings,
     pairs,
@@ -44,6 +46,7 @@ def audit(
             min=0, metavar="MS", help="How far the clocks of two replicas may differ, in milliseconds."
         ),
     ] = 100.0,
+    kafka: Kafka = None,
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,
     master: Master = None,
@@ -55,7 +58,12 @@ def audit(
     The exit code is 3 if a partition was owned twice.
     """
     check_source(journal, bootstrap, topic)
-    with exit_on_error(), session("audit", master, pairs(conf)) as spark:
+    spark_settings = pairs(conf)
+    with exit_on_error():  # what keeps Kafka's clients out is said before Spark has started
+        settings = kafka_settings(kafka, kafka_conf, kafka_conf_file, for_spark=True)
+        if bootstrap is not None and topic is not None:
+            check_topic(bootstrap, topic, settings)
+    with exit_on_error(), session("audit", master, spark_settings) as spark:
         from pipeline.audit import job  # noqa: PLC0415 - the session says what is missing
         from pipeline.journal import events  # noqa: PLC0415
 
@@ -65,7 +73,7 @@ def audit(
             bootstrap,
             topic,
             lambda folder: events.from_files(spark, folder),
-            lambda at, name: events.from_topic(spark, at, name, kafka_settings(kafka_conf, kafka_conf_file)),
+            lambda at, name: events.from_topic(spark, at, name, settings),
         )
         FileSystems(spark).make_folder(out)  # says at once if that can't be
         summary = job.run(spark, lines, out, skew_us=int(skew_ms * 1000))

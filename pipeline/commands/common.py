@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from pipeline import location
+from pipeline import kafka_clients, kafka_errors, kafka_section, location
 from pipeline import spark as sessions
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems, explanation
-from pipeline.kafka_settings import with_files
+from pipeline.kafka_settings import for_java, is_of_java, joined, refuse_secrets, with_files
 from pipeline.location import Location
 from protocol_codecs.printable import printable
 from proxy.console.exit_codes import ExitCode
@@ -27,11 +27,13 @@ __all__ = [
     "LOCAL_FOLDER",
     "OUT_FILE",
     "Conf",
+    "Kafka",
     "KafkaConf",
     "KafkaConfFile",
     "Master",
     "check_folder",
     "check_source",
+    "check_topic",
     "exit_on_error",
     "kafka_settings",
     "pairs",
@@ -72,9 +74,36 @@ LOCAL_FOLDER = _parsed(location.parse_local)
 """Parses a folder for commands without Spark."""
 
 
-def kafka_settings(texts: list[str] | None, files: list[str] | None) -> dict[str, str]:
-    """Return the settings of the Kafka clients. Raises typer.BadParameter, or PipelineError for an unreadable file."""
-    return with_files(pairs(texts), pairs(files))
+Kafka = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A YAML or JSON file whose section `kafka` says how to connect to brokers: protocol, login, certificates.",
+    ),
+]
+
+
+def kafka_settings(
+    section: Path | None, texts: list[str] | None, files: list[str] | None, *, for_spark: bool = False
+) -> dict[str, str]:
+    """Return the settings of the Kafka clients. ``for_spark``: its connector must be able to take them as well.
+
+    Raises typer.BadParameter, or PipelineError of one line without a secret.
+    """
+    given = pairs(texts)
+    refuse_secrets(given)
+    settings = with_files(given, pairs(files))
+    if section is not None:
+        settings = joined(kafka_section.load(section), settings)
+    if for_spark:
+        for_java(settings)
+    return settings
+
+
+def check_topic(bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:
+    """Raise PipelineError, with the reason, if the topic can't be read. Java's own settings can't be tried here."""
+    if not is_of_java(settings):
+        kafka_clients.check_readable(bootstrap, topic, settings)
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -99,7 +128,7 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[
     try:
         yield spark
     except Exception as error:
-        if (told := explanation(error)) is not None:
+        if (told := kafka_errors.explanation(error) or explanation(error)) is not None:
             raise PipelineError(told) from error
         raise
     finally:

@@ -8,10 +8,12 @@ import typer
 from pipeline.commands.common import (
     FOLDER,
     Conf,
+    Kafka,
     KafkaConf,
     KafkaConfFile,
     Master,
     check_source,
+    check_topic,
     exit_on_error,
     kafka_settings,
     pairs,
@@ -61,6 +63,7 @@ def progress(
             help="Keep running until Ctrl-C, and read what is new at this interval.",
         ),
     ] = None,
+    kafka: Kafka = None,
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,
     master: Master = None,
@@ -69,7 +72,12 @@ def progress(
 ) -> None:
     """Report how far each group is, how long its members paused, and which members are stuck; follows the journal."""
     check_source(journal, bootstrap, topic)
-    with exit_on_error(), session("progress", master, pairs(conf)) as spark:
+    spark_settings = pairs(conf)
+    with exit_on_error():  # what keeps Kafka's clients out is said before Spark has started
+        settings = kafka_settings(kafka, kafka_conf, kafka_conf_file, for_spark=True)
+        if bootstrap is not None and topic is not None:
+            check_topic(bootstrap, topic, settings)
+    with exit_on_error(), session("progress", master, spark_settings) as spark:
         from pipeline.progress import job  # noqa: PLC0415 - the session says what is missing
         from pipeline.progress.streams import Options  # noqa: PLC0415
 
@@ -79,7 +87,7 @@ def progress(
             bootstrap,
             topic,
             lambda folder: job.lines_of_files(spark, folder),
-            lambda at, name: job.lines_of_topic(spark, at, name, kafka_settings(kafka_conf, kafka_conf_file)),
+            lambda at, name: job.lines_of_topic(spark, at, name, settings),
         )
         if follow_s is not None:
             # What stops a service ends it as Ctrl-C does.

@@ -11,6 +11,7 @@ import typer
 
 from pipeline.commands.common import (
     LOCAL_FOLDER,
+    Kafka,
     KafkaConf,
     KafkaConfFile,
     check_source,
@@ -70,6 +71,7 @@ def verify(
         bool,
         typer.Option("--live", help="Read also the files that are being written, as far as they are."),
     ] = False,
+    kafka: Kafka = None,
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,
     output: Output = OutputFormat.TEXT,
@@ -94,7 +96,7 @@ def verify(
             for path in found.others:
                 spool.add_file(path)
         else:
-            settings = kafka_settings(kafka_conf, kafka_conf_file)
+            settings = kafka_settings(kafka, kafka_conf, kafka_conf_file)
             with _counting("records read") as told:
                 topic.read(bootstrap or "", topic_name or "", settings, spool, told)
         streams += spool.streams()
