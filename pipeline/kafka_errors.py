@@ -11,6 +11,8 @@ _WORDS = {
     "SaslAuthenticationException": "the brokers do not accept the login",
     "SslAuthenticationException": "the brokers can't be reached by TLS",
     "TimeoutException": "the brokers do not answer",
+    "TopicAuthorizationException": "this account may not read the topic",
+    "GroupAuthorizationException": "this account may not READ groups with the prefix spark-kafka-",
 }
 
 
