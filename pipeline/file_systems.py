@@ -7,9 +7,10 @@ and refuse the file after somebody has edited it.
 import contextlib
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from io import SEEK_END
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pipeline import java_errors
+from pipeline import java_errors, location
 from pipeline.errors import PipelineError
 from pipeline.location import Location
 
@@ -35,6 +36,18 @@ _UNREACHABLE = frozenset(
 )
 _LARGEST = 256 * 2**20
 """Bytes of a file that is read here; that of the largest cluster's topics has a tenth of it."""
+
+
+_DEPTH = 6
+"""So many folders deep are hidden files looked for."""
+
+
+class Found(NamedTuple):
+    """A file: its size in bytes, and when it was changed last, milliseconds since 1970."""
+
+    place: Location
+    size: int
+    changed_ms: int
 
 
 class NotThereError(PipelineError):
@@ -100,6 +113,46 @@ class FileSystems:
             stream = files.open(path)
             try:
                 return bytes(stream.readNBytes(_LARGEST))
+            finally:
+                stream.close()
+
+    def hidden(self, folder: Location, suffix: str) -> list[Found]:
+        """Return the files in a folder and its sub-folders that Spark passes over, since they begin with ``_``."""
+        with self._explained(folder):
+            if folder.local is not None:
+                paths = sorted(folder.local.rglob(f"_*{suffix}"))
+                known = [(path, path.stat()) for path in paths if path.is_file()]
+                return [
+                    Found(location.of_path(path), status.st_size, int(status.st_mtime * 1000))
+                    for path, status in known
+                ]
+            files, _ = self._open(folder)
+            found = []
+            for depth in range(_DEPTH):
+                pattern = (folder / ("*/" * depth + f"_*{suffix}")).uri
+                for one in files.globStatus(self._java.org.apache.hadoop.fs.Path(pattern)) or ():
+                    place = location.parse(one.getPath().toString())
+                    found.append(Found(place, one.getLen(), one.getModificationTime()))
+            return found
+
+    def edges(self, at: Location, most: int) -> tuple[bytes, bytes]:
+        """Return so many bytes from the beginning and from the end of a file, which is finished meanwhile maybe.
+
+        Raises NotThereError if it is gone.
+        """
+        with self._explained(at):
+            if at.local is not None:
+                with at.local.open("rb") as opened:
+                    beginning = opened.read(most)
+                    opened.seek(max(opened.seek(0, SEEK_END) - most, 0))
+                    return beginning, opened.read(most)
+            files, path = self._open(at)
+            size = files.getFileStatus(path).getLen()
+            stream = files.open(path)
+            try:
+                beginning = bytes(stream.readNBytes(most))
+                stream.seek(max(size - most, 0))
+                return beginning, bytes(stream.readNBytes(most))
             finally:
                 stream.close()
 

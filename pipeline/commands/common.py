@@ -27,6 +27,7 @@ __all__ = [
     "LOCAL_FOLDER",
     "OUT_FILE",
     "Conf",
+    "GoneAfter",
     "Kafka",
     "KafkaConf",
     "KafkaConfFile",
@@ -38,6 +39,7 @@ __all__ = [
     "kafka_settings",
     "pairs",
     "say",
+    "say_unfinished",
     "session",
     "source",
 ]
@@ -74,6 +76,16 @@ LOCAL_FOLDER = _parsed(location.parse_local)
 """Parses a folder for commands without Spark."""
 
 
+GoneAfter = Annotated[
+    float,
+    typer.Option(
+        "--gone-after-s",
+        min=0,
+        metavar="SECONDS",
+        help="A file that is not finished and unchanged for longer than this counts as lost: its process is gone. "
+        "At least a minute more than journal.file_max_age_s of the replicas.",
+    ),
+]
 Kafka = Annotated[
     Path | None,
     typer.Option(
@@ -104,6 +116,13 @@ def check_topic(bootstrap: str, topic: str, settings: Mapping[str, str]) -> None
     """Raise PipelineError, with the reason, if the topic can't be read. Java's own settings can't be tried here."""
     if not is_of_java(settings):
         kafka_clients.check_readable(bootstrap, topic, settings)
+
+
+def say_unfinished(gone: Mapping[str, int | None], written: Mapping[str, int | None]) -> None:
+    """Tell of files that were not finished, with the events that only they have."""
+    for files, words in ((gone, "nobody finished it, counted as lost"), (written, "being written, not read")):
+        for file, count in sorted(files.items()):
+            say(f"{file}: {words}: {'no event can be read' if count is None else f'{count} events'}")
 
 
 def say(text: str, *, err: bool = False) -> None:
