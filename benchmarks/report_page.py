@@ -1,8 +1,8 @@
 """Measures `epochgate pipeline report` for 20,000 groups: how long it takes, and how large and fast its page is.
 
 `python -m benchmarks.report_page` (`make bench-report`). The tables are written directly, by
-tests/pipeline/large_fleet.py: ten pauses and up to three windows a group. The page is loaded in Chromium several times, the quickest counts: the
-browser's own `loadEventEnd`, and the seconds until its print as PDF is done.
+tests/pipeline/large_fleet.py: ten pauses and up to three windows a group. The page is loaded in Chromium several times
+and the quickest counts: the browser's own `loadEventEnd`, and the seconds until its print as PDF is done.
 """
 
 import argparse
