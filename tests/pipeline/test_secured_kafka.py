@@ -315,57 +315,68 @@ def test_no_plan_of_a_stream_shows_a_password_or_a_key(
     assert not any(hidden in plan for hidden in (secret("alice"), "PRIVATE KEY", "LoginModule"))
 
 
-@pytest.mark.long
-def test_all_commands_by_one_file_and_what_spark_writes_down(
-    secured: Cluster, tls: TlsFiles, spark: SparkSession, tmp_path: Path
-) -> None:
-    """With SCRAM over TLS they find what they find on a listener without either; the event log has no secret."""
-    file = connects(tmp_path, tls)
-    certificate, key = tls.issue("alice")
-    by_certificate = tmp_path / "certificate.yaml"
-    section = {
-        "protocol": "SSL",
-        "ca_file": str(tls.ca),
-        "certificate_file": str(certificate),
-        "key_file": str(key),
-    }
-    by_certificate.write_text(json.dumps({"kafka": section}))
-    log = tmp_path / "events"
-    log.mkdir()
-    places = {
-        "plain": (secured.bootstrap, []),
-        "scram": (secured.bootstrap_of("SASL_TLS"), ["--kafka", str(file)]),
-        "certificate": (secured.bootstrap_of("MUTUAL_TLS"), ["--kafka", str(by_certificate)]),
-    }
-    said = {}
-    for place, (at, options) in places.items():
-        out = tmp_path / place
-        captured = invoke(["capture", "--from", at, "--out", f"{out}/capture", *options])
-        assert captured.exit_code == 0, captured.output
-        verified = invoke(["verify", "--from", at, "--topic", MOVES, "-o", "json", *options])
-        lines = [
-            ["readiness", "--from", at, "--out", f"{out}/readiness", *options],
-            ["progress", "--from", at, "--topic", MOVES, "--out", f"{out}/progress", *options],
-            ["audit", "--from", at, "--topic", MOVES, "--out", f"{out}/audit", *options],
-            ["report", "--out", f"{out}/report.html"]
-            + [f"--{name}={out}/{name}" for name in ("readiness", "progress", "audit")],
-        ]
-        settings = {
-            "spark.jars": ",".join(map(str, ensure_connector())),
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": log.as_uri(),
-            "spark.eventLog.compress": "false",
-            "spark.ui.enabled": "true",
-            "spark.ui.port": "0",
-        }
-        ended = several_commands.run(lines, settings)
-        assert [one.code for one in ended] == [0, 0, 0, 0], ended
-        report = json.loads(verified.stdout)
-        said[place] = (captured.stdout.split(": ")[1], {**report, "issued_us": 0}, rows(spark, out))
+class Ran(NamedTuple):
+    """What all commands said and wrote."""
 
-    assert said["plain"] == said["scram"] == said["certificate"]
-    assert said["plain"][1]["journal"]["events"] == len(kept())
-    written = [one.read_bytes() for one in tmp_path.rglob("*") if one.is_file() and not is_input(one)]
+    captured: str
+    certificates: dict[str, Any]
+    tables: dict[str, list[str]]
+
+
+def run_all(spark: SparkSession, out: Path, at: str, *options: object) -> Ran:
+    """Run all commands that connect, and the report; Spark writes its event log into ``out``."""
+    captured = invoke(["capture", "--from", at, "--out", f"{out}/capture", *map(str, options)])
+    assert captured.exit_code == 0, captured.output
+    verified = invoke(["verify", "--from", at, "--topic", MOVES, "-o", "json", *map(str, options)])
+    (out / "events").mkdir()
+    settings = {
+        "spark.jars": ",".join(map(str, ensure_connector())),
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (out / "events").as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.ui.enabled": "true",
+        "spark.ui.port": "0",
+    }
+    lines = [
+        ["readiness", "--from", at, "--out", f"{out}/readiness", *options],
+        ["progress", "--from", at, "--topic", MOVES, "--out", f"{out}/progress", *options],
+        ["audit", "--from", at, "--topic", MOVES, "--out", f"{out}/audit", *options],
+        ["report", "--out", f"{out}/report.html"]
+        + [f"--{name}={out}/{name}" for name in ("readiness", "progress", "audit")],
+    ]
+    ended = several_commands.run(lines, settings)
+    assert [one.code for one in ended] == [0, 0, 0, 0], ended
+    found = {**json.loads(verified.stdout), "issued_us": 0}
+    return Ran(captured.stdout.split(": ")[1], found, rows(spark, out))
+
+
+@pytest.fixture(scope="module")
+def plain(secured: Cluster, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """By the listener of the same broker that wants to know nothing."""
+    return run_all(spark, tmp_path_factory.mktemp("plain"), secured.bootstrap)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("account", ["scram", "certificate"])
+def test_all_commands_by_one_file_and_what_spark_writes_down(
+    account: str, plain: Ran, secured: Cluster, tls: TlsFiles, spark: SparkSession, tmp_path: Path
+) -> None:
+    """They find what they find without TLS and a login, and neither tables nor the event log have a secret."""
+    at, changed = secured.bootstrap_of("SASL_TLS"), dict[str, Any]()
+    if account == "certificate":
+        certificate, key = tls.issue("alice")
+        at = secured.bootstrap_of("MUTUAL_TLS")
+        login = dict.fromkeys(("mechanism", "user", "password_file"))
+        changed = {"protocol": "SSL", "certificate_file": str(certificate), "key_file": str(key), **login}
+    (tmp_path / "in").mkdir()
+    out = tmp_path / "out"
+    out.mkdir()
+
+    ran = run_all(spark, out, at, "--kafka", connects(tmp_path / "in", tls, **changed))
+
+    assert ran == plain
+    assert ran.certificates["journal"]["events"] == len(kept())
+    written = [one.read_bytes() for one in out.rglob("*") if one.is_file()]
     assert any(b"SparkListenerSQLExecutionStart" in one for one in written)
     for hidden in (secret("alice"), "PRIVATE KEY", "LoginModule"):
         assert not any(hidden.encode() in one for one in written), hidden
@@ -383,8 +394,3 @@ def rows(spark: SparkSession, out: Path) -> dict[str, list[str]]:
         for command, some in tables.items()
         for table in some
     }
-
-
-def is_input(file: Path) -> bool:
-    """Whether the test itself has written it."""
-    return file.name in {"password", "dora", "guessed", "kafka.yaml", "certificate.yaml", "other-ca.crt"}
