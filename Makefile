@@ -159,6 +159,9 @@ bench-coordinator: setup ## the embedded coordinator by size of group (table, bu
 coordinator-random: setup ## random scenarios on a real Kafka and on the embedded coordinator (COORDINATOR_SEEDS=0-199)
 	$(BIN)/python -m tests.coordinator --seeds $(COORDINATOR_SEEDS)
 
+bench-report: setup ## the report's page for 20,000 groups: how long it takes to make, load and print (a minute; a table; ARGS="--groups 100000")
+	nice $(BIN)/python -m benchmarks.report_page $(ARGS)
+
 bench-rebalance: setup ## what a rebalance costs: classic, through Epochgate, native (table, build/bench-rebalance.json)
 	nice $(BIN)/python -m benchmarks.rebalance $(ARGS)
 

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline import kafka_clients
 from pipeline.errors import PipelineError
-from pipeline.kafka_settings import for_librdkafka
 from pipeline.readiness import cluster
-from pipeline.readiness.cluster import SHARE_STATE_TOPIC
-from pipeline.readiness.records import CAPTURED, OFFSETS_TOPIC
+from pipeline.readiness.cluster import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from pipeline.readiness.records import CAPTURED
 from pipeline.readiness.share_partitions import CAPTURED_SHARE
 
 Told = Callable[[int, int], None]
@@ -55,8 +55,9 @@ def capture(
     partitions = seen.partitions(OFFSETS_TOPIC)
     if not partitions:
         raise PipelineError(f"{bootstrap} has no {OFFSETS_TOPIC}: no group has ever been there")
-    settings = for_librdkafka(client_settings or {})
-    may_read_share_state = cluster.may_read(bootstrap, SHARE_STATE_TOPIC, client_settings)
+    settings = dict(client_settings or {})
+    kafka_clients.check_readable(bootstrap, OFFSETS_TOPIC, settings)
+    may_read_share_state = kafka_clients.may_read(bootstrap, SHARE_STATE_TOPIC, settings)
     share_partitions = seen.partitions(SHARE_STATE_TOPIC) if may_read_share_state else 0
     share_count = None
     if share_partitions:
@@ -82,20 +83,9 @@ def _unfinished(out: Path, name: str) -> Path:
 def _copy(
     bootstrap: str, topic: str, partitions: int, folder: Path, settings: dict[str, str], told: Told
 ) -> int:
-    from confluent_kafka import Consumer, KafkaException, TopicPartition  # noqa: PLC0415
+    consumer = kafka_clients.consumer(bootstrap, settings, **{"isolation.level": "read_committed"})
+    from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415
 
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "epochgate-capture",  # demanded by the library; never joined
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-            **settings,
-        }
-    )
     try:
         ends = {}
         starts = {}
@@ -105,7 +95,7 @@ def _copy(
         consumer.assign([TopicPartition(topic, number, start) for number, start in starts.items()])
         return _read(consumer, starts, ends, folder, told)
     except KafkaException as error:
-        raise PipelineError(f"{bootstrap}: {error}") from error
+        raise kafka_clients.failure(bootstrap, error) from None
     finally:
         consumer.close()
 

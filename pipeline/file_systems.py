@@ -7,8 +7,10 @@ and refuse the file after somebody has edited it.
 import contextlib
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from io import SEEK_END
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pipeline import java_errors, location
 from pipeline.errors import PipelineError
 from pipeline.location import Location
 
@@ -34,8 +36,18 @@ _UNREACHABLE = frozenset(
 )
 _LARGEST = 256 * 2**20
 """Bytes of a file that is read here; that of the largest cluster's topics has a tenth of it."""
-_DEEPEST = 20
-"""So many causes of an error are looked at."""
+
+
+_DEPTH = 6
+"""So many folders deep are hidden files looked for."""
+
+
+class Found(NamedTuple):
+    """A file: its size in bytes, and when it was changed last, milliseconds since 1970."""
+
+    place: Location
+    size: int
+    changed_ms: int
 
 
 class NotThereError(PipelineError):
@@ -104,6 +116,46 @@ class FileSystems:
             finally:
                 stream.close()
 
+    def hidden(self, folder: Location, suffix: str) -> list[Found]:
+        """Return the files in a folder and its sub-folders that Spark passes over, since they begin with ``_``."""
+        with self._explained(folder):
+            if folder.local is not None:
+                paths = sorted(folder.local.rglob(f"_*{suffix}"))
+                known = [(path, path.stat()) for path in paths if path.is_file()]
+                return [
+                    Found(location.of_path(path), status.st_size, int(status.st_mtime * 1000))
+                    for path, status in known
+                ]
+            files, _ = self._open(folder)
+            found = []
+            for depth in range(_DEPTH):
+                pattern = (folder / ("*/" * depth + f"_*{suffix}")).uri
+                for one in files.globStatus(self._java.org.apache.hadoop.fs.Path(pattern)) or ():
+                    place = location.parse(one.getPath().toString())
+                    found.append(Found(place, one.getLen(), one.getModificationTime()))
+            return found
+
+    def edges(self, at: Location, most: int) -> tuple[bytes, bytes]:
+        """Return so many bytes from the beginning and from the end of a file, which is finished meanwhile maybe.
+
+        Raises NotThereError if it is gone.
+        """
+        with self._explained(at):
+            if at.local is not None:
+                with at.local.open("rb") as opened:
+                    beginning = opened.read(most)
+                    opened.seek(max(opened.seek(0, SEEK_END) - most, 0))
+                    return beginning, opened.read(most)
+            files, path = self._open(at)
+            size = files.getFileStatus(path).getLen()
+            stream = files.open(path)
+            try:
+                beginning = bytes(stream.readNBytes(most))
+                stream.seek(max(size - most, 0))
+                return beginning, bytes(stream.readNBytes(most))
+            finally:
+                stream.close()
+
     def write(self, at: Location, content: bytes) -> None:
         """Write a small file, in place of one that is there."""
         with self._explained(at):
@@ -121,7 +173,7 @@ class FileSystems:
             try:
                 self._create(at, content, overwrite=False)
             except Exception as error:
-                if "FileAlreadyExistsException" in _classes(error):
+                if "FileAlreadyExistsException" in java_errors.classes(error):
                     return False
                 raise
             return True
@@ -156,7 +208,7 @@ class FileSystems:
         except OSError as error:
             raise PipelineError(f"{at}: {error.strerror or error}") from error
         except Exception as error:
-            if _classes(error) & _ABSENT:
+            if java_errors.classes(error) & _ABSENT:
                 raise NotThereError(f"{at}: not there") from error
             why = self._why(at.scheme, error)
             if why is None:
@@ -164,11 +216,11 @@ class FileSystems:
             raise PipelineError(f"{at}: {why}") from error
 
     def _why(self, scheme: str, error: BaseException) -> str | None:
-        if _java_of(error) is None:
+        if java_errors.of(error) is None:
             return None
-        if _classes(error) & _LACKS_CLASS:
-            return self._connector(scheme, known=_NO_SUCH_SCHEME not in _classes(error))
-        return explanation(error) or _messages(error)[-1]
+        if java_errors.classes(error) & _LACKS_CLASS:
+            return self._connector(scheme, known=_NO_SUCH_SCHEME not in java_errors.classes(error))
+        return explanation(error) or java_errors.messages(error)[-1]
 
     def _connector(self, scheme: str, *, known: bool) -> str:
         """What to add for a scheme; ``known`` if Hadoop's own settings have a class for it."""
@@ -189,36 +241,12 @@ class FileSystems:
 
 def explanation(error: BaseException) -> str | None:
     """Return one line if a file system that refuses or is away is the cause of an error of Spark, else None."""
-    classes = _classes(error)
+    classes = java_errors.classes(error)
     for known, words in (
         (_DENIED, "permission denied"),
         (_ABSENT, "not there"),
         (_UNREACHABLE, "cannot be reached"),
     ):
         if classes & known:
-            return f"{words}: {_messages(error)[-1]}"
+            return f"{words}: {java_errors.messages(error)[-1]}"
     return None
-
-
-def _java_of(error: BaseException) -> Any:
-    """The Java exception behind one of py4j or PySpark; None for others."""
-    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-
-
-def _chain(error: BaseException) -> list[Any]:
-    """The Java exception and its causes."""
-    chain, one = list[Any](), _java_of(error)
-    while one is not None and len(chain) < _DEEPEST:
-        chain.append(one)
-        one = one.getCause()
-    return chain
-
-
-def _classes(error: BaseException) -> set[str]:
-    return {one.getClass().getSimpleName() for one in _chain(error)}
-
-
-def _messages(error: BaseException) -> list[str]:
-    """The first line of each message, the innermost last."""
-    said = (str(one.getMessage() or one.getClass().getName()) for one in _chain(error))
-    return [text.strip().partition("\n")[0] for text in said]

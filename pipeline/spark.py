@@ -35,6 +35,13 @@ _SETTINGS = {
     # A file that disappears or a bad block ends the job with an error: nothing is dropped silently.
     "spark.sql.files.ignoreCorruptFiles": "false",
 }
+_REDACTED = {
+    "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]?key|account[.]?key|credential",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|password|passphrase|token|access[.]?key|account[.]?key",
+}
+"""Spark's own patterns of names and values whose values it does not show: in plans, in its UI and in its event log."""
+_REDACTED_TOO = "(?i)jaas|keystore|private key"
+"""Of the Kafka clients, which have a login and a key in these settings."""
 _ON_ONE_MACHINE = {
     "spark.ui.enabled": "false",
     "spark.driver.host": LOOPBACK,
@@ -60,7 +67,13 @@ def start(name: str, *, master: str | None = None, conf: Mapping[str, str] | Non
         settings |= _ON_ONE_MACHINE
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's own default is any python3 on PATH
-    for key, value in (settings | dict(conf or {})).items():
+    settings |= dict(conf or {})
+    for (
+        key,
+        pattern,
+    ) in _REDACTED.items():  # what somebody sets widens what is hidden, and never narrows it to nothing
+        settings[key] = f"(?:{settings.get(key, pattern)})|(?:{_REDACTED_TOO})"
+    for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

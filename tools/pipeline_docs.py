@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pipeline.audit import output as audit
+from pipeline.journal.unfinished import UNFINISHED
 from pipeline.progress import output as progress
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import output as readiness
@@ -17,6 +18,7 @@ _BY_JOB = {
     "readiness": readiness.TABLES,
     "progress": progress.TABLES,
     "audit": audit.TABLES,
+    "progress and audit": (UNFINISHED,),
     "all of them but capture": (QUARANTINE,),
 }
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from pipeline import location, quarantine
 from pipeline.audit.output import CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES
-from pipeline.journal import events, losses
+from pipeline.journal import events, losses, unfinished
 from pipeline.journal.losses import Boot
 from pipeline.location import Location
 from pipeline.quarantine import QUARANTINE
@@ -40,6 +40,7 @@ from pipeline.rules.ownership import (
     Interval,
     Overlap,
 )
+from pipeline.rules.unfinished import Unfinished, by_file, unread
 from pipeline.tables import TEXT, Column, Table
 from pipeline.watch import step
 
@@ -75,6 +76,10 @@ class Summary(NamedTuple):
     clocks: dict[Replicas, int]
     """For each two replicas (ahead, behind) whose clocks differ by more than the skew: what that accounts for."""
     quarantined: dict[str, int]
+    unfinished: dict[str, int | None]
+    """Files that nobody has finished, and how many of ``lost`` they have; None if no event can be read there."""
+    unread: dict[str, int | None]
+    """The same for files that are being written. What they have is not lost."""
 
     @property
     def violations(self) -> int:
@@ -83,9 +88,16 @@ class Summary(NamedTuple):
 
 
 def run(
-    spark: "SparkSession", lines: "DataFrame", out: Location | Path, *, skew_us: int = DEFAULT_SKEW_US
+    spark: "SparkSession",
+    lines: "DataFrame",
+    out: Location | Path,
+    *,
+    skew_us: int = DEFAULT_SKEW_US,
+    hidden: Sequence[Unfinished] = (),
 ) -> Summary:
     """Write the tables of the audit into ``out``. ``lines`` come from ``journal.events``.
+
+    ``hidden`` are the journal's files that were not finished before ``lines`` were read.
 
     Raises PipelineError if the journal has the same events from files and from a topic.
     """
@@ -96,6 +108,10 @@ def run(
         boots, lost = losses.find_losses(events.valid(rows))
         losses.check_single_source((boot.replica, boot.boot) for boot in boots)
         PROCESSES.write(spark.createDataFrame(boots, PROCESSES.ddl).coalesce(1), folder)
+        last_read = {(boot.replica, boot.boot): (boot.last_seq, boot.last_us) for boot in boots}
+        beyond = unread(hidden, last_read)
+        unfinished.write(spark, hidden, beyond, folder)
+        lost += [loss for file, loss in beyond if file.is_gone]
         LOSSES.write(spark.createDataFrame(lost, LOSSES.ddl).coalesce(1), folder)
     found = _findings(events.valid(rows), boots, skew_us).persist(StorageLevel.DISK_ONLY)
     try:
@@ -106,11 +122,14 @@ def run(
             _write(found, CLOCKS, folder)
             proofs = _proofs(CLOCKS.read(spark, folder))
             clocks = explained_by_clocks(skew_us, proofs, _handovers(GAPS.read(spark, folder), found))
-            _write_overlaps(found, OverlapClassifier(skew_us, clocks, lost), folder)
+            missing = lost + [loss for file, loss in beyond if not file.is_gone]
+            _write_overlaps(found, OverlapClassifier(skew_us, clocks, missing), folder)
             QUARANTINE.write(events.rejected(rows).unionByName(_bad_snapshots(found)), folder)
             used = {(row["first_replica"], row["second_replica"]) for row in _told_by_clocks(spark, folder)}
             shown = {pair: us for pair, us in clocks.items() if pair in used or proofs.get(pair, 0) > skew_us}
-        return _summary(spark, folder, boots, lost, skew_us, shown)
+        return _summary(spark, folder, boots, lost, skew_us, shown)._replace(
+            unfinished=by_file(hidden, beyond, gone=True), unread=by_file(hidden, beyond, gone=False)
+        )
     finally:
         found.unpersist()
         rows.unpersist()
@@ -284,4 +303,6 @@ def _summary(
         skew_us=skew_us,
         clocks=clocks,
         quarantined=quarantine.counts(QUARANTINE.read(spark, folder)),
+        unfinished={},
+        unread={},
     )

@@ -97,7 +97,7 @@ PROCESSES = Table(
 )
 LOSSES = Table(
     "losses",
-    "Events that never arrived.",
+    "Events that never arrived, or are in files that nobody finished.",
     (
         Column("replica", TEXT, "the replica"),
         Column("boot", TEXT, "its boot"),

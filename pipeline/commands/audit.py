@@ -7,19 +7,25 @@ import typer
 from pipeline.commands.common import (
     FOLDER,
     Conf,
+    GoneAfter,
+    Kafka,
     KafkaConf,
     KafkaConfFile,
     Master,
+    check_folder,
     check_source,
+    check_topic,
     exit_on_error,
     kafka_settings,
     pairs,
     say,
+    say_unfinished,
     session,
     source,
 )
 from pipeline.file_systems import FileSystems
 from pipeline.location import Location
+from pipeline.rules.unfinished import GONE_AFTER_S
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import Output, OutputFormat, print_json
 
@@ -44,6 +50,8 @@ def audit(
             min=0, metavar="MS", help="How far the clocks of two replicas may differ, in milliseconds."
         ),
     ] = 100.0,
+    gone_after_s: GoneAfter = GONE_AFTER_S,
+    kafka: Kafka = None,
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,
     master: Master = None,
@@ -55,20 +63,26 @@ def audit(
     The exit code is 3 if a partition was owned twice.
     """
     check_source(journal, bootstrap, topic)
-    with exit_on_error(), session("audit", master, pairs(conf)) as spark:
+    spark_settings = pairs(conf)
+    with exit_on_error():  # what keeps Kafka's clients out is said before Spark has started
+        settings = kafka_settings(kafka, kafka_conf, kafka_conf_file, for_spark=True)
+        if bootstrap is not None and topic is not None:
+            check_topic(bootstrap, topic, settings)
+    with exit_on_error(), session("audit", master, spark_settings) as spark:
         from pipeline.audit import job  # noqa: PLC0415 - the session says what is missing
-        from pipeline.journal import events  # noqa: PLC0415
+        from pipeline.journal import events, unfinished  # noqa: PLC0415
 
+        hidden = [] if journal is None else unfinished.find(spark, check_folder(spark, journal), gone_after_s)
         lines = source(
             spark,
             journal,
             bootstrap,
             topic,
             lambda folder: events.from_files(spark, folder),
-            lambda at, name: events.from_topic(spark, at, name, kafka_settings(kafka_conf, kafka_conf_file)),
+            lambda at, name: events.from_topic(spark, at, name, settings),
         )
         FileSystems(spark).make_folder(out)  # says at once if that can't be
-        summary = job.run(spark, lines, out, skew_us=int(skew_ms * 1000))
+        summary = job.run(spark, lines, out, skew_us=int(skew_ms * 1000), hidden=hidden)
     if output is OutputFormat.JSON:
         print_json(_report(summary))
     else:
@@ -96,5 +110,6 @@ def _print(summary: "Summary") -> None:
     say(f"owned by nobody: {summary.gaps} times, at longest {summary.longest_gap_us / 1000:g} ms")
     for (ahead, behind), apart_us in sorted(summary.clocks.items()):
         say(f"clock of {ahead} is ahead of {behind}: accounts for overlaps up to {apart_us / 1000:g} ms")
+    say_unfinished(summary.unfinished, summary.unread)
     for reason, count in summary.quarantined.items():
         say(f"quarantined {count}: {reason}")

@@ -8,6 +8,7 @@ from rich.progress import Progress
 
 from pipeline.commands.common import (
     LOCAL_FOLDER,
+    Kafka,
     KafkaConf,
     KafkaConfFile,
     exit_on_error,
@@ -29,6 +30,7 @@ def capture(
             parser=LOCAL_FOLDER, metavar="DIR", help="Folder to write. It must not contain a capture yet."
         ),
     ],
+    kafka: Kafka = None,
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,
     output: Output = OutputFormat.TEXT,
@@ -47,7 +49,7 @@ def capture(
             copied = capturing.capture(
                 bootstrap,
                 out,
-                kafka_settings(kafka_conf, kafka_conf_file),
+                kafka_settings(kafka, kafka_conf, kafka_conf_file),
                 lambda done, total: bar.update(shown, completed=done, total=total),
             )
     if not copied.may_read_share_state:

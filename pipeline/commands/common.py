@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from pipeline import location
+from pipeline import kafka_clients, kafka_errors, kafka_section, location
 from pipeline import spark as sessions
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems, explanation
-from pipeline.kafka_settings import with_files
+from pipeline.kafka_settings import for_java, is_of_java, joined, refuse_secrets, with_files
 from pipeline.location import Location
 from protocol_codecs.printable import printable
 from proxy.console.exit_codes import ExitCode
@@ -27,15 +27,19 @@ __all__ = [
     "LOCAL_FOLDER",
     "OUT_FILE",
     "Conf",
+    "GoneAfter",
+    "Kafka",
     "KafkaConf",
     "KafkaConfFile",
     "Master",
     "check_folder",
     "check_source",
+    "check_topic",
     "exit_on_error",
     "kafka_settings",
     "pairs",
     "say",
+    "say_unfinished",
     "session",
     "source",
 ]
@@ -72,9 +76,53 @@ LOCAL_FOLDER = _parsed(location.parse_local)
 """Parses a folder for commands without Spark."""
 
 
-def kafka_settings(texts: list[str] | None, files: list[str] | None) -> dict[str, str]:
-    """Return the settings of the Kafka clients. Raises typer.BadParameter, or PipelineError for an unreadable file."""
-    return with_files(pairs(texts), pairs(files))
+GoneAfter = Annotated[
+    float,
+    typer.Option(
+        "--gone-after-s",
+        min=0,
+        metavar="SECONDS",
+        help="A file that is not finished and unchanged for longer than this counts as lost: its process is gone. "
+        "At least a minute more than journal.file_max_age_s of the replicas.",
+    ),
+]
+Kafka = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A YAML or JSON file whose section `kafka` says how to connect to brokers: protocol, login, certificates.",
+    ),
+]
+
+
+def kafka_settings(
+    section: Path | None, texts: list[str] | None, files: list[str] | None, *, for_spark: bool = False
+) -> dict[str, str]:
+    """Return the settings of the Kafka clients. ``for_spark``: its connector must be able to take them as well.
+
+    Raises typer.BadParameter, or PipelineError of one line without a secret.
+    """
+    given = pairs(texts)
+    refuse_secrets(given)
+    settings = with_files(given, pairs(files))
+    if section is not None:
+        settings = joined(kafka_section.load(section), settings)
+    if for_spark:
+        for_java(settings)
+    return settings
+
+
+def check_topic(bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:
+    """Raise PipelineError, with the reason, if the topic can't be read. Java's own settings can't be tried here."""
+    if not is_of_java(settings):
+        kafka_clients.check_readable(bootstrap, topic, settings)
+
+
+def say_unfinished(gone: Mapping[str, int | None], written: Mapping[str, int | None]) -> None:
+    """Tell of files that were not finished, with the events that only they have."""
+    for files, words in ((gone, "nobody finished it, counted as lost"), (written, "being written, not read")):
+        for file, count in sorted(files.items()):
+            say(f"{file}: {words}: {'no event can be read' if count is None else f'{count} events'}")
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -99,7 +147,7 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[
     try:
         yield spark
     except Exception as error:
-        if (told := explanation(error)) is not None:
+        if (told := kafka_errors.explanation(error) or explanation(error)) is not None:
             raise PipelineError(told) from error
         raise
     finally:

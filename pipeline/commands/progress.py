@@ -1,5 +1,6 @@
 """`epochgate pipeline progress`."""
 
+import functools
 import signal
 from typing import Annotated
 
@@ -8,17 +9,22 @@ import typer
 from pipeline.commands.common import (
     FOLDER,
     Conf,
+    GoneAfter,
+    Kafka,
     KafkaConf,
     KafkaConfFile,
     Master,
     check_source,
+    check_topic,
     exit_on_error,
     kafka_settings,
     pairs,
+    say_unfinished,
     session,
     source,
 )
 from pipeline.location import Location
+from pipeline.rules.unfinished import GONE_AFTER_S
 from proxy.console.output import Output, OutputFormat, print_json
 
 
@@ -61,6 +67,8 @@ def progress(
             help="Keep running until Ctrl-C, and read what is new at this interval.",
         ),
     ] = None,
+    gone_after_s: GoneAfter = GONE_AFTER_S,
+    kafka: Kafka = None,
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,
     master: Master = None,
@@ -69,7 +77,13 @@ def progress(
 ) -> None:
     """Report how far each group is, how long its members paused, and which members are stuck; follows the journal."""
     check_source(journal, bootstrap, topic)
-    with exit_on_error(), session("progress", master, pairs(conf)) as spark:
+    spark_settings = pairs(conf)
+    with exit_on_error():  # what keeps Kafka's clients out is said before Spark has started
+        settings = kafka_settings(kafka, kafka_conf, kafka_conf_file, for_spark=True)
+        if bootstrap is not None and topic is not None:
+            check_topic(bootstrap, topic, settings)
+    with exit_on_error(), session("progress", master, spark_settings) as spark:
+        from pipeline.journal import unfinished  # noqa: PLC0415
         from pipeline.progress import job  # noqa: PLC0415 - the session says what is missing
         from pipeline.progress.streams import Options  # noqa: PLC0415
 
@@ -79,16 +93,14 @@ def progress(
             bootstrap,
             topic,
             lambda folder: job.lines_of_files(spark, folder),
-            lambda at, name: job.lines_of_topic(spark, at, name, kafka_settings(kafka_conf, kafka_conf_file)),
+            lambda at, name: job.lines_of_topic(spark, at, name, settings),
         )
         if follow_s is not None:
             # What stops a service ends it as Ctrl-C does.
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
         options = Options(window, lateness, stuck_after_s)
-        if follow_s is None:
-            summary = job.run(spark, lines, out, options)
-        else:
-            summary = job.follow(spark, lines, out, options, follow_s)
+        hidden = None if journal is None else functools.partial(unfinished.find, spark, journal, gone_after_s)
+        summary = job.run(spark, lines, out, options, every_s=follow_s, hidden=hidden)
     if output is OutputFormat.JSON:
         print_json(summary._asdict())
         return
@@ -96,5 +108,6 @@ def progress(
     if summary.other_groups:
         listed = ", ".join(f"{count} {protocol}" for protocol, count in sorted(summary.other_groups.items()))
         typer.echo(f"{sum(summary.other_groups.values())} groups of other protocols: {listed}")
+    say_unfinished(summary.unfinished, summary.unread)
     if summary.late:
         typer.echo(f"{summary.late} events came later than {lateness} and were left out")

@@ -4,13 +4,16 @@ from typing import Annotated
 
 import typer
 
+from pipeline import kafka_clients
 from pipeline.commands.common import (
     FOLDER,
     Conf,
+    Kafka,
     KafkaConf,
     KafkaConfFile,
     Master,
     check_folder,
+    check_topic,
     exit_on_error,
     kafka_settings,
     pairs,
@@ -20,6 +23,7 @@ from pipeline.commands.common import (
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
 from pipeline.location import Location
+from pipeline.readiness import cluster
 from protocol_codecs.classic_clients import OPTIONS, STREAMS, Refusal
 from proxy.console.output import Output, OutputFormat, print_json
 
@@ -70,6 +74,7 @@ def readiness(
     pause_ms: Annotated[
         int, typer.Option(min=0, metavar="MS", help="switch_pause_ms in the policy files.")
     ] = 1_000,
+    kafka: Kafka = None,
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,
     master: Master = None,
@@ -81,9 +86,13 @@ def readiness(
         raise typer.BadParameter("give either --capture or --from")
     if STREAMS in (allow_assignor or ()):
         raise typer.BadParameter(f"{STREAMS} is Kafka Streams: {OPTIONS[Refusal.STREAMS]}")
-    with exit_on_error(), session("readiness", master, pairs(conf)) as spark:
+    spark_settings = pairs(conf)
+    with exit_on_error():  # what keeps Kafka's clients out is said before Spark has started
+        settings = kafka_settings(kafka, kafka_conf, kafka_conf_file, for_spark=True)
+        asked = None if bootstrap is None else _ask(bootstrap, settings)
+    with exit_on_error(), session("readiness", master, spark_settings) as spark:
         from pipeline.journal import events  # noqa: PLC0415 - the session says what is missing
-        from pipeline.readiness import cluster, job, records, share_partitions  # noqa: PLC0415 - the session says what is missing
+        from pipeline.readiness import job, records, share_partitions  # noqa: PLC0415 - the session says what is missing
         from pipeline.readiness.waves import Limits  # noqa: PLC0415
 
         files = FileSystems(spark)
@@ -96,15 +105,12 @@ def readiness(
             file = capture / cluster.CLUSTER_FILE
             about = cluster.Cluster.decoded(files.read(file), str(file))
             share = share_partitions.captured(spark, capture)
-        elif bootstrap is not None:
-            settings = kafka_settings(kafka_conf, kafka_conf_file)
-            about = cluster.ask(bootstrap, settings)
-            rows = records.from_kafka(spark, bootstrap, about.partitions(records.OFFSETS_TOPIC), settings)
-            topic = cluster.SHARE_STATE_TOPIC
-            if not cluster.may_read(bootstrap, topic, settings):
-                say(cluster.NO_RIGHT_TO_SHARE_STATE, err=True)
-            elif about.partitions(topic):
-                share = records.from_kafka(spark, bootstrap, about.partitions(topic), settings, topic)
+        elif bootstrap is not None and asked is not None:
+            about, share_partitions_there = asked
+            rows = records.from_kafka(spark, bootstrap, about.partitions(cluster.OFFSETS_TOPIC), settings)
+            if share_partitions_there:
+                topic = cluster.SHARE_STATE_TOPIC
+                share = records.from_kafka(spark, bootstrap, share_partitions_there, settings, topic)
         else:
             raise PipelineError("no source")
         limits = Limits(first_wave_groups, first_wave_members, growth)
@@ -124,3 +130,18 @@ def readiness(
     say(f"{summary.waves} waves; policy files in {out / job.POLICY}")
     for reason, count in summary.quarantined.items():
         say(f"quarantined {count}: {reason}")
+
+
+def _ask(bootstrap: str, settings: dict[str, str]) -> tuple[cluster.Cluster, int]:
+    """Return what the cluster says, and the partitions of the share state topic; 0 if it can't be read.
+
+    Raises PipelineError.
+    """
+    about = cluster.ask(bootstrap, settings)
+    if not about.partitions(cluster.OFFSETS_TOPIC):
+        raise PipelineError(f"{bootstrap} has no {cluster.OFFSETS_TOPIC}: no group has ever been there")
+    check_topic(bootstrap, cluster.OFFSETS_TOPIC, settings)
+    if not kafka_clients.may_read(bootstrap, cluster.SHARE_STATE_TOPIC, settings):
+        say(cluster.NO_RIGHT_TO_SHARE_STATE, err=True)
+        return about, 0
+    return about, about.partitions(cluster.SHARE_STATE_TOPIC)

@@ -11,6 +11,8 @@ import typer
 
 from pipeline.commands.common import (
     LOCAL_FOLDER,
+    GoneAfter,
+    Kafka,
     KafkaConf,
     KafkaConfFile,
     check_source,
@@ -18,6 +20,7 @@ from pipeline.commands.common import (
     kafka_settings,
 )
 from pipeline.rules.certificate import Report, Verdict
+from pipeline.rules.unfinished import GONE_AFTER_S, Unfinished
 from pipeline.verify import files, job, printed, topic
 from pipeline.verify.job import Options
 from pipeline.verify.spool import Spool
@@ -70,6 +73,8 @@ def verify(
         bool,
         typer.Option("--live", help="Read also the files that are being written, as far as they are."),
     ] = False,
+    gone_after_s: GoneAfter = GONE_AFTER_S,
+    kafka: Kafka = None,
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,
     output: Output = OutputFormat.TEXT,
@@ -84,17 +89,17 @@ def verify(
     with exit_on_error(), tempfile.TemporaryDirectory(prefix="epochgate-verify-") as folder:
         spool = Spool(Path(folder))
         streams: list[files.FileStream] = []
-        unfinished: list[str] = []
+        unfinished: list[Unfinished] = []
         newest_us = 0
         if journal is not None:
-            found = files.find(journal, live=live)
+            found = files.find(journal, live=live, gone_after_s=gone_after_s)
             streams = [files.FileStream(label, paths) for label, paths in found.of_processes.items()]
             newest_us = files.last_us(found)
-            unfinished = [path.name for path in found.unfinished]
+            unfinished = found.unfinished
             for path in found.others:
                 spool.add_file(path)
         else:
-            settings = kafka_settings(kafka_conf, kafka_conf_file)
+            settings = kafka_settings(kafka, kafka_conf, kafka_conf_file)
             with _counting("records read") as told:
                 topic.read(bootstrap or "", topic_name or "", settings, spool, told)
         streams += spool.streams()

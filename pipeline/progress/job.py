@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 from pipeline import location
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
-from pipeline.journal import events, losses
+from pipeline.journal import events, losses, unfinished
 from pipeline.kafka_settings import of_connector
 from pipeline.location import Location
 from pipeline.progress import others, pauses, streams
@@ -30,6 +30,7 @@ from pipeline.progress.output import (
 from pipeline.progress.single_run import single_run
 from pipeline.progress.streams import Options
 from pipeline.readiness.records import connector_missing
+from pipeline.rules.unfinished import Unfinished, by_file, unread
 from pipeline.watch import step
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class Summary(NamedTuple):
     stuck: int
     late: int
     """Events of this run that arrived too late: Spark counts and drops them."""
+    unfinished: dict[str, int | None]
+    """Files that nobody has finished, and how many events they have, which are lost; None if not known."""
+    unread: dict[str, int | None]
+    """The same for files that are being written, which a later run reads."""
 
 
 def lines_of_files(spark: "SparkSession", folder: Path | str) -> "DataFrame":
@@ -82,28 +87,21 @@ def lines_of_topic(
     return events.of_topic(rows)
 
 
-def follow(
-    spark: "SparkSession", lines: "DataFrame", out: Location | Path, options: Options, every_s: float
-) -> Summary:
-    """Follow the journal until Ctrl-C, then write the derived tables. Raises PipelineError."""
-    return _run(spark, lines, out, options, every_s, "following the journal (Ctrl-C ends)")
-
-
 def run(
-    spark: "SparkSession", lines: "DataFrame", out: Location | Path, options: Options = DEFAULTS
-) -> Summary:
-    """Process everything since the last run, and write every table into ``out``. Raises PipelineError."""
-    return _run(spark, lines, out, options, None, "following the journal")
-
-
-def _run(
     spark: "SparkSession",
     lines: "DataFrame",
     out: Location | Path,
-    options: Options,
-    every_s: float | None,
-    text: str,
+    options: Options = DEFAULTS,
+    *,
+    every_s: float | None = None,
+    hidden: Callable[[], list[Unfinished]] | None = None,
 ) -> Summary:
+    """Process everything since the last run, and write every table into ``out``. Raises PipelineError.
+
+    With ``every_s`` it looks for more at that interval until Ctrl-C, then writes the derived tables. ``hidden`` finds
+    the journal's files that were not finished, when all others have been read.
+    """
+    text = "following the journal" + ("" if every_s is None else " (Ctrl-C ends)")
     into = location.of(out)
     folder = into.uri
     with single_run(spark, into) as check_alone:
@@ -115,7 +113,19 @@ def _run(
         running.stop()
         check_alone()
         with step(spark, "pauses"):
-            return derive(spark, folder, options)._replace(late=running.late)
+            summary = derive(spark, folder, options)._replace(late=running.late)
+            return _with_unfinished(spark, folder, summary, hidden() if hidden is not None else [])
+
+
+def _with_unfinished(
+    spark: "SparkSession", folder: str, summary: Summary, files: list[Unfinished]
+) -> Summary:
+    """Write the table of unfinished files, and add them to the summary. None of their events has been read."""
+    before = {file.process: ((file.first_seq or 1) - 1, file.first_us or 0) for file in files if file.process}
+    beyond = unread(files, before)
+    unfinished.write(spark, files, beyond, folder)
+    of_gone, of_others = (by_file(files, beyond, gone=gone) for gone in (True, False))
+    return summary._replace(unfinished=of_gone, unread=of_others)
 
 
 def _never() -> bool:
@@ -200,7 +210,7 @@ def derive(spark: "SparkSession", folder: str, options: Options) -> Summary:
     by_protocol = {row["protocol"]: row["count"] for row in of_others.groupBy("protocol").count().collect()}
     seen = streams.latest(windows_written(spark, folder)).select("group").distinct()
     groups = seen.join(of_others, "group", "left_anti").count()
-    return Summary(groups, by_protocol, found.count(), STUCK.read(spark, folder).count(), 0)
+    return Summary(groups, by_protocol, found.count(), STUCK.read(spark, folder).count(), 0, {}, {})
 
 
 def _derive_others(spark: "SparkSession", folder: str, now_us: int) -> None:

@@ -7,17 +7,16 @@ from typing import Any
 
 import msgspec
 
+from pipeline import kafka_clients
 from pipeline.errors import PipelineError
-from pipeline.kafka_settings import for_librdkafka
 
 CLUSTER_FILE = "cluster.json"
+OFFSETS_TOPIC = "__consumer_offsets"
 SHARE_STATE_TOPIC = "__share_group_state"
 NO_RIGHT_TO_SHARE_STATE = (
     f"{SHARE_STATE_TOPIC} may not be read: the table share_partitions stays empty, all else is complete. "
     f"READ on this topic is what it takes"
 )
-_TOPIC_AUTHORIZATION_FAILED = 29
-_POLL_S = 1.0
 _TIMEOUT_S = 30.0
 
 
@@ -84,57 +83,20 @@ def id_text(base64: str) -> str:
 
 def ask(bootstrap: str, client_settings: Mapping[str, str] | None = None) -> Cluster:
     """Read topics and settings from a running cluster. Raises PipelineError if it does not answer."""
+    admin = kafka_clients.admin(bootstrap, client_settings or {})
     from confluent_kafka import KafkaException, TopicCollection  # noqa: PLC0415 - only where brokers are asked
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
 
-    settings = for_librdkafka(client_settings or {})
     try:
-        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
         names = sorted(admin.list_topics(timeout=_TIMEOUT_S).topics)
         asked = admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
         described = [future.result() for future in asked.values()]
         topics = tuple(Topic(one.name, id_text(str(one.topic_id)), len(one.partitions)) for one in described)
         return Cluster(topics, _settings(admin), int(time.time() * 1000))
     except KafkaException as error:
-        raise PipelineError(f"{bootstrap} does not say what is asked: {error}") from error
-
-
-def may_read(bootstrap: str, topic: str, client_settings: Mapping[str, str] | None = None) -> bool:
-    """Whether a topic may be read, if it exists at all. Nothing is created or committed, and no group is joined.
-
-    Raises PipelineError if the cluster does not answer.
-    """
-    from confluent_kafka import Consumer, KafkaException, TopicPartition  # noqa: PLC0415
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "epochgate-capture",  # demanded by the library; never joined
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-            **for_librdkafka(client_settings or {}),
-        }
-    )
-    try:
-        described = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
-        if described.error is not None:
-            return bool(described.error.code() != _TOPIC_AUTHORIZATION_FAILED)
-        consumer.assign([TopicPartition(topic, min(described.partitions), 0)])
-        deadline = time.monotonic() + _TIMEOUT_S
-        while time.monotonic() < deadline:
-            message = consumer.poll(_POLL_S)
-            error = None if message is None else message.error()
-            if error is not None and error.code() == _TOPIC_AUTHORIZATION_FAILED:
-                return False
-            if message is not None and message.topic() == topic:  # a record, or the partition's end
-                return True
-        raise PipelineError(f"{bootstrap} does not say whether {topic} may be read")
-    except KafkaException as error:
-        raise PipelineError(f"{bootstrap}: {error}") from error
-    finally:
-        consumer.close()
+        raise PipelineError(
+            f"{bootstrap} does not say what is asked: {error.args[0].str()}. It takes DESCRIBE on topics and "
+            "DESCRIBE_CONFIGS on the cluster"
+        ) from None
 
 
 def _settings(admin: Any) -> BrokerSettings:

@@ -13,7 +13,7 @@ from pipeline.file_systems import FileSystems
 from pipeline.location import Location
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import content, groups, policy_file, records, share_partitions, software
-from pipeline.readiness.cluster import BrokerSettings, Cluster
+from pipeline.readiness.cluster import OFFSETS_TOPIC, BrokerSettings, Cluster
 from pipeline.readiness.output import GROUPS, MEMBERS, NOT_READY, OFFSETS, SHARE_PARTITIONS, VERDICTS, WAVES
 from pipeline.readiness.staying import does_not_move, other_protocol
 from pipeline.readiness.verdicts import AT_ONCE, judge
@@ -105,7 +105,7 @@ def _quarantined(checked: "DataFrame", newest: "DataFrame") -> "DataFrame":
     held = newest.select("partition", "offset", F.lit(False).alias("superseded"))  # noqa: FBT003 - a literal of Spark's
     bad = checked.where(F.col("reason").isNotNull()).join(held, ["partition", "offset"], "left")
     return bad.select(
-        F.lit(records.OFFSETS_TOPIC).alias("source"),
+        F.lit(OFFSETS_TOPIC).alias("source"),
         "partition",
         "offset",
         "reason",

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pipeline.errors import PipelineError
 from pipeline.kafka_settings import of_connector
+from pipeline.readiness.cluster import OFFSETS_TOPIC
 from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
 from protocol_codecs import CodecError, Message
 from protocol_codecs.codec import decode_prefix
@@ -22,7 +23,6 @@ from protocol_codecs.records import decode_record
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OFFSETS_TOPIC = "__consumer_offsets"
 CAPTURED_RECORDS = "records"
 _PREFIX_SIZE = 2
 _UNKNOWN = -1

@@ -7,6 +7,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from pipeline import location
 from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES
+from pipeline.file_systems import FileSystems
+from pipeline.journal.unfinished import UNFINISHED
 from pipeline.location import Location
 from pipeline.progress.job import windows_written
 from pipeline.progress.output import CONVERGENCES, OTHER_GROUPS, PAUSES, STUCK
@@ -14,6 +16,8 @@ from pipeline.progress.streams import latest
 from pipeline.quarantine import QUARANTINE, counts
 from pipeline.readiness.output import GROUPS, VERDICTS, WAVES
 from pipeline.readiness.staying import does_not_move
+from pipeline.report.left import Left, left
+from pipeline.report.move import Move, move, of_groups
 from pipeline.report.others import Others, of_progress, of_readiness
 from pipeline.report.rows import Rows, rows_of
 from pipeline.rules.classes import VIOLATION
@@ -41,6 +45,7 @@ class Progress(NamedTuple):
     """Figures about the migration; ``stuck`` and ``others`` alone have the groups of other protocols."""
 
     fleet: Rows
+    move: Move
     pauses: Rows
     quantiles: Rows
     worst: Rows
@@ -51,9 +56,11 @@ class Progress(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """Figures about ownership."""
+    """Figures about ownership. ``unfinished`` are the journal's files that were not read."""
 
     totals: dict[str, int]
+    losses: Rows
+    unfinished: Rows
     overlaps: dict[str, int]
     violations: Rows
     gaps: Rows
@@ -113,6 +120,7 @@ def progress(spark: "SparkSession", folder: Location | Path) -> Progress:
     try:
         return Progress(
             _fleet(windows),
+            move(of_groups(windows), windows, took),
             _binned(took, "protocol"),
             _quantiles(took, "protocol"),
             rows_of(worst),
@@ -123,6 +131,16 @@ def progress(spark: "SparkSession", folder: Location | Path) -> Progress:
         )
     finally:
         windows.unpersist()
+
+
+def still_there(spark: "SparkSession", folder: Location | Path, progressed: Location | Path | None) -> Left:
+    """Return what is left, from the output of readiness and, if there is one, that of progress."""
+    where = location.of(folder).uri
+    groups = GROUPS.read(spark, where).where(~does_not_move())
+    states = None
+    if progressed is not None:
+        states = of_groups(latest(windows_written(spark, location.of(progressed).uri)))
+    return left(VERDICTS.read(spark, where), groups, states)
 
 
 def audit(spark: "SparkSession", folder: Location | Path) -> Audit:
@@ -137,9 +155,14 @@ def audit(spark: "SparkSession", folder: Location | Path) -> Audit:
         F.coalesce(F.sum("duplicates"), F.lit(0)).alias("duplicates"),
         F.count("*").alias("processes"),
     )
-    lost = LOSSES.read(spark, where).agg(
-        F.coalesce(F.sum(F.expr("last_seq - first_seq + 1")), F.lit(0)).alias("lost")
+    losses = LOSSES.read(spark, where).withColumn("events", F.expr("last_seq - first_seq + 1"))
+    lost = losses.agg(F.coalesce(F.sum("events"), F.lit(0)).alias("lost"))
+    by_process = losses.groupBy("replica", "boot").agg(
+        F.sum("events").alias("events"), F.min("from_us").alias("from_us"), F.max("to_us").alias("to_us")
     )
+    unfinished: Rows = []
+    if FileSystems(spark).is_folder(location.of(folder) / UNFINISHED.name):  # older audits have written none
+        unfinished = rows_of(UNFINISHED.read(spark, where).orderBy("file").limit(WORST))
     totals = {
         **rows_of(processes)[0],
         **rows_of(lost)[0],
@@ -153,6 +176,8 @@ def audit(spark: "SparkSession", folder: Location | Path) -> Audit:
     )
     return Audit(
         totals,
+        rows_of(by_process.orderBy(F.desc("events"), "replica", "boot").limit(WORST)),
+        unfinished,
         {row["class"]: row["count"] for row in overlaps.groupBy("class").count().collect()},
         rows_of(
             overlaps.where(F.col("class") == VIOLATION).orderBy(F.expr("from_us - until_us")).limit(WORST)

@@ -34,6 +34,7 @@ def run(
             facts.readiness(spark, _of(files, readiness, VERDICTS)) if readiness else None,
             facts.progress(spark, _of(files, progress, OTHER_GROUPS)) if progress else None,
             facts.audit(spark, _of(files, audit, OVERLAPS)) if audit else None,
+            facts.still_there(spark, readiness, progress) if readiness else None,
             done_waves=done_waves,
         )
         files.write(location.of(out), text.encode())

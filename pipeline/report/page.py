@@ -9,6 +9,8 @@ import jinja2
 from pipeline.readiness.output import NOT_READY
 from pipeline.report import plots
 from pipeline.report.facts import Audit, Progress, Readiness
+from pipeline.report.left import Left
+from pipeline.report.move import AFTER, BACK, BEFORE, BY_ITSELF, MOVED, MOVING, NOT_BEGUN
 from pipeline.rules.classes import VIOLATION
 from protocol_codecs.printable import printable
 
@@ -19,13 +21,21 @@ def rendered(
     readiness: Readiness | None,
     progress: Progress | None,
     audit: Audit | None,
+    left: Left | None = None,
     *,
     done_waves: int = 0,
 ) -> str:
     """Return the page; parts that are None are left out. ``done_waves`` have been moved already."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_shown)
     environment.filters |= {"ms": milliseconds, "number": number, "when": when}
-    told: dict[str, Any] = {"readiness": readiness, "progress": progress, "audit": audit, "plots": {}}
+    told: dict[str, Any] = {
+        "readiness": readiness,
+        "progress": progress,
+        "audit": audit,
+        "left": left,
+        "plots": {},
+    }
+    told |= {"BEFORE": BEFORE, "AFTER": AFTER, "headline": headline(progress, audit, left)}
     told["others_here"] = _others_here(readiness, progress)
     if readiness is not None:
         told |= _of_readiness(readiness, done_waves)
@@ -33,14 +43,20 @@ def rendered(
             [str(row["wave"]) for row in readiness.waves],
             [row["groups"] for row in readiness.waves],
             "groups",
+            "Groups in each wave",
         )
     if progress is not None:
         told["plots"] |= {
+            "moved": plots.moved(progress.move.moved_at, progress.move.last_us),
             "fleet": plots.fleet(progress.fleet),
-            "pauses": plots.durations(progress.pauses, "pauses"),
+            "pauses": plots.durations(
+                progress.pauses, "pauses", "How many pauses lasted how long, by protocol"
+            ),
         }
     if audit is not None:
-        told["plots"]["gaps"] = plots.durations(audit.gaps, "gaps")
+        told["plots"]["gaps"] = plots.durations(
+            audit.gaps, "gaps", "How many gaps lasted how long, by what began them"
+        )
         told["violations"] = audit.overlaps.get(VIOLATION, 0)
         told["others"] = {name: count for name, count in audit.overlaps.items() if name != VIOLATION}
     written = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -68,6 +84,50 @@ def _of_readiness(readiness: Readiness, done_waves: int) -> dict[str, Any]:
         "blocked": blocked,
         "next_wave": left[0] if left else None,
     }
+
+
+def headline(progress: Progress | None, audit: Audit | None, left: Left | None) -> list[str]:
+    """Return what a reader who reads nothing else should know, a sentence each."""
+    found = []
+    if progress is not None and (states := progress.move.states):
+        total = sum(states.values())
+        counts = [f"{number(count)} {_WORDS[state]}" for state, count in states.items()]
+        found.append(f"Of {number(total)} groups in the journal {_listed(counts)}.")
+    if progress is not None and len(progress.move.gained) == 2:
+        before, after = progress.move.gained
+        found.append(
+            f"In the groups that paused before and after their move, half of the pauses took at most "
+            f"{milliseconds(before['p50'])} before it, and {milliseconds(after['p50'])} after it."
+        )
+    if left is not None:
+        blocked = sum(row["count"] for row in left.counts if row["verdict"] == NOT_READY)
+        can = sum(row["count"] for row in left.counts) - blocked
+        found.append(f"Left are {number(can)} groups that can move, and {number(blocked)} that can't yet.")
+    if audit is not None:
+        found.append(_proof(audit))
+    return found
+
+
+_WORDS = {
+    MOVED: "have moved",
+    MOVING: "are moving",
+    BACK: "have moved back",
+    BY_ITSELF: "speak the new protocol by themselves",
+    NOT_BEGUN: "have not begun",
+}
+
+
+def _listed(texts: list[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def _proof(audit: Audit) -> str:
+    violations = audit.overlaps.get(VIOLATION, 0)
+    if violations:
+        return f"A partition was owned by two members at once: {number(violations)} times."
+    open_ends = audit.totals["lost"] or audit.unfinished or audit.quarantined or sum(audit.overlaps.values())
+    but = ", as far as the journal tells: see what it rests on" if open_ends else ""
+    return f"No partition was found to be owned by two members at once{but}."
 
 
 def milliseconds(value: float | None) -> str:

@@ -1,12 +1,15 @@
 """Draws the page's plots as SVG, with few colours."""
 
+import html
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from pipeline.report.rows import Rows
 
@@ -37,6 +40,22 @@ _SIZES_MS = (
 )
 
 
+def moved(rows: Rows, last_us: int) -> str:
+    """Plot how many groups had moved by when."""
+    figure, axes = _figure()
+    if rows:
+        times = [row["at_us"] / _DAY_US for row in rows]  # matplotlib counts dates in days since 1970
+        counts = [row["groups"] for row in rows]
+        end = max(last_us / _DAY_US, times[-1])
+        axes.fill_between([*times, end], [*counts, counts[-1]], step="post", color=COLOURS[0], alpha=0.85)
+        axes.set_ylim(bottom=0)
+    axes.set_ylabel("groups moved")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis_date("UTC")
+    figure.autofmt_xdate(rotation=0, ha="center")
+    return _svg(figure, "Groups whose first translated member had been seen, added up over time")
+
+
 def fleet(rows: Rows) -> str:
     """Plot members by protocol over time."""
     names = {
@@ -45,7 +64,7 @@ def fleet(rows: Rows) -> str:
         "consumer_members": "new protocol by themselves",
     }
     figure, axes = _figure()
-    times = [row["at_us"] / _DAY_US for row in rows]  # matplotlib counts dates in days since 1970
+    times = [row["at_us"] / _DAY_US for row in rows]
     series = {
         label: [row[name] for row in rows] for name, label in names.items() if any(row[name] for row in rows)
     }
@@ -62,10 +81,10 @@ def fleet(rows: Rows) -> str:
     axes.set_ylabel("members seen")
     axes.xaxis_date("UTC")
     figure.autofmt_xdate(rotation=0, ha="center")
-    return _svg(figure)
+    return _svg(figure, "Members seen over time, by how they take part in their groups")
 
 
-def durations(rows: Rows, unit: str) -> str:
+def durations(rows: Rows, unit: str, label: str) -> str:
     """Plot histograms of durations, one for each kind, on a logarithmic scale."""
     figure, axes = _figure()
     kinds = sorted({row["by"] for row in rows})
@@ -85,17 +104,17 @@ def durations(rows: Rows, unit: str) -> str:
     axes.set_ylabel(unit)
     if rows:
         _legend(axes)
-    return _svg(figure)
+    return _svg(figure, label)
 
 
-def bars(labels: Sequence[str], heights: Sequence[float], unit: str) -> str:
+def bars(labels: Sequence[str], heights: Sequence[float], unit: str, label: str) -> str:
     """Plot one bar for each label."""
     figure, axes = _figure()
     axes.bar(range(len(labels)), heights, color=COLOURS[0], width=0.6)
     axes.set_xticks(range(len(labels)), labels)
     axes.set_ylabel(unit)
     axes.grid(visible=False, axis="x")
-    return _svg(figure)
+    return _svg(figure, label)
 
 
 def _figure() -> tuple[Figure, Axes]:
@@ -114,9 +133,13 @@ def _endless(colours: Sequence[str], count: int) -> list[str]:
     return [colours[number % len(colours)] for number in range(count)]
 
 
-def _svg(figure: Figure) -> str:
+def _svg(figure: Figure, label: str) -> str:
+    """Return the plot as an image that a screen reader calls by its label; the tables beside it have its numbers."""
     text = io.StringIO()
     with mpl.rc_context(_STYLE):
         figure.savefig(text, format="svg", metadata=_NO_METADATA)
     svg = text.getvalue()
-    return svg[svg.index("<svg") :]
+    svg = svg[svg.index("<svg") :]
+    used = set(re.findall(r"#([\w-]+)", svg))
+    svg = re.sub(r' id="([\w-]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(label)}"', 1)

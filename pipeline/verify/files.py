@@ -1,6 +1,8 @@
 """The files of a journal as streams, one for each process that wrote them."""
 
+import contextlib
 import re
+import time
 from collections.abc import Generator, Iterable
 from io import SEEK_END, FileIO
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import NamedTuple
 
 from pipeline.errors import PipelineError
 from pipeline.rules.lines import Line, parse_line
+from pipeline.rules.unfinished import EDGE, GONE_AFTER_S, Unfinished, looked_at
 
 _NAME = re.compile(r"(?P<label>.+\.[^.]+)\.(?P<number>[0-9]+)\.jsonl")
 """``<replica>.<boot>.<number>.jsonl``"""
@@ -28,8 +31,8 @@ class JournalFiles(NamedTuple):
     """The finished files of each process, in order."""
     others: list[Path]
     """Finished files that are named otherwise, or have events of others than their name says."""
-    unfinished: list[Path]
-    """Files that are being written."""
+    unfinished: list[Unfinished]
+    """Files that are not finished, and not read."""
 
 
 class FileStream:
@@ -105,18 +108,22 @@ def _is_unfinished(path: Path) -> bool:
     return path.name.startswith(_UNFINISHED)
 
 
-def find(folder: Path, *, live: bool = False) -> JournalFiles:
-    """Find the files of a journal in a folder and its sub-folders; if ``live``, those being written count as well.
+def find(folder: Path, *, live: bool = False, gone_after_s: float = GONE_AFTER_S) -> JournalFiles:
+    """Find the files of a journal in a folder and its sub-folders; if ``live``, those not finished are read as well.
+
+    One that is not, and unchanged for ``gone_after_s`` seconds, is of a process that is gone.
 
     Raises PipelineError if there are none.
     """
     if not folder.is_dir():
         raise PipelineError(f"{folder} is not a folder")
     numbered: dict[str, list[tuple[int, Path]]] = {}
-    others, unfinished = [], []
+    others: list[Path] = []
+    unfinished: list[Unfinished] = []
     for path in sorted(folder.rglob("*.jsonl")):
         if _is_unfinished(path) and not live:
-            unfinished.append(path)
+            with contextlib.suppress(FileNotFoundError):  # it is finished by now, and not read
+                unfinished.append(_unfinished(path, gone_after_s))
         elif (name := _NAME.fullmatch(path.name.removeprefix(_UNFINISHED))) is not None:
             numbered.setdefault(name["label"], []).append((int(name["number"]), path))
         elif not path.name.startswith("."):
@@ -131,6 +138,17 @@ def find(folder: Path, *, live: bool = False) -> JournalFiles:
     if not (of_processes or others or unfinished):
         raise PipelineError(f"{folder} has no files of a journal (*.jsonl)")
     return JournalFiles(of_processes, others, unfinished)
+
+
+def _unfinished(path: Path, gone_after_s: float) -> Unfinished:
+    with path.open("rb") as file:
+        beginning = file.read(EDGE)
+        size = file.seek(0, SEEK_END)
+        file.seek(max(size - EDGE, 0))
+        edges = beginning, file.read(EDGE)
+    changed_ms = int(path.stat().st_mtime * 1000)
+    is_gone = time.time() * 1000 - changed_ms > gone_after_s * 1000
+    return looked_at(path.name, size, changed_ms, edges, is_gone=is_gone)
 
 
 def last_us(files: JournalFiles) -> int:

@@ -12,6 +12,7 @@ from pipeline.rules.certificate import ClockDifference, JournalSummary, Report
 from pipeline.rules.lines import Line
 from pipeline.rules.losses import Loss, of_two_sources
 from pipeline.rules.ordering import FAR_US, Ordering, Stream
+from pipeline.rules.unfinished import Unfinished, unread
 from pipeline.rules.verifier import DEFAULT_SKEW_US, Doubt, Journal, Verifier
 
 _TOGETHER = 16_384
@@ -35,7 +36,7 @@ def run(
     streams: Iterable[Stream],
     options: Options,
     *,
-    unfinished: Sequence[str] = (),
+    unfinished: Sequence[Unfinished] = (),
     told: Told = lambda _: None,
 ) -> Report:
     """Read all streams once. ``unfinished`` are files that are not read; ``told`` gets the number of events so far.
@@ -46,16 +47,19 @@ def run(
         ordering = Ordering(streams)
         verifier = Verifier(skew_us=options.skew_us, from_us=options.from_us)
         _read(ordering, verifier, told)
-    losses = tuple(
-        loss for process, numbers in sorted(ordering.numbers.items()) for loss in numbers.losses(process)
-    )
-    doubts = tuple(_doubts(ordering, unfinished))
+    last_read = {process: (numbers.last, numbers.last_us) for process, numbers in ordering.numbers.items()}
+    # What a process that is gone wrote last is known to be missing; one that lives may yet write anything.
+    of_gone = [file for file in unfinished if file.is_gone and file.process is not None]
+    beyond = [loss for _, loss in unread(of_gone, last_read)]
+    between = [loss for process, numbers in ordering.numbers.items() for loss in numbers.losses(process)]
+    losses = tuple(sorted(between + beyond))
+    doubts = tuple(_doubts(ordering, [file.file for file in unfinished if file not in of_gone]))
     last_us = {process: numbers.last_us for process, numbers in ordering.numbers.items()}
     judged = verifier.certificates(Journal(losses, doubts, last_us), options.groups)
     return Report(
         issued_us=time.time_ns() // 1000,
         skew_us=options.skew_us,
-        journal=_summary(ordering, losses, doubts, unfinished, options.from_us),
+        journal=_summary(ordering, losses, doubts, [file.file for file in unfinished], options.from_us),
         clocks=tuple(ClockDifference(*pair, us) for pair, us in sorted(judged.clocks.items())),
         certificates=judged.certificates,
         not_judged=judged.not_judged,
@@ -133,7 +137,7 @@ def _summary(
         until_us=max((one.last_us for one in processes), default=0),
         processes=len(processes),
         duplicates=sum(one.duplicates for one in processes),
-        lost=sum(one.lost for one in processes),
+        lost=sum(loss.events for loss in losses),
         late=ordering.late,
         quarantined=dict(ordering.quarantined),
         unfinished=tuple(unfinished),

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pipeline import kafka_clients
 from pipeline.errors import PipelineError
-from pipeline.kafka_settings import for_librdkafka
 from pipeline.verify.spool import Spool
 
 _POLL_S = 1.0
@@ -24,23 +24,10 @@ def read(
     told: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Copy the topic's records into ``spool``. Raises PipelineError."""
-    try:
-        from confluent_kafka import Consumer, KafkaException, TopicPartition  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise PipelineError(
-            f"{error.name} is not installed: pip install 'epochgate[fleet]' brings what reads a topic"
-        ) from None
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "epochgate-verify",  # demanded by the library; never joined
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-            **for_librdkafka(settings),
-        }
-    )
+    kafka_clients.check_readable(bootstrap, topic, settings)
+    consumer = kafka_clients.consumer(bootstrap, settings)
+    from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415
+
     try:
         found = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic]
         if found.error is not None:
@@ -50,7 +37,7 @@ def read(
         consumer.assign([TopicPartition(topic, number, start) for number, (start, _) in bounds.items()])
         _copy(consumer, bounds, spool, told)
     except KafkaException as error:
-        raise PipelineError(f"{bootstrap}: {error.args[0].str()}") from error
+        raise kafka_clients.failure(bootstrap, error) from None
     finally:
         consumer.close()
 

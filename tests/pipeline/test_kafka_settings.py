@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import serialization
 
 from pipeline import kafka_settings
 from pipeline.errors import PipelineError
-from pipeline.kafka_settings import for_java, for_librdkafka, with_files
+from pipeline.kafka_settings import for_java, for_librdkafka, joined, refuse_secrets, with_files
 
 SCRAM = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "SCRAM-SHA-512", "sasl.username": "me"}
 
@@ -20,6 +20,11 @@ def test_a_login_is_a_line_of_jaas_whatever_the_password_has() -> None:
         "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
         'username="me" password="a\\"b\\\\c;";',
     }
+
+
+def test_a_line_end_does_not_end_the_string_of_jaas() -> None:
+    jaas = for_java(SCRAM | {"sasl.password": "a\nb\rc"})["sasl.jaas.config"]
+    assert jaas.endswith('password="a\\nb\\rc";')
 
 
 def test_certificates_are_handed_over_as_text(tmp_path: Path) -> None:
@@ -75,6 +80,7 @@ def test_a_password_comes_from_a_file_without_its_newline(tmp_path: Path) -> Non
             "sasl.username needs a sasl.mechanisms of PLAIN",
         ),
         ({"ssl.ca.location": "/nowhere/ca.crt"}, r"/nowhere/ca.crt can't be read"),
+        ({"enable.ssl.certificate.verification": "false"}, "is a setting of librdkafka that Java clients"),
         ({"ssl.key.location": "/a"}, "ssl.certificate.location and ssl.key.location are given together"),
     ],
 )
@@ -98,6 +104,21 @@ def test_a_key_that_java_does_not_read_is_named_with_a_way_out(tmp_path: Path) -
 def test_a_setting_is_given_once(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"sasl.username is given twice"):
         with_files(SCRAM, {"sasl.username": str(tmp_path)})
+
+
+def test_beside_a_section_only_what_does_not_say_how_to_connect_is_given() -> None:
+    assert joined(SCRAM, {"socket.timeout.ms": "1"}) == SCRAM | {"socket.timeout.ms": "1"}
+    for key in ("security.protocol", "sasl.mechanism", "sasl.jaas.config", "ssl.ca.location"):
+        with pytest.raises(PipelineError, match=f"{key} is not given beside --kafka"):
+            joined(SCRAM, {key: "hunter2"})
+
+
+def test_a_secret_is_refused_on_the_command_line() -> None:
+    refuse_secrets({"sasl.username": "me", "ssl.ca.location": "/ca"})
+    for key in ("sasl.password", "sasl.jaas.config", "ssl.key.password", "ssl.keystore.key"):
+        with pytest.raises(PipelineError, match=f"{key} is secret, and a command line is not") as refused:
+            refuse_secrets({key: "hunter2"})
+        assert "hunter2" not in str(refused.value)
 
 
 def test_settings_of_java_are_refused_for_librdkafka() -> None:

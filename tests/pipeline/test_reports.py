@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from pipeline import cli
 from pipeline.audit import job as audit_job
 from pipeline.commands import audit, progress, readiness
-from pipeline.journal import events
+from pipeline.journal import events, unfinished
 from pipeline.progress import job as progress_job
 from pipeline.readiness import cluster, records
 from pipeline.readiness import job as readiness_job
@@ -28,8 +28,12 @@ AUDIT = audit_job.Summary(
     skew_us=100_000,
     clocks={("a", "b"): 200_000},
     quarantined={"not JSON": 1},
+    unfinished={"_a.1.2.jsonl": 2, "_a.2.1.jsonl": None},
+    unread={"_b.1.2.jsonl": 4},
 )
-PROGRESS = progress_job.Summary(groups=3, other_groups={"share": 1, "connect": 2}, pauses=4, stuck=1, late=2)
+PROGRESS = progress_job.Summary(
+    groups=3, other_groups={"share": 1, "connect": 2}, pauses=4, stuck=1, late=2, unfinished={}, unread={}
+)
 READINESS = readiness_job.Summary(
     groups=3,
     verdicts={"ready": 2, "not ready": 1},
@@ -52,6 +56,7 @@ def run(monkeypatch, tmp_path):
     ):
         monkeypatch.setattr(module, "run", lambda *_, summary=summary, **__: summary)
     monkeypatch.setattr(events, "from_files", lambda *_: None)
+    monkeypatch.setattr(unfinished, "find", lambda *_: [])
     monkeypatch.setattr(progress_job, "lines_of_files", lambda *_: None)
     monkeypatch.setattr(records, "captured", lambda *_: None)
     app = typer.Typer()
@@ -67,6 +72,9 @@ def test_audit(run):
     text, report = run("audit", "--journal", "."), run("audit", "--journal", ".", "-o", "json")
     assert text.exit_code == report.exit_code == ExitCode.PROBLEM_FOUND
     assert "owned twice: 1\n" in text.output
+    assert "_a.1.2.jsonl: nobody finished it, counted as lost: 2 events\n" in text.output
+    assert "_a.2.1.jsonl: nobody finished it, counted as lost: no event can be read\n" in text.output
+    assert "_b.1.2.jsonl: being written, not read: 4 events\n" in text.output
     assert json.loads(report.output) == {
         "events": 7,
         "duplicates": 1,
@@ -78,6 +86,8 @@ def test_audit(run):
         "skew_us": 100_000,
         "clocks": [{"ahead": "a", "behind": "b", "at_least_us": 200_000}],
         "quarantined": {"not JSON": 1},
+        "unfinished": {"_a.1.2.jsonl": 2, "_a.2.1.jsonl": None},
+        "unread": {"_b.1.2.jsonl": 4},
         "violations": 1,
     }
 
