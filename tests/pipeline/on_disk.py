@@ -1,0 +1,53 @@
+"""Reads the tables of a run without Spark, from the files that belong to them."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+
+TABLES = {
+    "ready": ("groups", "members", "offsets", "verdicts", "waves", "quarantine"),
+    "progress": ("transitions", "pauses", "stuck", "windows", "convergences", "quarantine"),
+    "audit": ("overlaps", "gaps", "intervals", "losses", "processes", "clocks", "quarantine"),
+}
+"""The folder of each command, and its tables."""
+
+
+def tables(folder: Path, command: str) -> dict[str, list[str]]:
+    """The rows of each table of a command, in an order that does not depend on who wrote them."""
+    return {name: rows(folder / command / name) for name in TABLES[command]}
+
+
+def rows(table: Path) -> list[str]:
+    """The rows of one table; of the windows the newest version of each."""
+    if table.name == "windows":
+        newest = {(row["group"], row["from_us"]): row for _, row in sorted(_batches(table), key=_batch)}
+        return sorted(map(repr, newest.values()))
+    files = _listed(table) if (table / "_spark_metadata").is_dir() else sorted(table.glob("*.parquet"))
+    assert files, f"{table} has no file"
+    return sorted(repr(row) for file in files for row in _read(file))
+
+
+def _batches(table: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for folder in table.glob("batch=*"):
+        for file in folder.glob("*.parquet"):
+            for row in _read(file):
+                yield int(folder.name.partition("=")[2]), row
+
+
+def _batch(one: tuple[int, dict[str, Any]]) -> int:
+    return one[0]
+
+
+def _listed(table: Path) -> list[Path]:
+    """What the log of Spark's file sink names: a batch that was repeated leaves files that it does not."""
+    logs = [one for one in (table / "_spark_metadata").iterdir() if not one.name.startswith(".")]
+    lines = [line for log in logs for line in log.read_text(encoding="utf-8").splitlines() if "{" in line]
+    return sorted({table / json.loads(line)["path"].rpartition("/")[2] for line in lines})
+
+
+def _read(file: Path) -> Sequence[dict[str, Any]]:
+    found: Sequence[dict[str, Any]] = parquet.ParquetFile(file).read().to_pylist()
+    return found
