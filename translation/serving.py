@@ -22,7 +22,7 @@ from translation import authorization, rebalance_timeout
 from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
-from translation.engine.member_ids import ISSUED_PREFIX
+from translation.engine.member_ids import is_issued_form
 from translation.engine.procedure import Procedure, ProcedureQueue, Wait
 from translation.error_mapping import IS_OUT
 from translation.fleet.member_log import MemberLog
@@ -263,7 +263,7 @@ def _relays_at_once(context: Context, request: Request) -> bool:
     if record is not None:
         return record.kind is Kind.RELAYED
     # Of the ids that replicas give out the log may know more than is read here.
-    return not log.may_speak_for(key) and not message.member_id.startswith(ISSUED_PREFIX)
+    return not log.may_speak_for(key) and not is_issued_form(message.member_id)
 
 
 def settle_relayed(context: Context, request: Request) -> Procedure[ErrorCode]:

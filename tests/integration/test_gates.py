@@ -77,10 +77,11 @@ def test_harm_is_stopped_and_taken_back_and_what_is_well_goes_on(
             story.misbehaves(name, *HARMS[name])
         story.misbehaves(*LAGS)
         well, topic = story.new_group("well")
-        story.client(well, topic)
+        for _ in range(2):
+            story.client(well, topic)
         story.are_stopped()
         eventually(
-            partial(kinds, stock, well), lambda found: found == Counter(consumer=2), what="all are moved"
+            partial(kinds, stock, well), lambda found: found == Counter(consumer=3), what="all are moved"
         )
         assert moves(proxy)[well]["phase"] == "moving"
         stays(
@@ -171,7 +172,7 @@ def test_fifteen_healthy_moves_beside_one_another(half, stock, consumers, folder
         running_proxy(stock.bootstrap, folder / "proxy", policy=POLICY, fleet=fleet, limits={}) as proxy,
         Load(stock, topic),
     ):
-        groups = [f"moving-{number}-{group}" for number in range(HEALTHY // 2)]
+        groups = [f"single-{number}-{group}" for number in range(HEALTHY // 2)]
         for name, (client, assignor) in zip(groups, itertools.cycle(CLIENTS), strict=False):
             for _ in range(2):
                 consumers.start(
@@ -222,7 +223,7 @@ def test_a_broker_that_is_killed_pauses_a_move_and_takes_nothing_back(
         contextlib.ExitStack() as stack,
     ):
         story = Story(kafka, consumers, proxy, stack, group)
-        moving, topic = story.new_group("paused")
+        moving, topic = story.new_group("paused", "single")
         for _ in range(2):
             story.client(moving, topic)
         eventually(

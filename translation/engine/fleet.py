@@ -11,7 +11,7 @@ from protocol_codecs import ErrorCode
 from translation.actions import ConnectionId
 from translation.engine.environment import Environment
 from translation.engine.member import Member
-from translation.engine.member_ids import ISSUED_PREFIX, MemberIds
+from translation.engine.member_ids import MemberIds, is_issued_form
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Terms, Verdict
 from translation.fleet.records import MemberKey, MemberRecord, member_key
@@ -129,7 +129,7 @@ class Fleet:
         key = member.key
         if self.log.may_speak_for(key):
             return True
-        return self.log.record(key) is None and not member.member_id.startswith(ISSUED_PREFIX)
+        return self.log.record(key) is None and not is_issued_form(member.member_id)
 
     def why_not_begin(self, member: Member) -> ErrorCode:
         """The code for a client whose membership must not begin under its id with epoch 0; NONE if it may.
@@ -142,7 +142,7 @@ class Fleet:
         if self.is_served_elsewhere(member):
             # Since the broker was asked. The client takes it over at its next try.
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if member.member_id.startswith(ISSUED_PREFIX) and not self._ids.is_issued(member.member_id):
+        if is_issued_form(member.member_id) and not self._ids.is_issued(member.member_id):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if self.may_speak_for(member):
             return ErrorCode.NONE

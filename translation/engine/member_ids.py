@@ -35,6 +35,14 @@ def may_be_translated(member_id: str) -> bool:
     return member_id.startswith(ISSUED_PREFIX) or _OF_CLASSIC_COORDINATOR.fullmatch(member_id) is not None
 
 
+def is_issued_form(member_id: str) -> bool:
+    """Whether some process of Epochgate may have given out this id.
+
+    A classic coordinator's id for a client whose client id begins with :data:`ISSUED_PREFIX` is none.
+    """
+    return member_id.startswith(ISSUED_PREFIX) and _OF_CLASSIC_COORDINATOR.fullmatch(member_id) is None
+
+
 class MemberIds:
     """Remembers the last ``limit`` of each. ``new_uuid`` makes an id that nobody has."""
 

@@ -20,7 +20,7 @@ from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused, without_member_id
 from translation.engine.member import Member
-from translation.engine.member_ids import ISSUED_PREFIX
+from translation.engine.member_ids import is_issued_form
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost, Wait
 from translation.fleet.group_records import MOVE, GroupKey, Move, Slot, StoredGroup, slot_name
@@ -172,7 +172,7 @@ def join_by_steps(
         context.answer(request, refused(request, member_id))
     elif member_id is not None:
         translate(member_id)
-    elif message.member_id.startswith(ISSUED_PREFIX):
+    elif is_issued_form(message.member_id):
         yield from relay_classic_join(context, without_member_id(request))
     else:
         stay_classic()
@@ -191,7 +191,7 @@ def _id_to_join_under(
         if known:
             return member_id
     move = _pending_move(context, connection, request)
-    if member_id and move is None and not member_id.startswith(ISSUED_PREFIX):
+    if member_id and move is None and not is_issued_form(member_id):
         return None  # a classic member that rejoins: it is told when its turn comes
     replaced = yield from _translated_instance(context, connection, request)
     if isinstance(replaced, ErrorCode):
@@ -255,7 +255,7 @@ def _is_translated(
     record = None if log is None else log.record(key)
     if record is not None and record.kind.is_dead:
         return True  # the log decides what becomes of it (translation.serving)
-    is_classic_id = record is None and not has_slot and not member_id.startswith(ISSUED_PREFIX)
+    is_classic_id = record is None and not has_slot and not is_issued_form(member_id)
     if log is not None and log.is_ready(key) and is_classic_id:
         return False
     # That a replica serves it does not say that the broker has it: it may have no slot any more.

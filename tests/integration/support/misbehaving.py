@@ -9,17 +9,17 @@ from typing import Self
 
 from support import raw
 from support.raw_member import RawMember
-from translation.engine.member_ids import ISSUED_PREFIX
+from translation.engine.member_ids import is_issued_form
 
 _HEARTBEAT_EVERY_S = 0.1
-"""Much more often than the others in its group: so it is the first that is told to move."""
+_CLIENT_ID = "broken"
 _OVER = {22, 25}
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID: it joins as a new member."""
 _REBALANCE = 27
 
 
 class Misbehaving:
-    """A member in a thread of its own. `harm` is called at each turn once it is translated.
+    """A member in a thread of its own. `harm` is called at each turn once it was translated.
 
     `harmed_at` is when it began (:func:`time.monotonic`), 0 before.
     """
@@ -39,7 +39,7 @@ class Misbehaving:
     @property
     def is_translated(self) -> bool:
         """Whether its member id was given out by the proxy, with a slot."""
-        return self.member is not None and self.member.member_id.startswith(ISSUED_PREFIX)
+        return self.member is not None and is_issued_form(self.member.member_id)
 
     def rejoin(self) -> None:
         """JoinGroup under its id, giving up everything."""
@@ -53,12 +53,12 @@ class Misbehaving:
         """The same member on another connection."""
         assert self.member is not None
         self.member._connection.close()
-        self.member._connection = raw.to_coordinator(self.bootstrap, self.group)
+        self.member._connection = raw.to_coordinator(self.bootstrap, self.group, client_id=_CLIENT_ID)
 
     def begin_anew(self) -> None:
         """Another member on another connection; the old one is left alone."""
         self.hang_up()
-        self.member = RawMember(self.bootstrap, self.group, self._topic)
+        self.member = RawMember(self.bootstrap, self.group, self._topic, client_id=_CLIENT_ID)
         self.rejoin()
 
     def hang_up(self) -> None:
@@ -88,7 +88,7 @@ class Misbehaving:
             self.rejoin()
         elif code == _REBALANCE:
             self.rejoin()
-        if self.is_translated:
+        if self.is_translated or self.harmed_at:
             self.harmed_at = self.harmed_at or time.monotonic()
             self._harm(self)
 

@@ -112,6 +112,14 @@ def test_a_classic_member_that_rejoins_is_not_converted_for_that() -> None:
     assert joined in bench.forwarded
 
 
+def test_a_classic_member_whose_client_id_begins_as_our_ids_do_is_a_classic_one() -> None:
+    own = "epochgate-app-cbcbf785-f490-4773-9817-72d9dcefcc3c"
+    bench = Bench(policy=by_steps(3), new_group=False)
+    joined = bench.join(bench.connect(), own)
+    bench.reply(mixed_group(own))
+    assert joined in bench.forwarded
+
+
 def test_an_id_of_ours_without_a_slot_is_relayed_without_it() -> None:
     bench = Bench(policy=by_steps(1), new_group=False)
     bench.join(bench.connect(), "epochgate-gone")
