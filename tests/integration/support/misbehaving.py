@@ -29,6 +29,8 @@ class Misbehaving:
     ) -> None:
         self.bootstrap, self.group = bootstrap, group
         self.harmed_at = 0.0
+        self.is_calm = False
+        """Set from outside: it does no more harm."""
         self.is_syncing = True
         self.pauses_s = 0.0
         self._topic, self._partitions, self._harm = topic, partitions, harm
@@ -88,7 +90,7 @@ class Misbehaving:
             self.rejoin()
         elif code == _REBALANCE:
             self.rejoin()
-        if self.is_translated or self.harmed_at:
+        if not self.is_calm and (self.is_translated or self.harmed_at):
             self.harmed_at = self.harmed_at or time.monotonic()
             self._harm(self)
 
