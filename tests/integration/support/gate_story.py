@@ -75,7 +75,8 @@ class Story:
         self.expected: dict[str, str] = {}
         self.stuck: set[str] = set()
         """Groups with members that do not answer: all are classic again when their rebalance timeouts have ended."""
-        self._raw: dict[str, Misbehaving] = {}
+        self._calm: dict[str, Callable[[], None]] = {}
+        """Ends the harm in a group."""
 
     def new_group(self, name: str, kind: str = "moving") -> tuple[str, str]:
         """A group and its topic, on which records flow, with one client that heartbeats seldom."""
@@ -96,7 +97,7 @@ class Story:
         member = Misbehaving(self.proxy.bootstrap, group, topic, PARTITIONS, harm)
         self._stack.enter_context(member)
         self.harmed[group], self.expected[group] = lambda: member.harmed_at, gate
-        self._raw[group] = member
+        self._calm[group] = member.calm_down
         if harm is crashes_again_and_again:
             self.stuck.add(group)
 
@@ -123,6 +124,7 @@ class Story:
         self._stack.callback(thread.join)
         self._stack.callback(stopping.set)
         self.harmed[group], self.expected[group] = lambda: started[0] if started else 0.0, gate
+        self._calm[group] = stopping.set
         return group
 
     def are_stopped(self) -> dict[str, dict[str, object]]:
@@ -154,10 +156,9 @@ class Story:
                     assert move["why"].startswith(self.expected[group]), (group, move["why"])
                     assert since, f"{group} was stopped before there was harm: {move['why']}"
                     stopped[group] = now
-                    if group in self._raw:
-                        # One that goes on crashing leaves a member with partitions every second, for whose rebalance
-                        # timeout the last translated member has to wait.
-                        self._raw[group].is_calm = True
+                    # One that goes on crashing leaves a member with partitions every second, for whose rebalance
+                    # timeout the last translated member has to wait.
+                    self._calm[group]()
                     seen[group] = {
                         "phase": move["phase"],
                         "why": move["why"],

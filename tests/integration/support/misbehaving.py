@@ -30,7 +30,6 @@ class Misbehaving:
         self.bootstrap, self.group = bootstrap, group
         self.harmed_at = 0.0
         self.is_calm = False
-        """Set from outside: it does no more harm."""
         self.is_syncing = True
         self.pauses_s = 0.0
         self._topic, self._partitions, self._harm = topic, partitions, harm
@@ -42,6 +41,10 @@ class Misbehaving:
     def is_translated(self) -> bool:
         """Whether its member id was given out by the proxy, with a slot."""
         return self.member is not None and is_issued_form(self.member.member_id)
+
+    def calm_down(self) -> None:
+        """Do no more harm from now on."""
+        self.is_calm = True
 
     def rejoin(self) -> None:
         """JoinGroup under its id, giving up everything."""
