@@ -6,8 +6,7 @@ import pytest
 from support import ROOT, find_broker
 from support.clients import CONFLUENT
 
-from tests.held import check, looks, scene
-from tests.jepsen.history import History
+from tests.held import check, scene
 
 
 @pytest.mark.kafka
@@ -23,6 +22,5 @@ def test_the_quota_holds_while_members_come_and_go_and_the_coordinator_moves(ass
         if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
             pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but {reason}")
         pytest.skip(str(reason))
-    history, seen = History.read(folder), looks.read(folder / "broker" / "looks.jsonl")
-    certified = check.certificate(folder, history.about["group"])
-    assert check.judge(history, seen, certified) == [], "\n".join(check.report(history, seen, certified))
+    violations, report = check.judged(folder)
+    assert violations == [], report

@@ -25,6 +25,10 @@ DISTURBING = frozenset(
 )
 """Faults that can cut a commit of any consumer, beside the end of the consumer itself."""
 
+DISTURBING_ONE = frozenset({"freeze consumer", "told to move"})
+"""Faults that can do so to the consumer that they hit. One that is told to move loses its membership, and what it has
+read and not committed yet is read again."""
+
 FROM_THE_COORDINATOR = frozenset({"committed", "assigned", "revoked"})
 """What a consumer says only after it has heard from its coordinator."""
 
@@ -137,7 +141,7 @@ class History:
     def disturbed(self, client: str, begin: int, end: int) -> Fault | None:
         """Return a fault that existed between `begin` and `end` and could interrupt this client's commit, or None."""
         for fault in self.faults:
-            hits = fault.kind in DISTURBING or (fault.kind == "freeze consumer" and fault.process == client)
+            hits = fault.kind in DISTURBING or (fault.kind in DISTURBING_ONE and fault.process == client)
             if hits and fault.mono <= end and fault.healed >= begin:
                 return fault
         return None
