@@ -345,7 +345,7 @@ class HealthyGroups:
         self._members: list[RawMember] = []
         for number, name in enumerate(self.names):
             group: list[RawMember] = []
-            for _ in range(2 if number % 4 == 1 else 1):
+            for _ in range(2 if number % 50 == 1 else 1):  # two take seconds to share at a stock broker
                 new = opened(
                     RawMember(proxy.bootstrap, name, self.topic(number), session_timeout_ms=SESSION_MS)
                 )
