@@ -30,7 +30,7 @@ rules:
   - {pattern: ".*", mode: observe, mend: true}
 """
 OK, REBALANCE = 0, 27
-SESSION_MS = 45_000
+SESSION_MS, HEARTBEAT_S = 45_000, 15.0
 STATIC = Offer(instance_id="one")
 
 POLICY = """\
@@ -343,9 +343,10 @@ class HealthyGroups:
         self.names = [f"h-{number}" for number in range(count)]
         self._kafka, self._proxy = kafka, proxy
         self._members: list[RawMember] = []
+        heard = time.monotonic()
         for number, name in enumerate(self.names):
             group: list[RawMember] = []
-            for _ in range(2 if number % 4 == 1 else 1):
+            for _ in range(2 if number % 50 == 1 else 1):  # two take seconds to share at a stock broker
                 new = opened(
                     RawMember(proxy.bootstrap, name, self.topic(number), session_timeout_ms=SESSION_MS)
                 )
@@ -355,6 +356,9 @@ class HealthyGroups:
                 new.sync()
                 group.append(new)
             self._members += group
+            if time.monotonic() - heard > HEARTBEAT_S:
+                self.heartbeats()
+                heard = time.monotonic()
 
     def topic(self, number: int) -> str:
         """What the group of this number subscribes to."""

@@ -28,7 +28,8 @@ from support import raw
 from support.broker import Kafka
 from support.browser import flaws, open_page
 from support.entry import Proxy, running_proxy
-from support.preflight import SESSION_MS, Groups, found, preflight, statuses
+from support.preflight import SESSION_MS, UNTIL_THE_END_MS, Groups, found, preflight, statuses
+from support.raw_member import RawMember
 from support.raw_share_member import RawShareMember
 from support.secured import sasl_settings, secret
 from support.tools import needed
@@ -96,7 +97,7 @@ def broken(own_kafka_of_module, tmp_path_factory) -> Iterator[tuple[Kafka, str, 
     topic, hidden = kafka.new_topic(partitions=PARTITIONS), kafka.new_topic("hidden", partitions=PARTITIONS)
     _acls(kafka, hidden)
     with contextlib.ExitStack() as stack:
-        groups = Groups(kafka, stack)
+        groups = Groups(kafka, stack, UNTIL_THE_END_MS)  # the tests may take longer than a usual session
         groups.add("ranged", topic)
         groups.add("large", topic, members=3)
         groups.of(protocol_type="connect", assignor="default")("workers", topic)
@@ -580,10 +581,13 @@ def ask(healthy):
 def test_nothing_is_found_on_fifty_healthy_groups(healthy, ask):
     kafka, groups, proxy, _, topic = healthy
     assignors = ("range", "roundrobin", "sticky")
+    joined: list[RawMember] = []
     for number in range(HEALTHY):
         group = f"healthy-{number:02}"
         members = 1 + number % 3
-        groups.of(assignor=assignors[number % 3])(group, topic, members=members, bootstrap=proxy.bootstrap)
+        of_this = groups.of(assignor=assignors[number % 3])
+        joined += of_this(group, topic, members=members, bootstrap=proxy.bootstrap)
+    assert {one.heartbeat() for one in joined} == {0}  # and none of their sessions ends while they are judged
     old = ("bug_describe_pending", "bug_join_versions")  # of the cluster, however well its groups are
     accepted = (part for one in old for part in ("--accept", one))
     code, report = ask("--kafka-version", kafka.version, *accepted)

@@ -13,15 +13,20 @@ from support.broker import Kafka
 from support.raw_member import Offer, RawMember
 
 SESSION_MS = 45_000
-"""As long as a stock broker's for the new protocol. These members never heartbeat, and are judged well before."""
+"""As long as a stock broker's for the new protocol."""
+UNTIL_THE_END_MS = 1_800_000
+"""Kafka's own `group.max.session.timeout.ms`: these members never heartbeat."""
 
 
 class Groups:
     """Groups of classic members that have joined, and are nothing but members until the end."""
 
-    def __init__(self, kafka: Kafka, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, kafka: Kafka, stack: contextlib.ExitStack, session_timeout_ms: int = SESSION_MS
+    ) -> None:
         self._kafka = kafka
         self._stack = stack
+        self._session_timeout_ms = session_timeout_ms
 
     def add(
         self,
@@ -31,7 +36,7 @@ class Groups:
         members: int = 1,
         partitions: int = 6,
         bootstrap: str | None = None,
-        session_timeout_ms: int = SESSION_MS,
+        session_timeout_ms: int | None = None,
         **options: Any,
     ) -> list[RawMember]:
         """Have members join a group, all in one generation."""
@@ -41,7 +46,7 @@ class Groups:
                     bootstrap or self._kafka.bootstrap,
                     group,
                     topic,
-                    session_timeout_ms=session_timeout_ms,
+                    session_timeout_ms=session_timeout_ms or self._session_timeout_ms,
                     **options,
                 )
             )
