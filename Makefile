@@ -67,6 +67,7 @@ lint: setup $(VENV)/.pipeline ## ruff, mypy --strict and the import contracts
 
 test: lint ## all checks and the tests, on a real Kafka (ARGS="-k heartbeat" for some of them)
 	-@$(BIN)/python -m tools.chart build
+	$(if $(LONG),-@$(BIN)/python -m tools.s3_server.built)
 	@echo "== testing (about $(TAKES); the integration tests start Kafka brokers of their own)"
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --tb short --durations 20 --durations-min 10 $(LONG) $(ARGS)
 

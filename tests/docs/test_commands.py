@@ -39,6 +39,7 @@ ELSEWHERE = {
     rf"{_EPOCHGATE} (capture|pipeline readiness) .*": "test_groups_equal_what_the_admin_client_says",
     rf"{_EPOCHGATE} pipeline progress .*": "test_killed_and_started_again_equals_the_batch",
     rf"{_EPOCHGATE} pipeline audit (?!.*s3a:).*": "test_findings_equal_the_checkers",
+    rf"{_EPOCHGATE} pipeline audit .*s3a:.*": "test_the_audit_of_a_bucket_is_that_of_a_folder",
     rf"{_EPOCHGATE} exporter .*": "test_each_kind_of_group_has_the_series_of_kafka_exporter",
     rf"{_EPOCHGATE} verify .*": "test_the_exit_code_says_the_verdict",
     rf"{_EPOCHGATE} pipeline report .*": "test_the_page_tells_what_was_found_and_needs_nothing_else",
@@ -47,7 +48,9 @@ ELSEWHERE = {
     r"helm (install|upgrade) .*": "test_helm_renders_what_it_would_install",
     r"helm uninstall .*": "test_every_command_of_the_walkthrough",
     r"helm test .*": "test_a_group_goes_through_and_the_policy_changes_without_a_restart",
-    r"spark-submit .*|for file in spark\.properties .*": "test_the_pipeline_in_the_cluster_equals_one_outside",
+    r"spark-submit --master k8s.*|for file in spark\.properties .*": (
+        "test_the_pipeline_in_the_cluster_equals_one_outside"
+    ),
     r"kubectl .*": "test_what_kubectl_names_is_in_the_manifests",
 }
 """The test that runs the command, or what the command calls."""
@@ -55,7 +58,7 @@ ELSEWHERE = {
 NEVER_RUN = {
     r"kafka-(acls|topics)\.sh .*": "Kafka's own shell scripts run in no test here",
     r"docker push .*|helm rollback .*": "No test here pushes an image or rolls a release back",
-    rf"{_EPOCHGATE} pipeline audit .*s3a:.*": "Nobody has run them on a real S3, HDFS, Azure or Google storage",
+    r"spark-submit .* --properties-file s3\.properties .*": "Nobody has run these lines",
     r"PYSPARK_PYTHON=\S+ spark-submit .*|venv-pack .*": "Nobody has run these jobs on YARN",
 }
 """Needs a cluster, a registry or Kafka's distribution, which no test has. The page says so, in these words."""

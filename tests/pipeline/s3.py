@@ -47,9 +47,12 @@ class S3:
         }
 
     def put(self, source: Path, name: str) -> str:
-        """Make objects of a folder's files, each with the ETag that S3 gives it. Returns their URI."""
+        """Make objects of a folder's files, each with the ETag that S3 gives it. Returns their URI.
+
+        What Spark notes with full paths of the folder is left out.
+        """
         target = self.bucket / name
-        shutil.copytree(source, target)
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("_spark_metadata", "_checkpoints"))
         for file in target.rglob("*"):
             if file.is_file():
                 digest = hashlib.md5(file.read_bytes(), usedforsecurity=False).hexdigest()

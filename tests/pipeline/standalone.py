@@ -49,14 +49,3 @@ def _said(log: Path, pattern: str) -> str:
         assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
         time.sleep(0.1)
     return found[0]
-
-
-def executors(folder: Path) -> list[int]:
-    """The process ids of the executors whose cluster has this folder, by the folders that they work in."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            is_executor = b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes()
-            if is_executor and (process / "cwd").resolve().is_relative_to(folder.resolve()):
-                found.append(int(process.name))
-    return sorted(found)

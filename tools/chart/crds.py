@@ -68,3 +68,11 @@ VERTICAL_POD_AUTOSCALER = Source(
     ("deploy/vpa-v1-crd-gen.yaml",),
 )
 SOURCES = (PROMETHEUS_OPERATOR, CERT_MANAGER, GATEWAY_API, VERTICAL_POD_AUTOSCALER)
+"""Those of what the chart makes."""
+SPARK_OPERATOR = Source(
+    "github.com/kubeflow/spark-operator/v2",
+    "v2.3.0",
+    "h1:cYN/331gwkdZ0S/ai72JQoUv7UK52O2OQOWFpl8XhPc=",
+    ("config/crd/bases/sparkoperator.k8s.io_sparkapplications.yaml",),
+)
+"""Of an example in the documentation."""

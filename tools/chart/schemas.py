@@ -68,7 +68,7 @@ def custom_resources() -> None:
     for crd in (definition for source in crds.SOURCES for definition in source.definitions()):
         for served in crd["spec"]["versions"]:
             kind, group = crd["spec"]["names"]["kind"].lower(), crd["spec"]["group"].split(".")[0]
-            schema = _strict(served["schema"]["openAPIV3Schema"])
+            schema = strict(served["schema"]["openAPIV3Schema"])
             for kubernetes_version in (OLDEST, NEWEST):
                 name = f"{kind}-{group}-{served['name']}.json"
                 _write(_FOLDER / kubernetes_version / name, json.dumps(schema))
@@ -82,20 +82,20 @@ def _write(file: Path, text: str) -> None:
     fresh.rename(file)
 
 
-def _strict(schema: Any) -> Any:
-    """Forbid unknown fields, which the API server would drop, and translate ``int-or-string`` to JSON schema."""
+def strict(schema: Any) -> Any:
+    """Return a CRD's schema as JSON schema: unknown fields, which the API server would drop, are forbidden in it."""
     if isinstance(schema, list):
-        return [_strict(one) for one in schema]
+        return [strict(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    strict = {key: _strict(value) for key, value in schema.items()}
-    if strict.pop("x-kubernetes-int-or-string", False) is True:
-        strict["oneOf"] = [{"type": "string"}, {"type": "integer"}]
-        strict.pop("anyOf", None)
+    found = {key: strict(value) for key, value in schema.items()}
+    if found.pop("x-kubernetes-int-or-string", False) is True:
+        found["oneOf"] = [{"type": "string"}, {"type": "integer"}]
+        found.pop("anyOf", None)
     if (
         isinstance(schema.get("properties"), dict)
         and "additionalProperties" not in schema
         and not schema.get("x-kubernetes-preserve-unknown-fields")
     ):
-        strict["additionalProperties"] = False
-    return strict
+        found["additionalProperties"] = False
+    return found
