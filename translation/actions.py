@@ -92,6 +92,17 @@ class Authorized(msgspec.Struct, frozen=True):
     request: Request
 
 
+class Relayed(msgspec.Struct, frozen=True):
+    """Tells the shell what the broker has answered to a JoinGroup that the translation itself sent on for its client.
+
+    The client becomes a classic member by it, whose further calls pass through, so observers see it as one of them.
+    """
+
+    connection: Connection
+    request: Request
+    response: Any
+
+
 class Call(msgspec.Struct, frozen=True):
     """Send this request on the upstream connection of ``connection_id``, behind those already waiting there.
 

@@ -37,6 +37,7 @@ from translation.actions import (
     Event,
     Forward,
     MemberProtocol,
+    Relayed,
     Release,
     Request,
     RequestId,
@@ -148,6 +149,7 @@ class TranslatorDriver:
             Answer: self._answer,
             Forward: self._forward,
             Authorized: self._authorized,
+            Relayed: self._relayed,
             Call: self._call,
             Emit: self._emitted,
             Close: self._close,
@@ -238,6 +240,9 @@ class TranslatorDriver:
         # A member that passed through until now may be translated from this JoinGroup on: it gives up now what the
         # JoinGroup no longer reports as owned, not when it is answered.
         self.reporter.call_forwarded(authorized.request)
+
+    def _relayed(self, relayed: Relayed) -> None:
+        self.reporter.call_answered(relayed.connection, relayed.request, relayed.response)
 
     def ask(
         self,

@@ -43,6 +43,7 @@ from translation.actions import (
     Emit,
     Event,
     Forward,
+    Relayed,
     Release,
     Request,
     RequestId,
@@ -523,6 +524,9 @@ class ProxyProcess:
                 if shell is not None:
                     self._forget(shell)
                     shell.upstream.close(self)
+            case Relayed():
+                if self.gates is not None and action.request.message.group_id == GROUP:
+                    self.gates.answered(action.connection, action.request, action.response)
             case Emit():
                 self._emitted(action.event)
 

@@ -148,7 +148,9 @@ class StepWatch:
         self._began.add(message.member_id)
         if message.instance_id is not None:
             self._instances[message.instance_id] = message.member_id
-        may_convert = self._may_be_resumed or not (self._is_converted and self._may_be_held)
+        # A group without members has nobody whom it could convert: only one with classic members is held.
+        is_first = self._watch.broker.members() <= {message.member_id}
+        may_convert = is_first or self._may_be_resumed or not (self._is_converted and self._may_be_held)
         self._is_converted = True
         allowed = self._allowed()
         if not is_new or allowed is None:

@@ -47,6 +47,7 @@ from translation.actions import (
     Emit,
     EventKind,
     Forward,
+    Relayed,
     Release,
     Request,
     RequestId,
@@ -172,7 +173,7 @@ class Bench:
                     self.hook_calls.append(action)
                 case Close():
                     self.closed.append(action.connection_id)
-                case Authorized():
+                case Authorized() | Relayed():
                     pass
                 case _:
                     raise AssertionError(action)

@@ -2,7 +2,7 @@
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupResponse
-from translation.actions import Request
+from translation.actions import Relayed, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused
 from translation.engine.member_parts import PendingMove
@@ -51,6 +51,9 @@ def relay_classic_join(
         response = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
     if response.error_code == ErrorCode.NONE:
         learn_leader(context, request.message.group_id, response)
+    connection = context.connections.connection_of(request)
+    if connection is not None and response.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        context.actions.append(Relayed(connection, request, response))
     context.answer(request, response)
 
 

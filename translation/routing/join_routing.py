@@ -190,8 +190,9 @@ def _relay_or_move(context: Context, connection: Connection, request: Request, *
     else:
         move = match_pending_move(group, connection, request, given_here=given_here)
         member = group.members.get(message.member_id if move is None else move.member_id)
-    if member is None and message.group_instance_id is not None:
-        # A new process with this instance id. The broker would put it in the old one's place without a rebalance.
+    if member is None and message.group_instance_id is not None and (given_here or not message.member_id):
+        # A new process with this instance id. The broker would put it in the old one's place without a rebalance. One
+        # that has had a member id before is an older process, which the broker fences.
         member = group.static_member(message.group_instance_id)
     if member is None:
         cancelled_move = None if move is None or keeps_membership(message, move) else move

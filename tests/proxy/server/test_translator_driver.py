@@ -40,6 +40,7 @@ from translation.actions import (
     Event,
     EventKind,
     Forward,
+    Relayed,
     Request,
     RequestId,
 )
@@ -117,6 +118,24 @@ async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_no
     driver.request(shell, connection, Request(RequestId(3), ApiKey.JOIN_GROUP, 5, "c", join))
     assert events[-1].kind is EventKind.REVOKED
     assert events[-1].owned == ()
+
+
+async def test_a_joingroup_that_the_translation_relays_is_observed_with_its_session_timeout():
+    """Without it the member is first seen at its SyncGroup, and taken for alive for 45 s after its last call."""
+    events: list[Event] = []
+    translator = Scripted()
+    driver = TranslatorDriver(translator, RequestMetrics(Metrics()), events.append)
+    shell, connection = Shell(), Connection(ConnectionId(1), "host", {})
+    join = JoinGroupRequest(group_id="g", member_id="m", protocol_type="consumer", session_timeout_ms=6_000)
+    request = Request(RequestId(1), ApiKey.JOIN_GROUP, 5, "c", join)
+    answer = JoinGroupResponse(member_id="m", generation_id=1)
+    translator.on_request = lambda _connection, _request: [Relayed(connection, request, answer)]
+    driver.request(shell, connection, request)
+    assert (events[-1].kind, events[-1].member_id, events[-1].session_timeout_ms) == (
+        EventKind.JOINED,
+        "m",
+        6_000,
+    )
 
 
 async def test_an_answer_to_a_question_whose_client_is_gone_is_nobodys():

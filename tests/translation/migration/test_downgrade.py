@@ -175,6 +175,20 @@ def test_back_to_observe_a_new_process_with_a_known_instance_id_comes_after_the_
     assert call.message.group_instance_id == "i-1"
 
 
+def test_back_to_observe_an_older_process_with_a_known_instance_id_ends_no_membership_of_the_newer_one() -> (
+    None
+):
+    """It has had a member id before: the broker knows that another one has its place, and fences it."""
+    bench = Bench()
+    newer, older = bench.connect("10.0.0.2"), bench.connect("10.0.0.1")
+    bench.stable_member(newer, (0, 1), member_id="newer", instance_id="i-1")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.calls.clear()
+    bench._new_group = False  # the broker gave the older one its id
+    bench.join(older, "client-5f2ff342-5020-4abb-a987-03e725b210f0", instance_id="i-1")
+    assert not [call for call in bench.calls if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT]
+
+
 def test_back_to_observe_those_whose_turn_has_not_come_go_on_translated() -> None:
     policy = Policy(
         default=Mode.OBSERVE, rules=(Rule(group=GROUP, mode=Mode.OBSERVE, switch_pause_ms=60_000),)
