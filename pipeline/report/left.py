@@ -11,7 +11,7 @@ from pipeline.report.rows import Rows, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MOST = 50
+MOST = 20
 """Groups that are listed one by one: the largest first."""
 NOT_SEEN = "not seen"
 """State of a group of which the journal has nothing."""

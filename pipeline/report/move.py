@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 from pipeline.report.rows import Rows, rows_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 MOVED, MOVING, BACK, BY_ITSELF, NOT_BEGUN = (
     "moved",
@@ -70,8 +70,7 @@ def move(groups: "DataFrame", windows: "DataFrame", took: "DataFrame") -> Move:
     both = took.where(F.col("protocol").isin(BEFORE, AFTER))
     medians = (
         both.groupBy("group")
-        .pivot("protocol", [BEFORE, AFTER])
-        .agg(F.percentile_approx("took_ms", 0.5, 1000).alias("median"), F.count("*").alias("pauses"))
+        .agg(*(one for protocol in (BEFORE, AFTER) for one in _of_protocol(protocol)))
         .where(f"{BEFORE}_median is not null and {AFTER}_median is not null")
         .persist()
     )
@@ -93,6 +92,14 @@ def move(groups: "DataFrame", windows: "DataFrame", took: "DataFrame") -> Move:
         )
     finally:
         medians.unpersist()
+
+
+def _of_protocol(protocol: str) -> tuple["Column", "Column"]:
+    """Return the median and the number of a group's pauses with this protocol."""
+    took = F.when(F.col("protocol") == protocol, F.col("took_ms"))
+    return F.percentile_approx(took, 0.5, 1000).alias(f"{protocol}_median"), F.count(took).alias(
+        f"{protocol}_pauses"
+    )
 
 
 def _quantiles(took: "DataFrame") -> Rows:

@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -51,8 +52,7 @@ def moved(rows: Rows, last_us: int) -> str:
         axes.set_ylim(bottom=0)
     axes.set_ylabel("groups moved")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.xaxis_date("UTC")
-    figure.autofmt_xdate(rotation=0, ha="center")
+    _of_time(axes)
     return _svg(figure, "Groups whose first translated member had been seen, added up over time")
 
 
@@ -79,8 +79,7 @@ def fleet(rows: Rows) -> str:
         )
         _legend(axes)
     axes.set_ylabel("members seen")
-    axes.xaxis_date("UTC")
-    figure.autofmt_xdate(rotation=0, ha="center")
+    _of_time(axes)
     return _svg(figure, "Members seen over time, by how they take part in their groups")
 
 
@@ -123,6 +122,14 @@ def _figure() -> tuple[Figure, Axes]:
         axes: Axes = figure.subplots()
         axes.spines[["top", "right"]].set_visible(False)
         return figure, axes
+
+
+def _of_time(axes: Axes) -> None:
+    """Make the horizontal axis one of dates, with few words."""
+    axes.xaxis_date("UTC")
+    where = AutoDateLocator(tz="UTC", minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(where)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(where, tz="UTC"))  # type: ignore[no-untyped-call]
 
 
 def _legend(axes: Axes) -> None:

@@ -17,11 +17,11 @@ from pipeline.journal.unfinished import UNFINISHED
 from pipeline.progress import output as progress
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import output as readiness
-from pipeline.tables import INT, Column, Table
+from pipeline.tables import LONG, Column, Table
 
 START_US = 1_790_000_000_000_000
 HOUR_US = 3_600_000_000
-WINDOWS = progress.WINDOWS._replace(columns=(*progress.WINDOWS.columns, Column("batch", INT, "")))
+WINDOWS = progress.WINDOWS._replace(columns=(*progress.WINDOWS.columns, Column("batch", LONG, "")))
 REASONS = {
     "custom_assignor": "members use the assignor com.example.Sticky, which no broker has",
     "client_too_old": "members speak JoinGroup version 1",
@@ -48,7 +48,8 @@ def write(folder: Path, groups: int, seed: int = 7) -> Fleet:
     for number in range(groups):
         group = f"team-{number % 40}.service-{number}"
         state = STATES[number % len(STATES)]
-        code = list(REASONS)[number % 3] if state == "not begun" and number % 4 else None
+        turn = number // len(STATES)
+        code = list(REASONS)[turn % 3] if state == "not begun" and turn % 4 else None
         verdict = "not ready" if code else "ready"
         members = 1 + number % 50
         of_readiness(rows, group, members, number, code)
@@ -67,8 +68,10 @@ def write(folder: Path, groups: int, seed: int = 7) -> Fleet:
     }.items():
         for table in (*tables, QUARANTINE):
             save(table, rows.get(f"{name}.{table.name}", ()), folder / name)
-    compared["groups"] = sum(compared[kind] for kind in ("shorter", "longer", "same"))
-    return Fleet(dict(states), dict(compared), dict(left), dict(blocked_by), lost=12)
+    kinds = {kind: compared[kind] for kind in ("shorter", "longer")}
+    return Fleet(
+        dict(states), {"groups": sum(kinds.values()), **kinds}, dict(left), dict(blocked_by), lost=12
+    )
 
 
 def save(table: Table, rows: Iterable[dict[str, Any]], folder: Path) -> None:

@@ -48,7 +48,7 @@ def out(
         about = cluster.Cluster.load(folder / "capture")
     else:
         about = cluster.ask(kafka.bootstrap)
-        rows = records.from_kafka(spark, kafka.bootstrap, about.partitions(records.OFFSETS_TOPIC))
+        rows = records.from_kafka(spark, kafka.bootstrap, about.partitions(cluster.OFFSETS_TOPIC))
     summary = job.run(spark, rows, about, folder)
     assert summary.quarantined == {}
     return folder

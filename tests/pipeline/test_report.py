@@ -32,7 +32,7 @@ def test_the_page_tells_what_was_found_and_needs_nothing_else(spark: SparkSessio
 
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert f"<b>{found.violations}</b><span>partitions owned twice" in text
-    assert text.count("<svg") == 3
+    assert text.count("<svg") == 4
     assert not re.search(r"<script|<link|src=|@import|url\((?!#)", text)
     assert set(re.findall(r'https?://[^"\s<]*', text)) <= {
         "http://www.w3.org/2000/svg",

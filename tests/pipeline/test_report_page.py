@@ -53,9 +53,8 @@ def test_the_figures_of_the_move_are_those_that_were_written(
     move = facts.progress(spark, folder / "progress").move
     left = facts.still_there(spark, folder / "readiness", folder / "progress")
     assert move.states == written.states
-    assert {name: move.compared[name] for name in ("groups", "shorter", "longer")} == {
-        name: written.compared[name] for name in ("groups", "shorter", "longer")
-    }
+    assert move.compared == written.compared
+    assert min(move.compared.values()) > 0, "nothing is compared"
     assert move.moved_at[-1]["groups"] == GROUPS - written.states["not begun"]
     assert {(row["verdict"], row["state"]): row["count"] for row in left.counts} == written.left
     assert {row["code"]: row["groups"] for row in left.reasons} == written.blocked_by

@@ -20,6 +20,7 @@ from support.raw import RawConnection
 from support.share import SHARE_CONSUMER, acknowledged, configure_group, deliveries
 from support.waiting import eventually
 
+from pipeline import kafka_clients
 from pipeline.capture import capture
 from pipeline.readiness import cluster, job, records, share_partitions
 from pipeline.readiness.output import GROUPS, MEMBERS, SHARE_PARTITIONS
@@ -177,8 +178,8 @@ def out(request: pytest.FixtureRequest, scene: Scene, spark: SparkSession, tmp_p
     else:
         about = cluster.ask(at)
         topic = cluster.SHARE_STATE_TOPIC
-        assert cluster.may_read(at, topic)
-        rows = records.from_kafka(spark, at, about.partitions(records.OFFSETS_TOPIC))
+        assert kafka_clients.may_read(at, topic, {})
+        rows = records.from_kafka(spark, at, about.partitions(cluster.OFFSETS_TOPIC))
         share = records.from_kafka(spark, at, about.partitions(topic), None, topic)
     assert job.run(spark, rows, about, folder, share_rows=share).quarantined == {}
     return folder

@@ -135,14 +135,14 @@ def test_a_journal_from_files_and_topic_is_refused(tmp_path: Path) -> None:
         (("--journal", ".", "--window", "half an hour"), ExitCode.USAGE, "expected a duration such as"),
         (("--journal", "nowhere"), ExitCode.FAILED, "nowhere is not a folder"),
         (("--journal", "."), ExitCode.FAILED, "has no files of a journal"),
-        (("--from", "127.0.0.1:1", "--topic", "t"), ExitCode.FAILED, "127.0.0.1:1: "),
+        (("--from", "127.0.0.1:1", "--topic", "t"), ExitCode.FAILED, "127.0.0.1:1 does not answer: "),
     ],
 )
 def test_bad_input_is_told_in_a_line(
     arguments: tuple[str, ...], code: ExitCode, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pipeline.verify.topic.PATIENCE_S", 0.5)
+    monkeypatch.setattr("pipeline.kafka_clients.TIMEOUT_S", 0.5)
     answer = run(*arguments)
     assert (answer.exit_code, said in answer.stderr) == (code, True), answer.output
 
