@@ -524,17 +524,20 @@ class ProxyProcess:
                 if shell is not None:
                     self._forget(shell)
                     shell.upstream.close(self)
-            case Relayed():
-                if self.gates is not None and action.request.message.group_id == GROUP:
-                    self.gates.answered(action.connection, action.request, action.response)
-            case Emit():
-                self._emitted(action.event)
+            case Emit() | Relayed():
+                self._told(action)
 
     def _show_gates(self, shell: ShellConnection, ask: Ask) -> None:
         if self.gates is not None and ask.api_key in SHOWN_WHEN_PASSED and ask.message.group_id == GROUP:
             number = RequestId(0)
             request = Request(number, ask.api_key, ask.version, ask.client_id, ask.message)
             self.gates.forwarded(shell.connection, request)
+
+    def _told(self, action: Emit | Relayed) -> None:
+        if isinstance(action, Emit):
+            self._emitted(action.event)
+        elif self.gates is not None and action.request.message.group_id == GROUP:
+            self.gates.answered(action.connection, action.request, action.response)
 
     def _emitted(self, event: Event) -> None:
         if event.group_id == OPEN_GROUP:
