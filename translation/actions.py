@@ -241,4 +241,4 @@ class Emit(msgspec.Struct, frozen=True):
     event: Event
 
 
-Action = Answer | Forward | Authorized | Call | Close | Release | Emit | CallHook
+Action = Answer | Forward | Authorized | Relayed | Call | Close | Release | Emit | CallHook
