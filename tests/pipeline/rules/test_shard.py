@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pipeline.rules.classes import VIOLATION
 from pipeline.rules.judge import Judge, Judged
-from pipeline.rules.lines import Line, parse_line
+from pipeline.rules.lines import Line, owned_text, parse_line
+from pipeline.rules.ownership import GroupOwnership
+from pipeline.rules.saved import SavedGroup
 from pipeline.rules.shard import Bounds, Shard, Told, split
+from tests.pipeline.migration import START_US, Migration
 from tests.pipeline.rules.journals import LIVE_DELAY_US, SKEW_US, plan, saved, verified
 
 SHARDS = 3
@@ -107,6 +111,31 @@ def test_shards_tell_the_violations_that_verify_finds(seed: int, tmp_path: Path)
     )
     assert violations(live.found) == expected
     assert not sum(one.late for one in live.told)
+
+
+@pytest.mark.parametrize("seed", [2, 4, 7])
+def test_a_group_that_is_saved_and_restored_before_each_event_finds_the_same(seed: int) -> None:
+    """With lost events, killed processes and wrong clocks: who served a member, and when it was heard of."""
+    events: dict[str, list[Line]] = {}
+    for _, text in Migration(plan(seed)._replace(lost=0.02, kills=3)).lines():
+        one = parse_line(text.encode())
+        assert isinstance(one, Line)
+        one.owned = owned_text(one)  # type: ignore[assignment]  # as a shard has it
+        events.setdefault(one.group or "", []).append(one)
+    ended = {("proxy-0", "b0"): START_US + 100 * S}
+    found = 0
+    for of_group in events.values():
+        of_group.sort(key=lambda one: (one.time_us, one.replica, one.boot, one.seq))
+        whole, part = GroupOwnership(ended, SKEW_US), GroupOwnership(ended, SKEW_US)
+        for one in of_group:
+            saved_one = msgspec.msgpack.encode(part.save())
+            part = GroupOwnership(ended, SKEW_US)
+            part.restore(msgspec.msgpack.decode(saved_one, type=SavedGroup))
+            expected = sorted(map(repr, whole.take(one)))  # type: ignore[arg-type]  # it has all that is asked for
+            assert sorted(map(repr, part.take(one))) == expected  # type: ignore[arg-type]  # likewise
+            found += len(expected)
+        assert sorted(map(repr, part.end())) == sorted(map(repr, whole.end()))
+    assert found > 100
 
 
 def event(
