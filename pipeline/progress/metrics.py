@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -72,16 +73,25 @@ def _us(text: str | None) -> int:
 
 
 def _behind(sources: Iterable[dict[str, Any]]) -> float | None:
-    """Return how many records Kafka has beyond what the batch read."""
+    """Return how many records Kafka has beyond what the batch read. PySpark has offsets as JSON text."""
     found = None
     for one in sources:
-        latest, end = one.get("latestOffset"), one.get("endOffset")
-        if isinstance(latest, dict) and isinstance(end, dict):
-            found = found or 0.0
-            for topic, partitions in latest.items():
-                read = end.get(topic) or {}
-                found += sum(offset - read.get(number, 0) for number, offset in partitions.items())
+        latest, end = (_offsets(one.get(name)) for name in ("latestOffset", "endOffset"))
+        if latest is not None and end is not None:
+            found = (found or 0.0) + sum(
+                offset - end.get(topic, {}).get(number, 0)
+                for topic, partitions in latest.items()
+                for number, offset in partitions.items()
+            )
     return found
+
+
+def _offsets(told: str | None) -> dict[str, dict[str, int]] | None:
+    """Return offsets by topic and partition; None for what has none, such as files."""
+    try:
+        return msgspec.json.decode(told or "", type=dict[str, dict[str, int]])
+    except msgspec.MsgspecError:
+        return None
 
 
 class Progress(Collector):

@@ -20,7 +20,7 @@ def batch(number: int, rows: int, **other: Any) -> dict[str, Any]:
         "durationMs": {"triggerExecution": 1_500},
         "eventTime": {"max": "2026-09-21T12:00:00.000Z", "watermark": "2026-09-21T11:00:00.000Z"},
         "stateOperators": [{"numRowsTotal": 7, "memoryUsedBytes": 1_000, "numRowsDroppedByWatermark": 2}],
-        "sources": [{"endOffset": {"t": {"0": 5, "1": 5}}, "latestOffset": {"t": {"0": 9, "1": 6}}}],
+        "sources": [{"endOffset": '{"t": {"0": 5, "1": 5}}', "latestOffset": '{"t": {"0": 9, "1": 6}}'}],
     } | other
 
 
@@ -73,6 +73,9 @@ def test_records_behind_are_what_kafka_has_beyond_the_batch() -> None:
     progress = Progress()
     progress.add("audit", [batch(0, 10)])
     assert page(progress)['epochgate_progress_behind_records{stream="audit"}'] == 5
+    files = [{"endOffset": '{"logOffset": 3}', "latestOffset": None}]
+    progress.add("audit", [batch(1, 10, sources=files)])
+    assert 'epochgate_progress_behind_records{stream="audit"}' not in page(progress)
 
 
 def test_a_port_that_is_taken_is_told_in_one_line() -> None:
