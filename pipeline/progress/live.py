@@ -85,7 +85,7 @@ def take_parts(
     number: int, frames: "Iterable[Frame]", state: "GroupState", skew_us: int, delay_us: int
 ) -> "Frame":
     """Take the parts of a batch through a shard; return what it tells, as one row."""
-    import pandas as pd  # noqa: PLC0415 - executors alone need it here
+    import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - executors alone need it here
 
     parts = [bytes(part) for frame in frames for part in frame["part"]]
     saved = state.getOption
