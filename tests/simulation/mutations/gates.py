@@ -35,7 +35,7 @@ def never_look_at_other_groups() -> AbstractContextManager[Any]:
 
 def do_without_the_reports_of_others() -> AbstractContextManager[Any]:
     """A replica that does not report is not missed."""
-    return patch.object(GroupLog, "alive", lambda self, _: frozenset({self.writer}))
+    return patch.object(GroupLog, "alive", lambda self, *_: frozenset({self.writer}))
 
 
 def leave_the_members_of_an_aborted_move_where_they_are() -> AbstractContextManager[Any]:
