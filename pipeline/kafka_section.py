@@ -22,12 +22,11 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509 import Certificate, load_pem_x509_certificates
 
 from pipeline.errors import PipelineError
+from pipeline.text_file import read_text
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
-LARGEST = 4 * 1024 * 1024
-"""Bytes of a file that is read; bundles of certificates have a few hundred thousand."""
 _NO_BREAKS = ("\n", "\r", "\0")
 
 
@@ -65,22 +64,6 @@ def load(file: Path, environment: Mapping[str, str] = os.environ) -> dict[str, s
     """
     section = _parsed(file, read_text(file))
     return _Values(file, section, environment).settings()
-
-
-def read_text(file: Path) -> str:
-    """Return what a file has. Raises PipelineError if it is no text, larger than 4 MiB, or can't be read."""
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise PipelineError(f"{file} is larger than {LARGEST >> 20} MiB")
-        return content.decode()
-    except OSError as error:
-        raise PipelineError(f"{file} can't be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise PipelineError(f"{file} is no text (UTF-8)") from None
-    except ValueError as error:  # a name that no file can have
-        raise PipelineError(f"{str(file)!r} can't be read: {error}") from None
 
 
 class _Loader(yaml.SafeLoader):

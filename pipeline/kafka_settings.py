@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pipeline.errors import PipelineError
-from pipeline.kafka_section import read_text
+from pipeline.text_file import read_text
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
