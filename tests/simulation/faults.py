@@ -272,6 +272,7 @@ def _clock_jumps(world: "World") -> None:
         for client, standing in world.watch.standings.items():
             if client.alive and world.process_of(client) is process:
                 standing.age(by_ms)
+        world.watch.steps.jumped_ms += by_ms
         process.jump(by_ms)
 
 

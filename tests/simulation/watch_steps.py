@@ -58,6 +58,8 @@ class StepWatch:
         self._began: set[str] = set()
         """Ids under which a membership of the new protocol has begun."""
         self._instances: dict[str, str] = {}
+        self.jumped_ms = 0
+        """How much the clocks of processes have jumped: a process without a log holds a step by its own."""
         self._since_ms = 0
         """Since when no process has read other steps."""
         self._is_converted = False
@@ -174,7 +176,7 @@ class StepWatch:
             if written is None:
                 return None
             steps = parse_steps(written)
-            held = (now_ms - since_ms) // (hold_s * 1000) if hold_s else len(steps)
+            held = (now_ms + self.jumped_ms - since_ms) // (hold_s * 1000) if hold_s else len(steps)
             reached = steps[: held + 1]
             if any(step.is_all for step in reached):
                 return None

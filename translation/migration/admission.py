@@ -139,7 +139,8 @@ def look_after(context: Context, connection: Connection, group_id: str, rule: Ru
         return
     census = looked.census
     held, signals = _found_out(context, group_id, rule, move, looked)
-    quota = rule.staged[move.step].quota(census.members(held.values()))
+    members = census.members(held.values())
+    quota = min(rule.staged[move.step].quota(members), members)  # a step of two may be that of a group of one
     is_done = bool(census.translated) and is_filled(held, census, quota)
     yield from _go_on(context, group_id, rule, move, decide(move, rule, replace(signals, filled=is_done)))
 
