@@ -165,4 +165,6 @@ def test_what_is_later_than_allowed_is_counted(spark: SparkSession, tmp_path: Pa
 def test_an_empty_journal_gives_empty_tables(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     summary = job.run(spark, job.lines_of_files(spark, tmp_path / "journal"), tmp_path / "out")
-    assert summary == job.Summary(groups=0, other_groups={}, pauses=0, stuck=0, late=0)
+    assert summary == job.Summary(
+        groups=0, other_groups={}, pauses=0, stuck=0, late=0, unfinished={}, unread={}
+    )
