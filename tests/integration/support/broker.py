@@ -141,10 +141,21 @@ class Kafka:
         return {(at.topic, at.partition): at.offset for at in answer.topic_partitions if at.offset >= 0}
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit for an empty group, as an operator's tool does."""
+        """Commit for an empty group, as an operator's tool does; returns when every partition is committed.
+
+        A coordinator that has not heard of a new topic yet refuses its partitions one by one, and the call as a
+        whole succeeds: those are committed again.
+        """
         at = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         request = [ConsumerGroupTopicPartitions(group, at)]
-        self.admin.alter_consumer_group_offsets(request)[group].result(timeout=60)
+
+        def refused() -> dict[tuple[str, int], str]:
+            answer = self.admin.alter_consumer_group_offsets(request)[group].result(timeout=60)
+            return {
+                (one.topic, one.partition): str(one.error) for one in answer.topic_partitions if one.error
+            }
+
+        eventually(refused, lambda errors: not errors, what=f"the offsets of {group} are committed")
 
     def _partitions(self, topic: str) -> list[PartitionMetadata]:
         return list(self.admin.list_topics(topic, timeout=60).topics[topic].partitions.values())
