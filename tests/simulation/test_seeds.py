@@ -1,4 +1,4 @@
-"""Two thousand histories, each made from its seed, on the real translation and the embedded coordinator.
+"""A thousand histories, each made from its seed, on the real translation and the embedded coordinator.
 
 A seed that fails prints its story; ``make simulate SEED=N`` replays it.
 """
@@ -12,7 +12,7 @@ from tests.simulation import coverage
 from tests.simulation.__main__ import seeds_of
 from tests.simulation.simulation import Result, run
 
-SEEDS = 2_000
+SEEDS = 1_000
 CHUNK = 100
 FAILED_ONCE = (
     *(
@@ -60,7 +60,7 @@ FAILED_ONCE = (
         99918,
     ),
 )
-"""Beyond the first two thousand (docs/evidence/simulation.md, "With hostile connections and native members")."""
+"""Beyond the first thousand (docs/evidence/simulation.md, "With hostile connections and native members")."""
 
 
 @cache
