@@ -26,16 +26,20 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
-from support.ownership import Delivery, Event, Interval, Overlap, account, gaps, overlaps
+from support.ownership import Delivery, Event, Interval, Overlap, Partition, account, gaps, overlaps
 
 from tests.jepsen import fleet_rules
 from tests.jepsen.fences import fences
 from tests.jepsen.history import FROM_THE_COORDINATOR, History
 
 CRASHED = frozenset({"killed", "died", "failed"})
+MOST_SHOWN = 20
+MOST_STORIES = 2
+STORY_NS = 20_000_000_000
+"""How long before the first and after the last reading a story begins and ends."""
 ALIVE = FROM_THE_COORDINATOR | {"records"}
 
 
@@ -45,10 +49,14 @@ class Verdict:
 
     violations: list[str] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
+    suspects: set[Partition] = field(default_factory=set)
+    """The partitions whose records were read twice without an excuse: :func:`story` tells of them."""
 
-    def violated(self, what: str) -> None:
+    def violated(self, what: str, partition: Partition | None = None) -> None:
         """Record a violation."""
         self.violations.append(what)
+        if partition is not None:
+            self.suspects.add(partition)
 
 
 def judge(history: History) -> Verdict:
@@ -130,18 +138,18 @@ def _twice(history: History, verdict: Verdict, first: Delivery, second: Delivery
     before = history.interval_of(first.client, first.partition, first.mono)
     after = history.interval_of(second.client, second.partition, second.mono)
     if before is None or after is None:
-        verdict.violated(f"{what}: one of them never owned the partition")
+        verdict.violated(f"{what}: one of them never owned the partition", first.partition)
         return
     if before == after:
-        verdict.violated(f"{what}: twice in one ownership")
+        verdict.violated(f"{what}: twice in one ownership", first.partition)
         return
     commit = history.committed_before(after.partition, after.begin)
     if commit is not None and commit.offset > first.offset:
-        verdict.violated(f"{what}: {commit.client} had committed {commit.offset} before")
+        verdict.violated(f"{what}: {commit.client} had committed {commit.offset} before", first.partition)
         return
     excuse = _excuse(history, before, first, after)
     if excuse is None:
-        verdict.violated(f"{what}: no crash came between, {before} and {after}")
+        verdict.violated(f"{what}: no crash came between, {before} and {after}", first.partition)
     else:
         verdict.notes[f"records read twice after {excuse}"] += 1
 
@@ -186,9 +194,42 @@ def report(history: History, verdict: Verdict) -> Iterator[str]:
         yield from fleet_rules.figures(history)
     for note, count in sorted(verdict.notes.items()):
         yield f"{count:8}  {note}"
-    for violation in verdict.violations:
+    for violation in verdict.violations[:MOST_SHOWN]:
         yield f"VIOLATION {violation}"
+    if len(verdict.violations) > MOST_SHOWN:
+        yield f"{len(verdict.violations) - MOST_SHOWN:8}  further violations"
+    for partition in sorted(verdict.suspects)[:MOST_STORIES]:
+        yield from story(history, partition)
     yield f"{'FAILED' if verdict.violations else 'PASSED'}: {len(verdict.violations)} violations"
+
+
+def story(history: History, partition: Partition) -> Iterator[str]:
+    """Tell what happened to a partition, in seconds of the run: who had it, read and committed what, and each fault."""
+    found = account(history.produced, history.logs.values())
+    readings = [
+        one for readings in found.duplicates.values() for one in readings if one.partition == partition
+    ]
+    told = [(fault.mono, f"fault: {fault.kind} {fault.process or fault.victim}") for fault in history.faults]
+    for log in history.owned.values():
+        for interval in log.get(partition, []):
+            told.append((interval.begin, f"{interval.client} owns it"))
+            if interval.ended_by is not None:
+                told.append((interval.end, f"{interval.client} gives it up: {interval.ended_by.kind}"))
+    for kind, commits in (("commits", history.commits), ("fails to commit", history.failed_commits)):
+        told += [(one.mono, f"{one.client} {kind} {one.offset}") for one in commits.get(partition, [])]
+    for (client, mono), together in groupby(
+        sorted(readings, key=lambda one: (one.client, one.mono)), key=lambda one: (one.client, one.mono)
+    ):
+        offsets = [one.offset for one in together]
+        told.append((mono, f"{client} reads {min(offsets)} to {max(offsets)}, not for the only time"))
+    if not readings:
+        return
+    begin, end = (extreme(one.mono for one in readings) for extreme in (min, max))
+    start = min(event.mono for log in history.logs.values() for event in log)
+    yield f"what happened to {partition}:"
+    for mono, what in sorted(told):
+        if begin - STORY_NS <= mono <= end + STORY_NS:
+            yield f"{(mono - start) / 1e9:12.3f}  {what}"
 
 
 def _longest_gap(history: History) -> float:

@@ -285,3 +285,19 @@ def test_the_program_says_passed_or_failed(run, capsys):
     printed = capsys.readouterr().out
     assert "VIOLATION t-0 had two owners" in printed
     assert "FAILED: 1 violations" in printed
+
+
+def test_the_story_of_a_record_that_was_read_again_tells_who_had_the_partition_and_what_was_committed(run):
+    run.read("B", 7, 1)
+    verdict = run.verdict()
+    told = list(check.report(History.read(run.folder), verdict))
+    assert "VIOLATION t-0@1 by A and again by B: A had committed 2 before" in told
+    story = [line.strip() for line in told[told.index("what happened to t-0:") + 1 : -1]]
+    assert [line.split("  ")[1] for line in story] == [
+        "A owns it",
+        "A reads 1 to 1, not for the only time",
+        "A commits 2",
+        "A gives it up: revoked",
+        "B owns it",
+        "B reads 1 to 1, not for the only time",
+    ]
