@@ -224,6 +224,12 @@ def story(history: History, partition: Partition) -> Iterator[str]:
         told.append((mono, f"{client} reads {min(offsets)} to {max(offsets)}, not for the only time"))
     if not readings:
         return
+    told += [
+        (event.mono, f"{event.client} says: {event.fields['text']}")
+        for log in history.logs.values()
+        for event in log
+        if event.kind == "position_moved" and str(partition.number) in event.fields["text"]
+    ]
     begin, end = (extreme(one.mono for one in readings) for extreme in (min, max))
     start = min(event.mono for log in history.logs.values() for event in log)
     yield f"what happened to {partition}:"

@@ -83,6 +83,22 @@ class Listener(AsyncConsumerRebalanceListener):
         self._events.write(event, partitions=grouped(partitions), incremental=self._incremental)
 
 
+class Moved(logging.Handler):
+    """Reports what the client says when it moves a position by itself: at a reset, a truncation, a bad offset."""
+
+    SAYS = ("Resetting offset", "Truncation detected", "diverged at epoch", "is out of range")
+
+    def __init__(self, events: Events) -> None:
+        super().__init__(logging.INFO)
+        self._events = events
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write it between the other events."""
+        text = record.getMessage()
+        if any(says in text for says in self.SAYS):
+            self._events.write("position_moved", text=text)
+
+
 class Application:
     """Polls, reports, obeys."""
 
@@ -95,6 +111,9 @@ class Application:
     def run(self) -> None:
         """Until it is told to close, or the client raises."""
         self._events.started("kafka-python", kafka.__version__)
+        fetcher = logging.getLogger("kafka.consumer.fetcher")
+        fetcher.setLevel(min(logging.INFO, fetcher.getEffectiveLevel()))
+        fetcher.addHandler(Moved(self._events))
         try:
             self._work()
         except KafkaError as crash:

@@ -21,6 +21,7 @@ and its own fields:
     records      topic, partition, first, last (offsets), values: one line a partition and poll
     committed    offsets {topic: {partition: offset}}
     commit_failed  error, and offsets where `commit_every_ms` tried it
+    position_moved  text: what kafka-python says when it moves a position by itself, as after a truncation
     error        error, fatal: what the client reports beside its calls
     closing      written before close() is called: what the client still owned ends here at the latest
     closed       the last event of an orderly end
