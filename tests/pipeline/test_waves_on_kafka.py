@@ -53,7 +53,7 @@ MANY = (
     Clients("of-aiokafka", AIOKAFKA, "roundrobin"),
     Clients("of-kafkajs", KAFKAJS, "RoundRobinAssigner"),
     Clients("of-franz-go", FRANZ_GO, "cooperative-sticky"),
-    Clients("of-sarama", SARAMA, "sticky"),
+    Clients("of-sarama", SARAMA, "sticky", at_once=True),
     Clients("of-kafka-go", KAFKA_GO, "rack-affinity", at_once=True),
     Clients("custom-with-data", KAFKA_PYTHON, "with-user-data", moves=False),
 )
