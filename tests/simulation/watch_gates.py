@@ -4,7 +4,8 @@ Judged by what is planted (:mod:`tests.simulation.gates`), by the events, and by
 
 * Without planted harm no move is aborted, whatever else goes wrong; nor is one while other groups have the same harm,
   while a broker is away, or while a process is silent.
-* With harm, somebody translated and nothing else wrong, the move is aborted within :data:`WITHIN_MS`.
+* With harm, somebody translated and nothing else wrong, the move is aborted within :data:`WITHIN_MS`. Harm that began
+  while the baseline was measured is in it: the group is like that without the move.
 * While a process is silent nobody is told to move, and no step begins; nor after it was aborted.
 * In the end of an aborted move nobody is translated.
 """
@@ -36,6 +37,10 @@ class GateWatch:
         self.harm_since_ms = 0
         """Since when there is harm, and somebody is translated."""
         self.is_faultless = False
+        self._is_measured = False
+        """Whether the baseline is being measured."""
+        self._baseline_ms = 0
+        """When it was taken."""
 
     def emitted(self, process: "ProxyProcess", event: Event) -> None:
         """The translation reports an event."""
@@ -48,6 +53,9 @@ class GateWatch:
         for said in ("paused", "missing", "suspect", "baseline", "aborted"):
             if f", {said}: " in text:
                 self._watch.count(f"gates: {said}")
+        if self._is_measured and ", baseline: " not in text:
+            self._baseline_ms = self._watch.kernel.now_ms
+        self._is_measured = ", baseline: " in text
         if ", aborted: " not in text:
             return
         if self._planted_kind() != HARM:
@@ -91,6 +99,7 @@ class GateWatch:
             self.world.planted() != HARM
             or not self._watch.steps.translated()
             or self.aborted_ms
+            or self.world.plan.gates_from_ms <= self._baseline_ms
             or not is_judged  # the last step was held for as long as it has to be
         ):
             self.harm_since_ms = 0
