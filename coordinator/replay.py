@@ -109,6 +109,8 @@ def _target_epoch(
         group = _made(shard, key.group_id, kind)
         group.assignment_epoch = value.assignment_epoch
         group.assignment_timestamp_ms = value.assignment_timestamp
+        if isinstance(group, ConsumerGroup):
+            group.computation = None  # what is being computed is older
         return
     existing = _existing(shard, key.group_id, kind)
     if existing is None:

@@ -192,6 +192,8 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     def remove_member(self, member_id: str) -> None:
         """Remove a member that owns no partitions any more."""
         old = self.members.pop(member_id)
+        if self.computation is not None and self.computation.member_id == member_id:
+            self.computation = None  # if it comes back, it has forgotten what it was told
         self.subscribed_topics = counts_after(self.subscribed_topics, old, None)
         self._count_regexes(old, None)
         self._release(old.assigned, old.member_epoch)
