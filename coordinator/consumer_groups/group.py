@@ -194,6 +194,8 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         old = self.members.pop(member_id)
         if self.computation is not None and self.computation.member_id == member_id:
             self.computation = None  # if it comes back, it has forgotten what it was told
+        if member_id in self.expired_computing:
+            self.expired_computing.remove(member_id)
         self.subscribed_topics = counts_after(self.subscribed_topics, old, None)
         self._count_regexes(old, None)
         self._release(old.assigned, old.member_epoch)

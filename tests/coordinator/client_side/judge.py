@@ -80,8 +80,10 @@ class Judge:
         self.group_epoch = 1
         self.target_epoch = 1
         self.turn: Turn | None = None
-        self._had_turn: set[str] = set()
-        """Whose time has passed since the last install or restart."""
+        self._timed_out: tuple[str, int] | None = None
+        """Whose time has passed last, and when, since the last install or restart."""
+        self._waits: dict[str, int] = {}
+        """How many turns of others timed out since a member had its own, or joined."""
         self._needed_since_ms: int | None = None
         self._silent: set[str] = set()
         """Members that have died and may have been chosen since."""
@@ -134,7 +136,7 @@ class Judge:
     def restarted(self) -> None:
         """A coordinator has started on the log. Nobody is chosen."""
         self.turn = None
-        self._had_turn = set()
+        self._new_round()
         self._needed_since_ms = self._world.now if self._is_needed() else None
 
     # The clients
@@ -188,7 +190,8 @@ class Judge:
                     all(target.details == (0, 0, b"") for target in self.targets.values()),
                     "a server-side assignor says nothing beside partitions",
                 )
-                self.turn, self._had_turn = None, set()
+                self.turn = None
+                self._new_round()
         else:
             self._check_only_removed(before, records)
         told = isinstance(response, ClientAssignorsHeartbeatResponse) and response.should_compute_assignment
@@ -218,12 +221,18 @@ class Judge:
         if self.turn is not None and self.turn.member_id == member_id:
             return
         self._must(self.turn is None, f"{member_id} is told while it is the turn of {self.turn}")
-        waiting = self._able_and_alive() - self._had_turn
-        self._must(
-            member_id not in self._had_turn or not waiting,
-            f"{member_id} has its turn again before {sorted(waiting)}",
-        )
-        self._had_turn.discard(member_id)
+        others = self._able_and_alive() - {member_id}
+        if self._timed_out is not None and others:
+            latest, at_ms = self._timed_out
+            self._must(
+                latest != member_id or now >= at_ms + self._plan.rebalance_ms,
+                f"{member_id} has its turn again before {sorted(others)}",
+            )
+        for other in others:
+            self._must(
+                self._waits.get(other, 0) <= len(self.members) + 1, f"{other} never has its turn"
+            )
+        self._waits[member_id] = 0
         self.turn = Turn(member_id, now)
         self._needed_since_ms = None
         self._count("told")
@@ -233,19 +242,26 @@ class Judge:
         now = self._world.now
         turn = self.turn
         if turn is not None and now >= turn.told_ms + self._plan.rebalance_ms:
-            self._had_turn.add(turn.member_id)
+            self._timed_out = turn.member_id, turn.told_ms + self._plan.rebalance_ms
+            for other in self.members:
+                self._waits[other] = self._waits.get(other, 0) + 1
             self.turn = None
             self._count("timed out")
             self._needed_since_ms = turn.told_ms + self._plan.rebalance_ms
         if self._needed_since_ms is None:
             self._silent = set()
-        elif self._able_and_alive():
+        elif not self._able_and_alive():
+            self._needed_since_ms = now
+        else:
             self._silent |= {one for one in self.members if not self._is_alive(one)}
             allowed = SLACK_MS + len(self._silent) * self._plan.rebalance_ms
             self._must(
                 now - self._needed_since_ms <= allowed + self._outage_ms(),
                 f"nobody was told to compute for {now - self._needed_since_ms} ms",
             )
+
+    def _new_round(self) -> None:
+        self._timed_out, self._waits = None, {}
 
     def _outage_ms(self) -> int:
         """Lost messages delay heartbeats; with many of them, by several request timeouts."""
@@ -344,7 +360,8 @@ class Judge:
         self.has_failed = request.error != 0
         if request.error:
             self._count("installed: it failed")
-        self.turn, self._had_turn = None, set()
+        self.turn = None
+        self._new_round()
         self._needed_since_ms = None
 
     def _check_installed(
@@ -439,6 +456,9 @@ class Judge:
                 self.target_epoch = epoch
             case r.ConsumerGroupMemberMetadataKey(member_id=member_id), None:
                 self.members.pop(member_id, None)
+                self._waits.pop(member_id, None)
+                if self._timed_out is not None and self._timed_out[0] == member_id:
+                    self._timed_out = None
                 if self.turn is not None and self.turn.member_id == member_id:
                     self.turn = None
                     self._needed_since_ms = self._world.now
@@ -506,8 +526,6 @@ class Judge:
             self.turn = None
         elif self.turn is None and self._needed_since_ms is None:
             self._needed_since_ms = self._world.now
-        if not self.members:
-            self._had_turn = set()
 
     # The group
 
