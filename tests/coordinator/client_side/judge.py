@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tests.coordinator.client_side.world import World
 
 INVALID_ASSIGNMENT = 10001
+_UNRELEASED = 2
 SLACK_MS = 6 * HEARTBEAT_MS
 """For the next one to be told: its heartbeat, and some that are lost."""
 
@@ -49,6 +50,9 @@ class KnownMember(msgspec.Struct):
     """By name: minimum, maximum, reason, version, metadata."""
     epoch: int = 0
     details: tuple[int, int, bytes] = (0, 0, b"")
+    assigned: Partitions = frozenset()
+    is_unreleased: bool = False
+    """Whether others still have partitions of its target."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -104,7 +108,14 @@ class Judge:
         known = member_id in self.members
         epoch = self.members[member_id].epoch if known else 0
         is_needed = self._is_needed()
+        assignors = {one: _without_reasons(member) for one, member in self.members.items()}
+        group_epoch = self.group_epoch
         records = self._new_records()
+        for one, member in self.members.items():
+            if one in assignors and assignors[one] != _without_reasons(member):
+                self._must(
+                    self.group_epoch > group_epoch, f"{one} has other metadata, and no assignment follows"
+                )
         match request:
             case ConsumerGroupPrepareAssignmentRequest():
                 assert isinstance(response, ConsumerGroupPrepareAssignmentResponse)
@@ -114,7 +125,7 @@ class Judge:
                     self._check_prepared(response)
                     assert self.turn is not None
                     self.turn.prepared = response
-                    self._count("prepared")
+                    self.count("prepared")
             case ConsumerGroupInstallAssignmentRequest():
                 assert isinstance(response, ConsumerGroupInstallAssignmentResponse)
                 self._judge_install(
@@ -185,7 +196,7 @@ class Judge:
     ) -> None:
         if self._serves_itself():
             if self.target_epoch != before_epoch:
-                self._count("assigned by the coordinator")
+                self.count("assigned by the coordinator")
                 self._must(
                     all(target.details == (0, 0, b"") for target in self.targets.values()),
                     "a server-side assignor says nothing beside partitions",
@@ -211,6 +222,21 @@ class Judge:
                     (details.error, details.metadata_version, details.metadata_bytes) == member.details,
                     "the answer has the metadata of the current assignment",
                 )
+                topic_ids = {
+                    topic.topic_id
+                    for topic in self._world.image.topics.values()
+                    if topic.name in member.topics
+                }
+                target = {
+                    one
+                    for one in self.targets.get(request.member_id, NOTHING).partitions
+                    if one[0] in topic_ids
+                }
+                self._must(
+                    _set_of(details.pending_topic_partitions)
+                    == (target - member.assigned if member.is_unreleased else frozenset()),
+                    "the answer has the partitions that others still own",
+                )
 
     def _told(self, member_id: str, *, needed: bool) -> None:
         """The member was told to compute, or has shown that it was chosen."""
@@ -229,13 +255,11 @@ class Judge:
                 f"{member_id} has its turn again before {sorted(others)}",
             )
         for other in others:
-            self._must(
-                self._waits.get(other, 0) <= len(self.members) + 1, f"{other} never has its turn"
-            )
+            self._must(self._waits.get(other, 0) <= len(self.members) + 1, f"{other} never has its turn")
         self._waits[member_id] = 0
         self.turn = Turn(member_id, now)
         self._needed_since_ms = None
-        self._count("told")
+        self.count("told")
 
     def _pass_time(self) -> None:
         """End the turn whose time is over, and complain if nobody has been told for too long."""
@@ -246,7 +270,7 @@ class Judge:
             for other in self.members:
                 self._waits[other] = self._waits.get(other, 0) + 1
             self.turn = None
-            self._count("timed out")
+            self.count("timed out")
             self._needed_since_ms = turn.told_ms + self._plan.rebalance_ms
         if self._needed_since_ms is None:
             self._silent = set()
@@ -299,7 +323,8 @@ class Judge:
     def _check_prepared(self, response: ConsumerGroupPrepareAssignmentResponse) -> None:
         self._must(response.group_epoch == self.group_epoch, "it is told of the present epoch")
         self._must(
-            {member.member_id for member in response.members} == set(self.members), "it is told of all members"
+            {member.member_id for member in response.members} == set(self.members),
+            "it is told of all members",
         )
         topics = {topic.name: topic for topic in self._world.image.topics.values()}
         wanted = {name for member in self.members.values() for name in member.topics if name in topics}
@@ -314,7 +339,8 @@ class Judge:
             said = member.assignor.reason, member.assignor.metadata_version, member.assignor.metadata_bytes
             self._must(said == (reason, version, metadata), "it is told what members declare")
             self._must(
-                (member.member_epoch, member.instance_id) == (known.epoch, known.instance_id), "of each member"
+                (member.member_epoch, member.instance_id) == (known.epoch, known.instance_id),
+                "of each member",
             )
             self._must(
                 set(member.subscribed_topic_ids) == {topics[name].topic_id for name in known.topics},
@@ -346,7 +372,7 @@ class Judge:
         fault = self._fault_of(request, self.turn.prepared)
         if fault is not None:
             self._must(code == INVALID_ASSIGNMENT, f"installed: {fault}")
-            self._count(f"refused: {fault}")
+            self.count(f"refused: {fault}")
             return
         self._must(code == ErrorCode.NONE, f"a right assignment is refused: {response.error_message}")
         self._must(self.target_epoch == request.group_epoch, "the target is of the epoch it was computed for")
@@ -356,10 +382,10 @@ class Judge:
             "an install writes targets only",
         )
         self._check_installed(request, before)
-        self._count("installed" if self.target_epoch == self.group_epoch else "installed for an older epoch")
+        self.count("installed" if self.target_epoch == self.group_epoch else "installed for an older epoch")
         self.has_failed = request.error != 0
         if request.error:
-            self._count("installed: it failed")
+            self.count("installed: it failed")
         self.turn = None
         self._new_round()
         self._needed_since_ms = None
@@ -385,9 +411,11 @@ class Judge:
                 as_told = member_id
                 if member_id not in told and member.instance_id in told_instances:
                     as_told = told_instances[member.instance_id]
-                    self._count("installed for a replaced member")
+                    self.count("installed for a replaced member")
                 wanted = said.get(as_told, NOTHING)
-            self._must(self.targets.get(member_id, NOTHING) == wanted, f"the target of {member_id} is what was said")
+            self._must(
+                self.targets.get(member_id, NOTHING) == wanted, f"the target of {member_id} is what was said"
+            )
 
     @staticmethod
     def _fault_of(
@@ -406,7 +434,9 @@ class Judge:
             return "a member that is none"
         if any(not 0 <= member.metadata_version <= 3 for member in request.members):
             return "a version that is not read"
-        given = [(m.member_id, t.topic_id, n) for m in request.members for t in m.partitions for n in t.partitions]
+        given = [
+            (m.member_id, t.topic_id, n) for m in request.members for t in m.partitions for n in t.partitions
+        ]
         there = {(topic.topic_id, n) for topic in told.topics for n in range(topic.num_partitions)}
         topics = {topic.topic_id for topic in told.topics}
         partitions = [(topic_id, number) for _, topic_id, number in given]
@@ -452,7 +482,9 @@ class Judge:
             case r.ConsumerGroupTargetAssignmentMetadataKey(), r.ConsumerGroupTargetAssignmentMetadataValue(
                 assignment_epoch=epoch
             ):
-                self._must(self.target_epoch < epoch <= self.group_epoch, f"target {self.target_epoch} to {epoch}")
+                self._must(
+                    self.target_epoch < epoch <= self.group_epoch, f"target {self.target_epoch} to {epoch}"
+                )
                 self.target_epoch = epoch
             case r.ConsumerGroupMemberMetadataKey(member_id=member_id), None:
                 self.members.pop(member_id, None)
@@ -462,7 +494,9 @@ class Judge:
                 if self.turn is not None and self.turn.member_id == member_id:
                     self.turn = None
                     self._needed_since_ms = self._world.now
-            case r.ConsumerGroupMemberMetadataKey(member_id=member_id), MemberMetadataWithClientAssignors() as value:
+            case r.ConsumerGroupMemberMetadataKey(
+                member_id=member_id
+            ), MemberMetadataWithClientAssignors() as value:
                 old = self.members.get(member_id)
                 self.members[member_id] = KnownMember(
                     topics=frozenset(value.subscribed_topic_names),
@@ -473,10 +507,14 @@ class Judge:
                     },
                     epoch=old.epoch if old else 0,
                     details=old.details if old else (0, 0, b""),
+                    assigned=old.assigned if old else frozenset(),
+                    is_unreleased=bool(old and old.is_unreleased),
                 )
             case r.ConsumerGroupTargetAssignmentMemberKey(member_id=member_id), None:
                 self.targets.pop(member_id, None)
-            case r.ConsumerGroupTargetAssignmentMemberKey(member_id=member_id), TargetAssignmentWithDetails() as value:
+            case r.ConsumerGroupTargetAssignmentMemberKey(
+                member_id=member_id
+            ), TargetAssignmentWithDetails() as value:
                 self.targets[member_id] = Target(
                     _set_of(value.topic_partitions),
                     (value.error, value.metadata_version, value.metadata_bytes),
@@ -488,6 +526,10 @@ class Judge:
                 member = self.members[member_id]
                 member.epoch = value.member_epoch
                 member.details = value.error, value.metadata_version, value.metadata_bytes
+                member.assigned, member.is_unreleased = (
+                    _set_of(value.assigned_partitions),
+                    value.state == _UNRELEASED,
+                )
                 if self.turn is not None and self.turn.member_id == member_id and member.epoch == -2:
                     self.turn = None
                     self._needed_since_ms = self._world.now
@@ -503,9 +545,7 @@ class Judge:
                 other = seen.setdefault(partition, member_id)
                 self._must(other == member_id, f"{partition[1]} is in the targets of {other} and {member_id}")
 
-    def _check_only_removed(
-        self, before: dict[str, Target], records: Sequence[r.CoordinatorRecord]
-    ) -> None:
+    def _check_only_removed(self, before: dict[str, Target], records: Sequence[r.CoordinatorRecord]) -> None:
         """Targets go with their members, or from a static member to its replacement, and do not change otherwise."""
         written = [
             record.value
@@ -518,7 +558,9 @@ class Judge:
             if member_id not in before:
                 self._must(target in (*gone, NOTHING), f"{member_id} has a target that nobody installed")
             else:
-                self._must(target == before[member_id], f"the target of {member_id} changes, and nobody installed it")
+                self._must(
+                    target == before[member_id], f"the target of {member_id} changes, and nobody installed it"
+                )
 
     def _after(self) -> None:
         if not self._is_needed():
@@ -539,9 +581,7 @@ class Judge:
 
     def _is_alive(self, member_id: str) -> bool:
         """Whether it is there, and knows that it is a member."""
-        return any(
-            m.member_id == member_id and m.is_alive and m.epoch > 0 for m in self._world.members
-        )
+        return any(m.member_id == member_id and m.is_alive and m.epoch > 0 for m in self._world.members)
 
     def _able_and_alive(self) -> set[str]:
         return {
@@ -550,12 +590,19 @@ class Judge:
             if member.assignors and member.epoch >= 0 and self._is_alive(member_id)
         }
 
-    def _count(self, what: str) -> None:
+    def count(self, what: str) -> None:
+        """Count what happens, so that one sees what histories contain."""
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def _must(self, holds: bool, what: str) -> None:
         if not holds:
             raise Violation(what)
+
+
+def _without_reasons(member: KnownMember) -> dict[str, tuple[int, int, int, bytes]]:
+    return {
+        name: (low, high, version, data) for name, (low, high, _, version, data) in member.assignors.items()
+    }
 
 
 def _set_of(topics) -> Partitions:

@@ -210,7 +210,9 @@ class Member:
         request = ConsumerGroupPrepareAssignmentRequest(
             group_id=GROUP, member_id=self.member_id, member_epoch=self.epoch
         )
-        self._call(request, lambda answer: self._prepared(answer, kind), lambda: self._prepare(kind, tries - 1))
+        self._call(
+            request, lambda answer: self._prepared(answer, kind), lambda: self._prepare(kind, tries - 1)
+        )
 
     def _prepared(self, answer: Message, kind: Kind) -> None:
         assert isinstance(answer, ConsumerGroupPrepareAssignmentResponse)
@@ -227,9 +229,7 @@ class Member:
         least = self.world.plan.rebalance_ms // 2 if kind is Kind.SLOW else 0
         self.world.after(self.rng.randint(least, most), lambda: self._install(answer, kind))
 
-    def _install(
-        self, group: ConsumerGroupPrepareAssignmentResponse, kind: Kind, tries: int = 3
-    ) -> None:
+    def _install(self, group: ConsumerGroupPrepareAssignmentResponse, kind: Kind, tries: int = 3) -> None:
         if not self.is_alive or self.epoch <= 0 or not tries:
             self._is_computing = False
             return

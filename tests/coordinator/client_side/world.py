@@ -15,7 +15,10 @@ from coordinator.shard import Call
 from coordinator.snapshot import persistent
 from coordinator.uuids import SeededUuids
 from protocol_codecs.codec import decode, encode
-from protocol_codecs.experimental import CONSUMER_OFFSETS_WITH_CLIENT_ASSIGNORS, ClientAssignorsHeartbeatRequest
+from protocol_codecs.experimental import (
+    CONSUMER_OFFSETS_WITH_CLIENT_ASSIGNORS,
+    ClientAssignorsHeartbeatRequest,
+)
 from protocol_codecs.message import Message
 from protocol_codecs.uuids import Uuid
 from tests.coordinator.client_side.assignors import Kind
@@ -25,6 +28,7 @@ from tests.coordinator.client_side.plan import HEARTBEAT_MS, Plan, make_plan
 
 _START_MS = 1_000_000
 _MOST_STEPS = 200_000
+_MOST_PARTITIONS = 8
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -76,7 +80,9 @@ class World:
 
     def _play(self) -> None:
         for number in range(self.plan.members):
-            self.after(self.rng.randint(0, 3_000), lambda number=number: self._join(static=number < self.plan.static))
+            self.after(
+                self.rng.randint(0, 3_000), lambda number=number: self._join(static=number < self.plan.static)
+            )
         for at_ms, event in self.plan.events:
             self.after(at_ms, lambda event=event: self._happen(event))
         self.after(self.plan.faults_end_ms, self._end_faults)
@@ -120,10 +126,15 @@ class World:
         content = encode(request, version)
         if self._is_lost():
             return
-        self.after(self.rng.randint(1, 40), lambda: self._serve(member, type(request), content, version, answered))
+        self.after(
+            self.rng.randint(1, 40), lambda: self._serve(member, type(request), content, version, answered)
+        )
 
     def kind_for(self, member: Member) -> Kind:
-        return Kind.RIGHT if self._is_quiet() else self.rng.choice(self.plan.kinds)
+        """What the member's assignor does this time."""
+        kind = Kind.RIGHT if self._is_quiet() else self.rng.choice(self.plan.kinds)
+        self.judge.count(f"computes: {kind}")
+        return kind
 
     def die(self, member: Member) -> None:
         self.note(f"{member.member_id} dies")
@@ -192,7 +203,9 @@ class World:
     def _clients(self) -> list[Member]:
         return [member for member in self.members if member.is_alive and not member.server_side]
 
-    def _join(self, *, static: bool = False, server_side: bool = False, topics: set[str] | None = None) -> None:
+    def _join(
+        self, *, static: bool = False, server_side: bool = False, topics: set[str] | None = None
+    ) -> None:
         self._joined += 1
         member_id = f"m{self._joined}"
         instance_id = f"i{self._joined}" if static else None
@@ -237,14 +250,12 @@ class World:
             case "restart":
                 self._restart()
             case "more partitions":
-                topic = self.rng.choice(list(self.image.topics.values()))
-                if topic.partitions < 8:
-                    more = msgspec.structs.replace(topic, partitions=topic.partitions + 1)
-                    self.image = self.image.with_topic(more)
-                    self.coordinator.update_image(self.image, self.now)
-                    self.judge.timers_fired()
-            case _ if member is None:
-                return
+                self._add_partition()
+            case _ if member is not None:
+                self._happen_to(member, event)
+
+    def _happen_to(self, member: Member, event: str) -> None:
+        match event:
             case "leave":
                 self._leave(member)
             case "die":
@@ -258,6 +269,14 @@ class World:
                 self._ask_again(member)
             case "intrude":
                 member.intrude()
+
+    def _add_partition(self) -> None:
+        topic = self.rng.choice(list(self.image.topics.values()))
+        if topic.partitions < _MOST_PARTITIONS:
+            more = msgspec.structs.replace(topic, partitions=topic.partitions + 1)
+            self.image = self.image.with_topic(more)
+            self.coordinator.update_image(self.image, self.now)
+            self.judge.timers_fired()
 
     def _ask_again(self, member: Member) -> None:
         """The member has other metadata, which asks for a new assignment."""
@@ -276,9 +295,7 @@ class World:
         self._leave(member, epoch=-2)
         self._joined += 1
         again = f"m{self._joined}"
-        self.after(
-            self.rng.randint(50, 3_000), lambda: self._start(again, member.instance_id, member.topics)
-        )
+        self.after(self.rng.randint(50, 3_000), lambda: self._start(again, member.instance_id, member.topics))
 
 
 def play(seed: int) -> Result:
