@@ -22,7 +22,6 @@ from protocol_codecs.experimental.client_assignors import (
     HeartbeatAssignmentDetails,
     HeartbeatClientAssignor,
 )
-from protocol_codecs.experimental.keys import ExperimentalApiKey, ExperimentalErrorCode
 from protocol_codecs.experimental.records import (
     CONSUMER_OFFSETS_WITH_CLIENT_ASSIGNORS,
     CurrentAssignmentWithDetails,
@@ -36,6 +35,7 @@ from protocol_codecs.experimental.registry import (
     RESPONSE_HEADER_VERSION,
     ExperimentalApi,
 )
+from protocol_codecs.experimental_keys import ExperimentalApiKey, ExperimentalErrorCode
 
 __all__ = [
     "CONSUMER_OFFSETS_WITH_CLIENT_ASSIGNORS",

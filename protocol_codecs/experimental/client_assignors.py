@@ -4,7 +4,7 @@ Fields and their order are those of KIP-848, in its later wording. The heartbeat
 """
 
 from protocol_codecs.api_key import ApiKey
-from protocol_codecs.experimental.keys import FIRST_TAG, ExperimentalApiKey
+from protocol_codecs.experimental_keys import FIRST_TAG, ExperimentalApiKey
 from protocol_codecs.fields import array, binary, boolean, int8, int16, int32, string, struct, uuid
 from protocol_codecs.message import Message
 from protocol_codecs.messages.consumer_group_heartbeat import (

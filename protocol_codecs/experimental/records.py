@@ -3,7 +3,7 @@
 A coordinator without the experiment reads the same log and skips them; its groups are assigned on the server's side.
 """
 
-from protocol_codecs.experimental.keys import FIRST_TAG
+from protocol_codecs.experimental_keys import FIRST_TAG
 from protocol_codecs.fields import array, binary, int8, int16, string
 from protocol_codecs.message import Message
 from protocol_codecs.records.consumer_group import (

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import msgspec
 
 from protocol_codecs.experimental import client_assignors as c
-from protocol_codecs.experimental.keys import ExperimentalApiKey
+from protocol_codecs.experimental_keys import ExperimentalApiKey
 from protocol_codecs.message import Message
 
 REQUEST_HEADER_VERSION = 2

@@ -78,10 +78,10 @@ def _choose(shard: Shard, group: ConsumerGroup, assignor: str) -> None:
     if not able:
         return  # those who could have left for a while
     candidates = [member_id for member_id in able if member_id not in group.expired_computing]
-    if not candidates:
+    if not candidates:  # all have tried: once more, in the same order, but not at once the one that tried last
         latest = group.expired_computing[-1]
-        group.expired_computing = [latest] if len(able) > 1 else []
-        candidates = [member_id for member_id in able if member_id not in group.expired_computing]
+        group.expired_computing = []
+        candidates = [member_id for member_id in able if member_id != latest] or able
     member_id = group.last_computing_member if group.last_computing_member in candidates else candidates[0]
     shard.computations_begun += 1
     computation = Computation(member_id=member_id, assignor=assignor, attempt=shard.computations_begun)

@@ -266,7 +266,8 @@ class Judge:
         now = self._world.now
         turn = self.turn
         if turn is not None and now >= turn.told_ms + self._plan.rebalance_ms:
-            self._timed_out = turn.member_id, turn.told_ms + self._plan.rebalance_ms
+            has_others = bool(self._able_and_alive() - {turn.member_id})
+            self._timed_out = (turn.member_id, turn.told_ms + self._plan.rebalance_ms) if has_others else None
             for other in self.members:
                 self._waits[other] = self._waits.get(other, 0) + 1
             self.turn = None

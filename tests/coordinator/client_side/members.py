@@ -72,8 +72,6 @@ class Member:
     def heartbeat(self) -> None:
         if not self.is_alive:
             return
-        if self.epoch > 0 and self.world.now - self.heard_ms > self.world.plan.session_ms:
-            self.rejoin()
         self._attempt += 1
         attempt, sent_ms = self._attempt, self.world.now
         joins = self.epoch == 0
@@ -131,6 +129,11 @@ class Member:
         self.epoch, self.is_full = 0, True
         self.heard_ms = self.world.now
 
+    def _lapse(self) -> None:
+        """Give everything up if no heartbeat was answered for the session timeout: others may have it any time."""
+        if self.epoch > 0 and self.world.now - self.heard_ms >= self.world.plan.session_ms:
+            self.rejoin()
+
     def _take(self, response: ConsumerGroupHeartbeatResponse, sent_ms: int) -> None:
         if response.error_code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}:
             self.rejoin()
@@ -141,6 +144,7 @@ class Member:
             self.world.after(HEARTBEAT_MS, self.heartbeat)
             return
         self.heard_ms = sent_ms
+        self.world.after(self.world.plan.session_ms - (self.world.now - sent_ms), self._lapse)
         self.epoch, self.is_full = response.member_epoch, False
         if response.assignment is not None:
             self._assigned = {

@@ -139,6 +139,8 @@ class World:
     def die(self, member: Member) -> None:
         self.note(f"{member.member_id} dies")
         self._remove(member)
+        if self._is_quiet() and not self._clients():
+            self._join()  # it began to compute before faults ended
 
     # The coordinator
 

@@ -1,4 +1,7 @@
-"""Private numbers of APIs and errors that Kafka never numbered: KIP-848 says "TBD"."""
+"""Private numbers of APIs and errors that Kafka never numbered: KIP-848 says "TBD".
+
+They are apart from :mod:`protocol_codecs.experimental`, so that the proxy can refuse these APIs without knowing them.
+"""
 
 from enum import IntEnum
 
