@@ -43,7 +43,7 @@ METERS = {
 }
 """Name and meaning of each meter by the name of its count."""
 
-EXPERIMENTAL_PREFIX = "epochgate_experimental_client_side_"
+EXPERIMENTAL_PREFIX = "experimental_client_side_"
 EXPERIMENTAL_COUNTS = {
     "client_side_installs": ("installs_total", "Assignments that members computed and that became targets"),
     "client_side_refusals": ("refusals_total", "Assignments that members computed and that are none"),

@@ -78,7 +78,9 @@ def _choose(shard: Shard, group: ConsumerGroup, assignor: str) -> None:
     if not able:
         return  # those who could have left for a while
     candidates = [member_id for member_id in able if member_id not in group.expired_computing]
-    if not candidates:  # all have tried: once more, in the same order, but not at once the one that tried last
+    if (
+        not candidates
+    ):  # all have tried: once more, in the same order, but not at once the one that tried last
         latest = group.expired_computing[-1]
         group.expired_computing = []
         candidates = [member_id for member_id in able if member_id != latest] or able

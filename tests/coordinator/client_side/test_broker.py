@@ -163,7 +163,7 @@ async def test_a_group_goes_on_from_its_files(tmp_path):
 
 async def test_what_it_does_is_counted_where_it_is_on(cluster):
     metrics = ClusterMetrics(cluster, Clock()).render().decode()
-    assert ("epochgate_experimental_client_side_installs_total" in metrics) == (
+    assert ("experimental_client_side_installs_total" in metrics) == (
         cluster.config.experimental_client_assignors
     )
 
