@@ -46,3 +46,9 @@ def test_a_breakage_is_noticed(mutation: Mutation):
 
 def test_the_same_seed_is_the_same_history():
     assert play(7) == play(7)
+
+
+@pytest.mark.long
+def test_everything_holds_in_many_histories():
+    failures = {result.seed: result.failure for result in map(play, range(1, 2_001)) if result.failure}
+    assert failures == {}
