@@ -18,6 +18,7 @@ from coordinator.classic_groups import rebalance, waiting
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.config import CoordinatorConfig, GroupConfig
 from coordinator.consumer_groups import fencing, regular_expressions
+from coordinator.consumer_groups.client_side import computing
 from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.consumer_groups.member import MemberState
 from coordinator.errors import CoordinatorError
@@ -25,6 +26,8 @@ from coordinator.handlers import (
     alter_share_group_offsets,
     consumer_group_describe,
     consumer_group_heartbeat,
+    consumer_group_install_assignment,
+    consumer_group_prepare_assignment,
     delete_groups,
     delete_share_group_offsets,
     describe_groups,
@@ -54,6 +57,7 @@ from coordinator.timers import (
     ClassicHeartbeat,
     ClassicJoin,
     ClassicSync,
+    ComputationTimeout,
     InitialRebalance,
     JoinTimeout,
     OffsetExpiration,
@@ -66,6 +70,7 @@ from coordinator.timers import (
     Timer,
 )
 from coordinator.uuids import UuidSource
+from protocol_codecs import experimental as x
 from protocol_codecs import messages as m
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
@@ -93,6 +98,13 @@ HANDLERS: dict[type[Message], Handler] = {
     m.DeleteShareGroupOffsetsRequest: delete_share_group_offsets.serve,
 }
 """The handler of each request type."""
+
+EXPERIMENTAL_HANDLERS: dict[type[Message], Handler] = {
+    x.ClientAssignorsHeartbeatRequest: consumer_group_heartbeat.serve,
+    x.ConsumerGroupPrepareAssignmentRequest: consumer_group_prepare_assignment.serve,
+    x.ConsumerGroupInstallAssignmentRequest: consumer_group_install_assignment.serve,
+}
+"""Those of client-side assignors, served only if the configuration says so."""
 
 
 class UnservedRequest(CoordinatorError):
@@ -127,6 +139,8 @@ class GroupCoordinator:
         Raises UnservedRequest.
         """
         handler = HANDLERS.get(type(request))
+        if handler is None and self.shard.config.experimental_client_assignors:
+            handler = EXPERIMENTAL_HANDLERS.get(type(request))
         if handler is None:
             raise UnservedRequest(type(request).__name__)
         self.shard.now_ms = now_ms
@@ -249,6 +263,8 @@ class GroupCoordinator:
                 fencing.expire(shard, timer.group_id, timer.member_id)
             case RebalanceTimeout():
                 fencing.expire(shard, timer.group_id, timer.member_id, only_at_epoch=timer.member_epoch)
+            case ComputationTimeout():
+                computing.on_timeout(shard, timer)
             case ShareSessionTimeout():
                 share_fencing.expire(shard, timer.group_id, timer.member_id)
             case ShareStateInitialization():

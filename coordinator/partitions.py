@@ -53,9 +53,14 @@ def intersects(owned: Iterable[TopicPartitionsMessage] | None, partitions: Epoch
 
 def heartbeat_assignment(assigned: EpochedPartitions) -> ConsumerGroupHeartbeatResponseAssignment:
     """Return the partitions that the member may own, for the answer to a heartbeat."""
-    return ConsumerGroupHeartbeatResponseAssignment(
-        topic_partitions=tuple(
-            ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=tuple(numbers))
-            for topic_id, numbers in assigned.items()
-        )
+    return ConsumerGroupHeartbeatResponseAssignment(topic_partitions=heartbeat_topics(assigned))
+
+
+def heartbeat_topics(
+    partitions: Partitions | EpochedPartitions,
+) -> tuple[ConsumerGroupHeartbeatResponseTopicPartitions, ...]:
+    """Return the partitions in the form of a heartbeat's answer."""
+    return tuple(
+        ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=tuple(numbers))
+        for topic_id, numbers in partitions.items()
     )

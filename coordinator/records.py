@@ -1,13 +1,18 @@
 """Builds the records that the coordinator writes: one function for each of Kafka's record types."""
 
 from collections.abc import Mapping
+from typing import TypedDict
+
+from msgspec import structs
 
 from coordinator.classic_groups.group import ClassicGroup
+from coordinator.consumer_groups.client_side.declarations import NO_DETAILS, AssignmentDetails
 from coordinator.consumer_groups.group import ResolvedRegex
 from coordinator.consumer_groups.member import ConsumerGroupMember
 from coordinator.errors import BrokenInvariant
 from coordinator.offsets import CommittedOffset
 from coordinator.partitions import EpochedPartitions, Partitions
+from protocol_codecs import experimental as x
 from protocol_codecs import records as r
 from protocol_codecs.records import CoordinatorRecord
 
@@ -16,19 +21,32 @@ Topics = tuple[r.ConsumerGroupCurrentMemberAssignmentTopicPartitions, ...]
 
 def member_subscription(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
     """Build the record of a member's metadata and subscription (type 5)."""
+    value = r.ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.subscribed_topic_names,
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.server_assignor,
+        classic_member_metadata=member.classic,
+    )
+    if member.client_assignors:
+        assignors = tuple(
+            x.MemberClientAssignor(
+                name=assignor.name,
+                minimum_version=assignor.minimum_version,
+                maximum_version=assignor.maximum_version,
+                reason=assignor.reason,
+                version=assignor.metadata_version,
+                metadata=assignor.metadata,
+            )
+            for assignor in member.client_assignors
+        )
+        value = x.MemberMetadataWithClientAssignors(**structs.asdict(value), client_assignors=assignors)
     return CoordinatorRecord(
-        r.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
-        r.ConsumerGroupMemberMetadataValue(
-            instance_id=member.instance_id,
-            rack_id=member.rack_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            subscribed_topic_names=member.subscribed_topic_names,
-            subscribed_topic_regex=member.subscribed_topic_regex,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            server_assignor=member.server_assignor,
-            classic_member_metadata=member.classic,
-        ),
+        r.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value
     )
 
 
@@ -70,16 +88,20 @@ def target_epoch_tombstone(group_id: str) -> CoordinatorRecord:
     return CoordinatorRecord(r.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id))
 
 
-def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
+def target_assignment(
+    group_id: str, member_id: str, partitions: Partitions, details: AssignmentDetails = NO_DETAILS
+) -> CoordinatorRecord:
     """Build the record of a member's target assignment (type 7)."""
+    value = r.ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=tuple(
+            r.ConsumerGroupTargetAssignmentTopicPartition(topic_id=topic_id, partitions=numbers)
+            for topic_id, numbers in partitions.items()
+        )
+    )
+    if details != NO_DETAILS:
+        value = x.TargetAssignmentWithDetails(**structs.asdict(value), **_details(details))
     return CoordinatorRecord(
-        r.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
-        r.ConsumerGroupTargetAssignmentMemberValue(
-            topic_partitions=tuple(
-                r.ConsumerGroupTargetAssignmentTopicPartition(topic_id=topic_id, partitions=numbers)
-                for topic_id, numbers in partitions.items()
-            )
-        ),
+        r.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value
     )
 
 
@@ -90,15 +112,17 @@ def target_assignment_tombstone(group_id: str, member_id: str) -> CoordinatorRec
 
 def current_assignment(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
     """Build the record of a member's current assignment and epochs (type 8)."""
+    value = r.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=member.state,
+        assigned_partitions=_topics(member.assigned),
+        partitions_pending_revocation=_topics(member.pending_revocation),
+    )
+    if member.details != NO_DETAILS:
+        value = x.CurrentAssignmentWithDetails(**structs.asdict(value), **_details(member.details))
     return CoordinatorRecord(
-        r.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
-        r.ConsumerGroupCurrentMemberAssignmentValue(
-            member_epoch=member.member_epoch,
-            previous_member_epoch=member.previous_member_epoch,
-            state=member.state,
-            assigned_partitions=_topics(member.assigned),
-            partitions_pending_revocation=_topics(member.pending_revocation),
-        ),
+        r.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id), value
     )
 
 
@@ -194,4 +218,16 @@ def _topics(partitions: EpochedPartitions) -> Topics:
             topic_id=topic_id, partitions=tuple(epochs), assignment_epochs=tuple(epochs.values())
         )
         for topic_id, epochs in partitions.items()
+    )
+
+
+class _Details(TypedDict):
+    error: int
+    metadata_version: int
+    metadata_bytes: bytes
+
+
+def _details(details: AssignmentDetails) -> _Details:
+    return _Details(
+        error=details.error, metadata_version=details.metadata_version, metadata_bytes=details.metadata
     )

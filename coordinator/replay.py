@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.classic_groups.member import ClassicMember
+from coordinator.consumer_groups.client_side.declarations import (
+    NO_DETAILS,
+    AssignmentDetails,
+    ClientAssignor,
+)
 from coordinator.consumer_groups.group import ConsumerGroup, ResolvedRegex
 from coordinator.consumer_groups.member import LEAVE_EPOCH, ConsumerGroupMember, MemberState
 from coordinator.errors import BrokenInvariant
@@ -17,7 +22,9 @@ from coordinator.offsets import CommittedOffset
 from coordinator.partitions import EpochedPartitions
 from coordinator.share_groups.group import PartitionStates, ShareGroup, TopicState, in_order
 from coordinator.share_groups.member import ShareGroupMember
+from protocol_codecs import experimental as x
 from protocol_codecs import records as r
+from protocol_codecs.message import Message
 from protocol_codecs.messages import JoinGroupRequestProtocol
 from protocol_codecs.records import CoordinatorRecord
 from protocol_codecs.records.batch import NO_PRODUCER_ID
@@ -102,6 +109,8 @@ def _target_epoch(
         group = _made(shard, key.group_id, kind)
         group.assignment_epoch = value.assignment_epoch
         group.assignment_timestamp_ms = value.assignment_timestamp
+        if isinstance(group, ConsumerGroup):
+            group.computation = None  # what is being computed is older
         return
     existing = _existing(shard, key.group_id, kind)
     if existing is None:
@@ -119,7 +128,10 @@ def _target_assignment(
 ) -> None:
     if value is not None:
         target = {topic.topic_id: topic.partitions for topic in value.topic_partitions}
-        _made(shard, key.group_id, kind).update_target(key.member_id, target)
+        made = _made(shard, key.group_id, kind)
+        made.update_target(key.member_id, target)
+        if isinstance(made, ConsumerGroup):
+            made.update_target_details(key.member_id, _details(value))
         return
     group = _existing(shard, key.group_id, kind)
     if group is not None and key.member_id in group.target_assignment:
@@ -171,6 +183,7 @@ def _member_subscription(
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             server_assignor=value.server_assignor,
             classic=value.classic_member_metadata,
+            client_assignors=_client_assignors(value),
         )
     )
 
@@ -190,6 +203,7 @@ def _current_assignment(
                 state=MemberState(value.state),
                 assigned=_epoched(value.assigned_partitions, value.member_epoch),
                 pending_revocation=_epoched(value.partitions_pending_revocation, value.member_epoch),
+                details=_details(value),
             )
         )
         return
@@ -219,6 +233,30 @@ def _epoched(
         else:
             result[topic.topic_id] = dict.fromkeys(topic.partitions, default)
     return result
+
+
+def _client_assignors(value: r.ConsumerGroupMemberMetadataValue) -> tuple[ClientAssignor, ...]:
+    if not isinstance(value, x.MemberMetadataWithClientAssignors):
+        return ()
+    return tuple(
+        ClientAssignor(
+            name=assignor.name,
+            minimum_version=assignor.minimum_version,
+            maximum_version=assignor.maximum_version,
+            reason=assignor.reason,
+            metadata_version=assignor.version,
+            metadata=assignor.metadata,
+        )
+        for assignor in value.client_assignors
+    )
+
+
+def _details(value: Message) -> AssignmentDetails:
+    if not isinstance(value, x.TargetAssignmentWithDetails | x.CurrentAssignmentWithDetails):
+        return NO_DETAILS
+    return AssignmentDetails(
+        error=value.error, metadata_version=value.metadata_version, metadata=value.metadata_bytes
+    )
 
 
 def _resolved_regex(

@@ -86,6 +86,8 @@ class Shard:
         """Offsets of transactions that have not ended, by producer id."""
         self.next_record_offset = 0
         self.timers = Timers()
+        self.computations_begun = 0
+        """How often a member was chosen to compute an assignment (an experiment)."""
         self.activity = Activity()
         """What it has done, for metrics only."""
         self.now_ms = 0

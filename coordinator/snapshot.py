@@ -56,6 +56,11 @@ def complete(coordinator: GroupCoordinator) -> Plain:
             and group.partition_states
             and group.partition_states.initializing
         },
+        "computations": {
+            group_id: (group.computation, group.last_computing_member, group.expired_computing)
+            for group_id, group in sorted(shard.groups.items())
+            if isinstance(group, ConsumerGroup) and shard.config.experimental_client_assignors
+        },
         "share_state": sorted(shard.share_state.partitions.items()),
         "topics": sorted(shard.image.topics.values(), key=lambda topic: topic.name),
     }
@@ -87,6 +92,7 @@ def _consumer_group(group: ConsumerGroup) -> Plain:
         "members": {member_id: group.members[member_id] for member_id in sorted(group.members)},
         "static_members": dict(sorted(group.static_members.items())),
         "target": {m: _partitions(target) for m, target in sorted(group.target_assignment.items())},
+        "target_details": dict(sorted(group.target_details.items())),
         "assigned_to": {t: dict(sorted(numbers.items())) for t, numbers in sorted(group.assigned_to.items())},
         "owners": {t: dict(sorted(numbers.items())) for t, numbers in sorted(group.owners.items())},
         "subscribed_topics": dict(sorted(group.subscribed_topics.items())),

@@ -38,6 +38,16 @@ class RebalanceTimeout(Timer, frozen=True, tag=True, kw_only=True):
     member_epoch: int
 
 
+class ComputationTimeout(Timer, frozen=True, tag=True, kw_only=True):
+    """The member that is to compute a consumer group's assignment did not install one in time.
+
+    One for each group; ``computing_member`` is the member, ``attempt`` the number of the computation.
+    """
+
+    computing_member: str
+    attempt: int
+
+
 class JoinTimeout(Timer, frozen=True, tag=True):
     """A classic member of a consumer group did not rejoin in time."""
 

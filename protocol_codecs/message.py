@@ -26,16 +26,23 @@ class MessageMeta(msgspec.StructMeta):
     ) -> "MessageMeta":
         """Make the class; ``api_key``, ``versions`` and ``flexible`` are those of a top-level message.
 
-        ``beginning_of`` declares the first fields of another message, whose name, key and versions it takes.
+        ``beginning_of`` declares the first fields of another message, whose name, key and versions it takes. A
+        subclass of a declared message adds fields behind those of its base, and declares key and versions anew.
         """
         fields = tuple(replace(v, name=k) for k, v in namespace.items() if isinstance(v, Field))
         for field in fields:
             namespace[field.name] = field.default
+        fields = (*(field for base in bases for field in _fields_of(base)), *fields)
         schema = Schema(name, fields, api_key, VersionRange.parse(versions), VersionRange.parse(flexible))
         if beginning_of is not None:
             schema = replace(beginning_of.__schema__, fields=fields, fragment=True)
         namespace["__schema__"] = schema
         return super().__new__(mcls, name, bases, namespace, **options)
+
+
+def _fields_of(base: type) -> tuple[Field, ...]:
+    schema: Schema | None = getattr(base, "__schema__", None)
+    return () if schema is None else schema.fields
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

@@ -11,6 +11,7 @@ import trio
 from coordinator import java_order
 from coordinator.broker.clock import Clock
 from coordinator.broker.connections import Connections
+from coordinator.broker.experimental import groups_codec
 from coordinator.broker.partition_log import PartitionLog
 from coordinator.broker.shard_host import ShardHost
 from coordinator.broker.share_leader import ShareLeader
@@ -23,7 +24,7 @@ from coordinator.metrics.sensors import Sensors
 from coordinator.share_state import ShareState
 from coordinator.uuids import RandomUuids, UuidSource
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.records import CONSUMER_OFFSETS, SHARE_STATE, TopicCodec
+from protocol_codecs.records import SHARE_STATE, TopicCodec
 from protocol_codecs.uuids import Uuid, uuid_from_text, uuid_to_text
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("coordinator.broker")
@@ -272,7 +273,7 @@ class EmbeddedCluster:
             for node_id in self.node_ids
         }
         for number in range(self._shard_count):
-            log = self._new_record_log(f"__consumer_offsets-{number}", CONSUMER_OFFSETS)
+            log = self._new_record_log(f"__consumer_offsets-{number}", groups_codec(self.config))
             self.shards.append(
                 ShardHost(
                     number,

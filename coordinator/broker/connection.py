@@ -9,7 +9,6 @@ from coordinator.broker.frames import BadFrame, FrameReader, framed
 from protocol_codecs.codec import decode_prefix
 from protocol_codecs.errors import CodecError
 from protocol_codecs.messages import RequestHeader
-from protocol_codecs.registry import request_header_version
 
 _READ_AHEAD = 4
 """So many requests are read before the first is answered; then the client feels it."""
@@ -71,10 +70,7 @@ class _Connection:
         """Return the answer to one request; None if it has none. Raises CodecError and UnknownApi."""
         api_key = int.from_bytes(frame[0:2], "big", signed=True)
         version = int.from_bytes(frame[2:4], "big", signed=True)
-        try:
-            header_version = request_header_version(api_key, version)
-        except KeyError as error:
-            raise dispatch.UnknownApi(f"API {api_key}") from error
+        header_version = dispatch.request_header_version(self._cluster.config, api_key, version)
         header, start = decode_prefix(RequestHeader, header_version, frame)
         context = RequestContext(
             self._cluster, self._node_id, version, header.client_id or "", self._host, self._id

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from coordinator.broker import experimental
 from coordinator.broker.apis import (
     api_versions,
     configs,
@@ -21,12 +22,14 @@ from coordinator.broker.apis import (
 )
 from coordinator.broker.context import RequestContext
 from coordinator.broker.versions import OFFERED
+from coordinator.config import CoordinatorConfig
 from coordinator.errors import CoordinatorError
+from protocol_codecs import registry
 from protocol_codecs.api_key import ApiKey
 from protocol_codecs.codec import decode_prefix, encode
+from protocol_codecs.experimental import EXPERIMENTAL_APIS, REQUEST_HEADER_VERSION, RESPONSE_HEADER_VERSION
 from protocol_codecs.message import Message
 from protocol_codecs.messages import ResponseHeader
-from protocol_codecs.registry import APIS, response_header_version
 
 Served = Callable[[RequestContext, Any], Awaitable[Message | None]]
 
@@ -76,15 +79,22 @@ async def answer(context: RequestContext, api_key: int, frame: bytes, start: int
     """Return the answer to the request whose body begins at ``start``. Raises UnknownApi and CodecError."""
     version = context.version
     if api_key == ApiKey.API_VERSIONS:
-        return api_versions.answer(version)
-    served = APIS_SERVED.get(api_key)
-    low, high = OFFERED.get(ApiKey(api_key), (0, -1))
-    if served is None or not low <= version <= high:
-        raise UnknownApi(f"API {api_key} v{version}")
+        return api_versions.answer(version, experimental.keys(context.cluster.config))
+    request_type, served = _served(context, api_key)
     # As brokers do, ignore what follows the message: librdkafka has sent surplus bytes behind some requests.
-    request, _ = decode_prefix(APIS[api_key].request, version, frame, start)
+    request, _ = decode_prefix(request_type, version, frame, start)
     response = await served(context, request)
     return None if response is None else encode(response, version)
+
+
+def request_header_version(config: CoordinatorConfig, api_key: int, version: int) -> int:
+    """Return the version of the request's header. Raises UnknownApi."""
+    if api_key in experimental.keys(config):
+        return REQUEST_HEADER_VERSION
+    try:
+        return registry.request_header_version(api_key, version)
+    except KeyError as error:
+        raise UnknownApi(f"API {api_key}") from error
 
 
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
@@ -92,4 +102,18 @@ def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     header = ResponseHeader(correlation_id=correlation_id)
     if api_key == ApiKey.API_VERSIONS:
         return encode(header, 0)
-    return encode(header, response_header_version(api_key, version))
+    if api_key in EXPERIMENTAL_APIS:
+        return encode(header, RESPONSE_HEADER_VERSION)
+    return encode(header, registry.response_header_version(api_key, version))
+
+
+def _served(context: RequestContext, api_key: int) -> tuple[type[Message], Served]:
+    """Return the request's class, and the function that serves it. Raises UnknownApi."""
+    extended = experimental.request_type(context.cluster.config, api_key, context.version)
+    if extended is not None:
+        return extended, group_requests.serve
+    served = APIS_SERVED.get(api_key)
+    low, high = OFFERED.get(ApiKey(api_key), (0, -1)) if served is not None else (0, -1)
+    if served is None or not low <= context.version <= high:
+        raise UnknownApi(f"API {api_key} v{context.version}")
+    return registry.APIS[api_key].request, served

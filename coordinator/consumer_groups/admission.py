@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from coordinator import records
 from coordinator.classic_groups.group import ClassicGroup
+from coordinator.consumer_groups.client_side.declarations import NO_DETAILS
 from coordinator.consumer_groups.conversion import check_upgrade, upgraded
 from coordinator.consumer_groups.draft import Draft
 from coordinator.consumer_groups.group import ConsumerGroup
@@ -116,11 +117,12 @@ def _replace(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -
     """Replace a member by another one, which gets its target assignment and its partitions."""
     group_id = draft.group_id
     target = draft.group.target_assignment.get(old.member_id, {})
+    details = draft.group.target_details.get(old.member_id, NO_DETAILS)
     draft.records += [
         records.current_assignment_tombstone(group_id, old.member_id),
         records.target_assignment_tombstone(group_id, old.member_id),
         records.member_subscription_tombstone(group_id, old.member_id),
         records.member_subscription(group_id, new),
-        records.target_assignment(group_id, new.member_id, target),
+        records.target_assignment(group_id, new.member_id, target, details),
         records.current_assignment(group_id, new),
     ]

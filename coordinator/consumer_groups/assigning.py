@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from coordinator import java_order, records
 from coordinator.assignors import ASSIGNORS, GroupSpec, MemberSpec
+from coordinator.consumer_groups.client_side.choice import chosen_assignor, members_after
 from coordinator.consumer_groups.draft import Draft
 from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.consumer_groups.member import ConsumerGroupMember
@@ -22,8 +23,8 @@ def target_for(
 ) -> Target:
     """Return the member's target, computed anew if it is due."""
     group = draft.group
-    if group.assignment_epoch >= version.epoch or not _is_time(draft):
-        return Target(group.assignment_epoch, group.target_of(new))
+    if group.assignment_epoch >= version.epoch or _is_for_members(draft, new) or not _is_time(draft):
+        return Target(group.assignment_epoch, group.target_of(new), group.details_of(new))
     assignor = group.preferred_assignor(old, new) or _default_assignor(draft)
     spec = group_spec(
         group,
@@ -35,7 +36,7 @@ def target_for(
     assignment = ASSIGNORS[assignor](spec)
     for member_id in spec.members:
         before, after = group.target_assignment.get(member_id), assignment.get(member_id, {})
-        if before is None or not same_partitions(before, after):
+        if before is None or not same_partitions(before, after) or member_id in group.target_details:
             draft.add(records.target_assignment(group.group_id, member_id, after))
     draft.add(records.target_epoch(group.group_id, version.epoch, draft.shard.now_ms))
     return Target(version.epoch, assignment.get(new.member_id, {}))
@@ -52,6 +53,13 @@ def assignor_changes(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupM
     default = _default_assignor(draft)
     now = draft.group.described_assignor() or default
     return (draft.group.preferred_assignor(old, new) or default) != now
+
+
+def _is_for_members(draft: Draft, new: ConsumerGroupMember) -> bool:
+    """Whether a member of the group computes the assignment (:mod:`~coordinator.consumer_groups.client_side`)."""
+    if not draft.shard.config.experimental_client_assignors:
+        return False
+    return chosen_assignor(members_after(draft.group, new)) is not None
 
 
 def _default_assignor(draft: Draft) -> str:

@@ -83,7 +83,7 @@ def join(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, call: Ca
         target = assigning.target_for(draft, version, member, declared)
         declared = stepping.step(draft, declared, target, subscription_changed=bump, owned=owned)
     elif not rebalances:
-        target = Target(group.assignment_epoch, group.target_of(declared))
+        target = Target(group.assignment_epoch, group.target_of(declared), group.details_of(declared))
         declared = stepping.step(draft, declared, target, subscription_changed=bump, owned=owned)
 
     shard.timers.cancel(JoinTimeout(group.group_id, declared.member_id))
@@ -117,7 +117,7 @@ def sync(shard: Shard, group: ConsumerGroup, request: SyncGroupRequest) -> SyncG
     return SyncGroupResponse(
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignment=embedded_assignment(assigned, shard.image, version),
+        assignment=embedded_assignment(assigned, shard.image, version, member.details.metadata),
     )
 
 
@@ -244,4 +244,5 @@ def _declared(
                 for protocol in request.protocols
             ),
         ),
+        client_assignors=(),  # its protocols are assignors now
     )

@@ -13,6 +13,8 @@ from coordinator import records
 from coordinator.classic_groups import rebalance, waiting
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.classic_groups.member import EMPTY_ASSIGNMENT, ClassicMember
+from coordinator.consumer_groups.client_side import computing
+from coordinator.consumer_groups.client_side.declarations import NO_DETAILS
 from coordinator.consumer_groups.draft import Draft
 from coordinator.consumer_groups.embedded import assigned_partitions, embedded_assignment, embedded_version
 from coordinator.consumer_groups.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
@@ -171,6 +173,7 @@ def downgrade(
     """Convert a consumer group to a classic one, and start a rebalance; ``before`` are records that come first."""
     for member_id in group.members:
         cancel_timers(shard, group.group_id, member_id)
+    computing.end(shard, group)
     classic = _classic_group(shard, group, leaving, replacement)
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
     shard.groups[group.group_id] = classic
@@ -206,7 +209,8 @@ def _classic_group(
             member_id = replacement.old.member_id
         target = group.target_assignment.get(member_id, {})
         version = embedded_version(classic_member.metadata(classic.protocol_name))
-        classic_member.assignment = embedded_assignment(target, shard.image, version)
+        user_data = group.target_details.get(member_id, NO_DETAILS).metadata
+        classic_member.assignment = embedded_assignment(target, shard.image, version, user_data)
     return classic
 
 

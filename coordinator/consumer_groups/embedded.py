@@ -29,14 +29,20 @@ def embedded_version(content: bytes) -> int:
     return min(int.from_bytes(content[:2], "big", signed=True), _HIGHEST_VERSION)
 
 
-def embedded_assignment(partitions: Partitions, image: MetadataImage, version: int) -> bytes:
-    """Encode an assignment in the embedded protocol; deleted topics are left out."""
+def embedded_assignment(
+    partitions: Partitions, image: MetadataImage, version: int, user_data: bytes = b""
+) -> bytes:
+    """Encode an assignment in the embedded protocol; deleted topics are left out.
+
+    ``user_data`` is what a client-side assignor says to a classic member.
+    """
     topics = tuple(
         ConsumerProtocolTopicPartition(topic=topic.name, partitions=tuple(numbers))
         for topic_id, numbers in partitions.items()
         if (topic := image.by_id(topic_id)) is not None
     )
-    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=topics), version)
+    assignment = ConsumerProtocolAssignment(assigned_partitions=topics, user_data=user_data or None)
+    return encode_assignment(assignment, version)
 
 
 def assigned_partitions(content: bytes, image: MetadataImage) -> tuple[Partitions, bytes]:

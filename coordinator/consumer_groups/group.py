@@ -8,6 +8,8 @@ from enum import StrEnum
 import msgspec
 
 from coordinator import java_order
+from coordinator.consumer_groups.client_side.computation import Computation
+from coordinator.consumer_groups.client_side.declarations import NO_DETAILS, AssignmentDetails
 from coordinator.consumer_groups.member import ConsumerGroupMember, MemberState
 from coordinator.errors import BrokenInvariant
 from coordinator.modern_group import ModernGroup, are_homogeneous, counts_after, with_regex_topics
@@ -53,6 +55,13 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         self.resolved_regexes: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata_record = False
         """Whether the log has a record of type 4, which Kafka 4.0 wrote and later versions delete."""
+        self.target_details: dict[str, AssignmentDetails] = {}
+        """What a client-side assignor said to members beside their partitions; none for members without."""
+        self.computation: Computation | None = None
+        """Which member computes the next target; not in the log (an experiment, as the next two are)."""
+        self.last_computing_member: str | None = None
+        self.expired_computing: list[str] = []
+        """The members whose time to compute has passed since the last installed target."""
 
     # Properties
 
@@ -78,6 +87,13 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
             return self.target_assignment.get(member.member_id, {})
         previous = self.static_members.get(member.instance_id)
         return {} if previous is None else self.target_assignment.get(previous, {})
+
+    def details_of(self, member: ConsumerGroupMember) -> AssignmentDetails:
+        """Return what the target says to the member beside its partitions. A static member inherits it, too."""
+        member_id: str | None = member.member_id
+        if member.instance_id is not None:
+            member_id = self.static_members.get(member.instance_id)
+        return NO_DETAILS if member_id is None else self.target_details.get(member_id, NO_DETAILS)
 
     # Classic members
 
@@ -176,6 +192,10 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     def remove_member(self, member_id: str) -> None:
         """Remove a member that owns no partitions any more."""
         old = self.members.pop(member_id)
+        if self.computation is not None and self.computation.member_id == member_id:
+            self.computation = None  # if it comes back, it has forgotten what it was told
+        if member_id in self.expired_computing:
+            self.expired_computing.remove(member_id)
         self.subscribed_topics = counts_after(self.subscribed_topics, old, None)
         self._count_regexes(old, None)
         self._release(old.assigned, old.member_epoch)
@@ -204,6 +224,14 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         """Remove the member's target assignment."""
         self.update_target(member_id, {})
         super().remove_target(member_id)
+        self.target_details.pop(member_id, None)
+
+    def update_target_details(self, member_id: str, details: AssignmentDetails) -> None:
+        """Set what the target says to the member beside its partitions."""
+        if details == NO_DETAILS:
+            self.target_details.pop(member_id, None)
+        else:
+            self.target_details[member_id] = details
 
     def update_resolved_regex(self, regex: str, resolved: ResolvedRegex) -> None:
         """Set the topics of a regular expression."""

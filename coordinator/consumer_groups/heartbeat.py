@@ -1,6 +1,9 @@
 """Serves a heartbeat of a new-protocol member: declare, assign, reconcile (KIP-848, "Heartbeat Handling")."""
 
 from coordinator.consumer_groups import admission, assigning, regular_expressions, stepping, subscription
+from coordinator.consumer_groups.client_side import answering, choice, computing, declaring
+from coordinator.consumer_groups.draft import Draft
+from coordinator.consumer_groups.member import ConsumerGroupMember
 from coordinator.consumer_groups.regular_expressions import RegexChange
 from coordinator.partitions import heartbeat_assignment
 from coordinator.shard import Call, Shard
@@ -34,12 +37,14 @@ def heartbeat(
     declared = member.replace(
         **_declared(request), client_id=call.client_id, client_host=call.client_host, classic=None
     )
+    declared = _with_client_assignors(draft, request, member, declared)
     names_changed = subscription.record_subscription(draft, member, declared)
     regex_change = regular_expressions.record_regex(draft, member, declared)
     bump = (
         names_changed
         or regex_change is RegexChange.UPDATED_AND_RESOLVED
         or assigning.assignor_changes(draft, member, declared)
+        or declaring.asks_for_assignment(member, declared)
     )
     version = subscription.current_version(draft)
     if bump or draft.group.metadata_expired(shard.now_ms):
@@ -59,12 +64,36 @@ def heartbeat(
     shard.schedule(SessionTimeout(request.group_id, member_id), shard.session_timeout_ms(request.group_id))
     shard.apply(draft.records)
     news = joins or _is_full(request) or updated.assigned != member.assigned
-    return ConsumerGroupHeartbeatResponse(
+    response = ConsumerGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
         heartbeat_interval_ms=shard.heartbeat_interval_ms(request.group_id),
         assignment=heartbeat_assignment(updated.assigned) if news else None,
     )
+    if not shard.config.experimental_client_assignors:
+        return response
+    computing.keep_up(shard, request.group_id)
+    if not updated.client_assignors:
+        return response
+    news = news or updated.member_epoch != member.member_epoch or updated.state is not member.state
+    return answering.with_client_assignors(draft, response, updated, target, has_news=news)
+
+
+def _with_client_assignors(
+    draft: Draft,
+    request: ConsumerGroupHeartbeatRequest,
+    member: ConsumerGroupMember,
+    declared: ConsumerGroupMember,
+) -> ConsumerGroupMember:
+    """Return the member with its client-side assignors (an experiment). Raises RequestRefused."""
+    if not draft.shard.config.experimental_client_assignors:
+        return declared
+    declared = declared.replace(client_assignors=declaring.declared_by(request, member))
+    if declared.client_assignors:
+        declared = declared.replace(server_assignor=None)
+    if declared.client_assignors != member.client_assignors:
+        declaring.check_against(declared, choice.members_after(draft.group, declared)[:-1])
+    return declared
 
 
 def _declared(request: ConsumerGroupHeartbeatRequest) -> dict[str, object]:

@@ -5,6 +5,11 @@ from typing import Self
 
 import msgspec
 
+from coordinator.consumer_groups.client_side.declarations import (
+    NO_DETAILS,
+    AssignmentDetails,
+    ClientAssignor,
+)
 from coordinator.partitions import EpochedPartitions
 from protocol_codecs.records import ConsumerGroupClassicMemberMetadata, ConsumerGroupClassicProtocol
 from protocol_codecs.uuids import Uuid
@@ -46,6 +51,10 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
     pending_revocation: EpochedPartitions = {}
     classic: ConsumerGroupClassicMemberMetadata | None = None
     """The member's declarations in JoinGroup; None if it speaks the new protocol."""
+    client_assignors: tuple[ClientAssignor, ...] = ()
+    """The assignors that it can run itself, the preferred one first (an experiment)."""
+    details: AssignmentDetails = NO_DETAILS
+    """What a client-side assignor said to it, beside the partitions, at its member epoch."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from coordinator.consumer_groups.client_side.declarations import NO_DETAILS, AssignmentDetails
 from coordinator.consumer_groups.member import ConsumerGroupMember, MemberState
 from coordinator.partitions import Partitions, TopicPartitionsMessage, intersects
 from protocol_codecs.uuids import Uuid
@@ -18,10 +19,11 @@ Owners = Mapping[Uuid, Mapping[int, int]]
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The target of a member: the assignment epoch, and its part of the assignment."""
+    """The target of a member: the assignment epoch, its part of the assignment, and what comes with that."""
 
     epoch: int
     partitions: Partitions
+    details: AssignmentDetails = NO_DETAILS
 
 
 class Situation(msgspec.Struct, frozen=True):

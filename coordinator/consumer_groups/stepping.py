@@ -30,6 +30,10 @@ def step(
         owned=owned,
     )
     moved = reconcile(member, situation)
+    if (
+        moved.member_epoch == target.epoch
+    ):  # what an assignor says is final for an epoch, as the partitions are
+        moved = moved.replace(details=target.details)
     if moved == member:
         return member
     draft.add(records.current_assignment(draft.group_id, moved))

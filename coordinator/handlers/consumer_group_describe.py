@@ -1,5 +1,6 @@
 """ConsumerGroupDescribe (69), v0 and v1: returns the whole state of consumer groups."""
 
+from coordinator.consumer_groups.client_side.choice import chosen_assignor
 from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.consumer_groups.member import ConsumerGroupMember
 from coordinator.errors import RequestRefused
@@ -41,9 +42,17 @@ def _described(shard: Shard, group_id: str) -> ConsumerGroupDescribeResponseDesc
         group_state=group.state,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.described_assignor() or shard.config.consumer_assignors[0],
+        assignor_name=_assignor_of(shard, group),
         members=tuple(_member(shard, group, member) for member in group.members_in_order()),
     )
+
+
+def _assignor_of(shard: Shard, group: ConsumerGroup) -> str:
+    if shard.config.experimental_client_assignors:
+        name = chosen_assignor(group.members.values())
+        if name is not None:
+            return name
+    return group.described_assignor() or shard.config.consumer_assignors[0]
 
 
 def _member(

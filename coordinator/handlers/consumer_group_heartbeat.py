@@ -4,11 +4,13 @@ The checks come in Kafka's order. Epochs: 0 joins, -1 leaves, -2 leaves for a wh
 """
 
 from coordinator.consumer_groups import admission, fencing
+from coordinator.consumer_groups.client_side import declaring
 from coordinator.consumer_groups.heartbeat import heartbeat
 from coordinator.consumer_groups.member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
 from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.experimental import ClientAssignorsHeartbeatRequest
 from protocol_codecs.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 FIRST_VERSION_WITH_CLIENT_MADE_MEMBER_ID = 1
@@ -19,6 +21,10 @@ def serve(shard: Shard, request: ConsumerGroupHeartbeatRequest, call: Call) -> C
     """Serve the request."""
     try:
         check(request, call.version, shard.config.consumer_assignors)
+        if shard.config.experimental_client_assignors and isinstance(
+            request, ClientAssignorsHeartbeatRequest
+        ):
+            declaring.check(request)
         if request.member_epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}:
             return _leave(shard, request)
         return heartbeat(shard, request, call)

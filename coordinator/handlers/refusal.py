@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.handlers import join_group, offset_fetch
+from protocol_codecs import experimental as x
 from protocol_codecs import messages as m
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
@@ -117,6 +118,9 @@ _SIMPLE: dict[type[Message], Callable[..., Message]] = {
     m.OffsetDeleteRequest: m.OffsetDeleteResponse,
     m.ShareGroupHeartbeatRequest: m.ShareGroupHeartbeatResponse,
     m.SyncGroupRequest: m.SyncGroupResponse,
+    x.ClientAssignorsHeartbeatRequest: m.ConsumerGroupHeartbeatResponse,
+    x.ConsumerGroupInstallAssignmentRequest: x.ConsumerGroupInstallAssignmentResponse,
+    x.ConsumerGroupPrepareAssignmentRequest: x.ConsumerGroupPrepareAssignmentResponse,
 }
 _SHAPED: dict[type[Message], Refusal] = {
     m.ConsumerGroupDescribeRequest: _consumer_group_describe,

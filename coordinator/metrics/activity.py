@@ -16,3 +16,9 @@ class Activity(msgspec.Struct):
     offset_expirations: int = 0
     offset_deletions: int = 0
     """Offsets that OffsetDelete removed, not those of a deleted group or topic."""
+    client_side_installs: int = 0
+    """Assignments that members computed and that became targets (an experiment, as the next two)."""
+    client_side_refusals: int = 0
+    """Assignments that members computed and that are none."""
+    client_side_timeouts: int = 0
+    """Members that did not install an assignment in time."""

@@ -43,6 +43,14 @@ METERS = {
 }
 """Name and meaning of each meter by the name of its count."""
 
+EXPERIMENTAL_PREFIX = "experimental_client_side_"
+EXPERIMENTAL_COUNTS = {
+    "client_side_installs": ("installs_total", "Assignments that members computed and that became targets"),
+    "client_side_refusals": ("refusals_total", "Assignments that members computed and that are none"),
+    "client_side_timeouts": ("timeouts_total", "Members that did not install an assignment in time"),
+}
+"""Name and meaning of what Kafka has no name for: client-side assignors, shown only where they are on."""
+
 
 def families(
     shards: Sequence[Shard], partitions: Mapping[PartitionState, int], sensors: Sensors, now_ms: float
@@ -67,6 +75,9 @@ def families(
         "state",
         {state.value: partitions.get(state, 0) for state in PartitionState},
     )
+    if any(shard.config.experimental_client_assignors for shard in shards):
+        for key, (name, meaning) in EXPERIMENTAL_COUNTS.items():
+            yield UnknownMetricFamily(EXPERIMENTAL_PREFIX + name, meaning, sensors.meters[key].count)
     for key, (name, meaning) in METERS.items():
         meter = sensors.meters[key]
         yield _single(f"{name}_rate", f"The number of {meaning} per second", meter.per_second(now_ms))

@@ -4,7 +4,9 @@ A key is an int16 record type and a message; a value is an int16 version and a m
 deletes the entry of its key. Readers skip types that are not declared here (streams groups).
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
+from functools import partial
 
 from protocol_codecs.message import Message
 from protocol_codecs.records import classic_group, consumer_group, offset_commit, share_group
@@ -40,62 +42,59 @@ class RecordType(IntEnum):
 _LEGACY_OFFSET_COMMIT = 0
 """Offsets as Kafka 0.8 wrote them; the same key and value as type 1."""
 
-_TYPES = RecordTypes(
-    {
-        RecordType.OFFSET_COMMIT: Declared(offset_commit.OffsetCommitKey, offset_commit.OffsetCommitValue, 4),
-        RecordType.GROUP_METADATA: Declared(
-            classic_group.GroupMetadataKey, classic_group.GroupMetadataValue, 3
-        ),
-        RecordType.CONSUMER_GROUP_METADATA: Declared(
-            consumer_group.ConsumerGroupMetadataKey, consumer_group.ConsumerGroupMetadataValue
-        ),
-        RecordType.CONSUMER_GROUP_PARTITION_METADATA: Declared(
-            consumer_group.ConsumerGroupPartitionMetadataKey,
-            consumer_group.ConsumerGroupPartitionMetadataValue,
-        ),
-        RecordType.CONSUMER_GROUP_MEMBER_METADATA: Declared(
-            consumer_group.ConsumerGroupMemberMetadataKey, consumer_group.ConsumerGroupMemberMetadataValue
-        ),
-        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: Declared(
-            consumer_group.ConsumerGroupTargetAssignmentMetadataKey,
-            consumer_group.ConsumerGroupTargetAssignmentMetadataValue,
-        ),
-        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: Declared(
-            consumer_group.ConsumerGroupTargetAssignmentMemberKey,
-            consumer_group.ConsumerGroupTargetAssignmentMemberValue,
-        ),
-        RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: Declared(
-            consumer_group.ConsumerGroupCurrentMemberAssignmentKey,
-            consumer_group.ConsumerGroupCurrentMemberAssignmentValue,
-        ),
-        RecordType.SHARE_GROUP_MEMBER_METADATA: Declared(
-            share_group.ShareGroupMemberMetadataKey, share_group.ShareGroupMemberMetadataValue
-        ),
-        RecordType.SHARE_GROUP_METADATA: Declared(
-            share_group.ShareGroupMetadataKey, share_group.ShareGroupMetadataValue
-        ),
-        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: Declared(
-            share_group.ShareGroupTargetAssignmentMetadataKey,
-            share_group.ShareGroupTargetAssignmentMetadataValue,
-        ),
-        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: Declared(
-            share_group.ShareGroupTargetAssignmentMemberKey,
-            share_group.ShareGroupTargetAssignmentMemberValue,
-        ),
-        RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: Declared(
-            share_group.ShareGroupCurrentMemberAssignmentKey,
-            share_group.ShareGroupCurrentMemberAssignmentValue,
-        ),
-        RecordType.SHARE_GROUP_STATE_PARTITION_METADATA: Declared(
-            share_group.ShareGroupStatePartitionMetadataKey,
-            share_group.ShareGroupStatePartitionMetadataValue,
-        ),
-        RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: Declared(
-            consumer_group.ConsumerGroupRegularExpressionKey,
-            consumer_group.ConsumerGroupRegularExpressionValue,
-        ),
-    }
-)
+_DECLARED: dict[int, Declared] = {
+    RecordType.OFFSET_COMMIT: Declared(offset_commit.OffsetCommitKey, offset_commit.OffsetCommitValue, 4),
+    RecordType.GROUP_METADATA: Declared(classic_group.GroupMetadataKey, classic_group.GroupMetadataValue, 3),
+    RecordType.CONSUMER_GROUP_METADATA: Declared(
+        consumer_group.ConsumerGroupMetadataKey, consumer_group.ConsumerGroupMetadataValue
+    ),
+    RecordType.CONSUMER_GROUP_PARTITION_METADATA: Declared(
+        consumer_group.ConsumerGroupPartitionMetadataKey,
+        consumer_group.ConsumerGroupPartitionMetadataValue,
+    ),
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA: Declared(
+        consumer_group.ConsumerGroupMemberMetadataKey, consumer_group.ConsumerGroupMemberMetadataValue
+    ),
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: Declared(
+        consumer_group.ConsumerGroupTargetAssignmentMetadataKey,
+        consumer_group.ConsumerGroupTargetAssignmentMetadataValue,
+    ),
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: Declared(
+        consumer_group.ConsumerGroupTargetAssignmentMemberKey,
+        consumer_group.ConsumerGroupTargetAssignmentMemberValue,
+    ),
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: Declared(
+        consumer_group.ConsumerGroupCurrentMemberAssignmentKey,
+        consumer_group.ConsumerGroupCurrentMemberAssignmentValue,
+    ),
+    RecordType.SHARE_GROUP_MEMBER_METADATA: Declared(
+        share_group.ShareGroupMemberMetadataKey, share_group.ShareGroupMemberMetadataValue
+    ),
+    RecordType.SHARE_GROUP_METADATA: Declared(
+        share_group.ShareGroupMetadataKey, share_group.ShareGroupMetadataValue
+    ),
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: Declared(
+        share_group.ShareGroupTargetAssignmentMetadataKey,
+        share_group.ShareGroupTargetAssignmentMetadataValue,
+    ),
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: Declared(
+        share_group.ShareGroupTargetAssignmentMemberKey,
+        share_group.ShareGroupTargetAssignmentMemberValue,
+    ),
+    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: Declared(
+        share_group.ShareGroupCurrentMemberAssignmentKey,
+        share_group.ShareGroupCurrentMemberAssignmentValue,
+    ),
+    RecordType.SHARE_GROUP_STATE_PARTITION_METADATA: Declared(
+        share_group.ShareGroupStatePartitionMetadataKey,
+        share_group.ShareGroupStatePartitionMetadataValue,
+    ),
+    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: Declared(
+        consumer_group.ConsumerGroupRegularExpressionKey,
+        consumer_group.ConsumerGroupRegularExpressionValue,
+    ),
+}
+_TYPES = RecordTypes(_DECLARED)
 _EXPIRING_OFFSET_VERSION = 1
 
 
@@ -106,10 +105,7 @@ def encode_key(key: Message) -> bytes:
 
 def encode_value(record: CoordinatorRecord) -> bytes | None:
     """Encode a record's value in the version that Kafka writes; None for a tombstone."""
-    value = record.value
-    if isinstance(value, offset_commit.OffsetCommitValue) and value.expire_timestamp >= 0:
-        return _TYPES.encode_value(record, _EXPIRING_OFFSET_VERSION)
-    return _TYPES.encode_value(record)
+    return _encode_value(_TYPES, record)
 
 
 def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
@@ -117,8 +113,25 @@ def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
 
     Raises MalformedMessage and UnsupportedVersion.
     """
+    return _decode_record(_TYPES, key, value)
+
+
+def consumer_offsets_codec(instead: Mapping[int, Declared]) -> TopicCodec:
+    """Return a codec of the topic in which these types, by number, are declared otherwise."""
+    types = RecordTypes({**_DECLARED, **instead})
+    return TopicCodec(types.encode_key, partial(_encode_value, types), partial(_decode_record, types))
+
+
+def _encode_value(types: RecordTypes, record: CoordinatorRecord) -> bytes | None:
+    value = record.value
+    if isinstance(value, offset_commit.OffsetCommitValue) and value.expire_timestamp >= 0:
+        return types.encode_value(record, _EXPIRING_OFFSET_VERSION)
+    return types.encode_value(record)
+
+
+def _decode_record(types: RecordTypes, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     number = number_of(key)
-    return _TYPES.decode(RecordType.OFFSET_COMMIT if number == _LEGACY_OFFSET_COMMIT else number, key, value)
+    return types.decode(RecordType.OFFSET_COMMIT if number == _LEGACY_OFFSET_COMMIT else number, key, value)
 
 
 CONSUMER_OFFSETS = TopicCodec(encode_key, encode_value, decode_record)

@@ -3,6 +3,7 @@
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.experimental_keys import ExperimentalApiKey
 from proxy.session.listener_context import ClientError, UpstreamError
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, plain_response, session, taken
@@ -134,6 +135,21 @@ def test_the_preview_of_share_groups_is_refused_to_a_client_that_never_asked(api
     assert caught.value.kind == "not_offered"
     asked = wire.request(api_key, 1, 1, b"\x02g")
     assert client_sends(session(allow_unknown_apis=allow_unknown_apis), asked) == asked
+
+
+@pytest.mark.parametrize("allow_unknown_apis", [False, True])
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("api_key", ExperimentalApiKey)
+def test_calls_of_experiments_reach_no_broker_even_one_that_says_it_has_them(
+    api_key, asked, allow_unknown_apis
+):
+    talk = session(allow_unknown_apis=allow_unknown_apis)
+    if asked:
+        negotiated(talk, {**messages.BROKER_VERSIONS, api_key: (0, 0)})
+    header = int(api_key).to_bytes(2, "big") + b"\0\0" + b"\0\0\0\x01" + b"\xff\xff" + b"\0"
+    with pytest.raises(ClientError) as caught:
+        client_sends(talk, wire.framed(header + b"\x02g\x02m\0\0\0\x01\0"))
+    assert caught.value.kind == "not_offered"
 
 
 def test_unknown_apis_pass_where_the_configuration_allows_it():

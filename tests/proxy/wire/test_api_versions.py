@@ -3,6 +3,7 @@
 import pytest
 
 from protocol_codecs import ApiKey
+from protocol_codecs.experimental_keys import ExperimentalApiKey
 from protocol_codecs.messages.api_versions import (
     ApiVersionsResponse,
     FinalizedFeatureKey,
@@ -80,6 +81,13 @@ def test_an_unknown_api_is_hidden_unless_the_configuration_allows_it():
     response = messages.api_versions_response(broker)
     assert ranges(offered(response)) == {}
     assert ranges(offered(response, allow_unknown_apis=True)) == broker
+
+
+@pytest.mark.parametrize("allow_unknown_apis", [False, True])
+def test_experiments_are_never_offered_whatever_a_broker_says(allow_unknown_apis):
+    broker = dict.fromkeys(ExperimentalApiKey, (0, 0))
+    response = messages.api_versions_response({**broker, ApiKey.METADATA: (0, 9)})
+    assert ranges(offered(response, allow_unknown_apis=allow_unknown_apis)) == {ApiKey.METADATA: (0, 9)}
 
 
 @pytest.mark.parametrize("allow_unknown_apis", [False, True])
