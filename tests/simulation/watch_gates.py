@@ -2,8 +2,9 @@
 
 Judged by what is planted (:mod:`tests.simulation.gates`), by the events, and by who is translated in the end.
 
-* Without planted harm no move is aborted, whatever else goes wrong; nor is one while other groups have the same harm,
-  while a broker is away, or while a process is silent.
+* Without planted harm no move is aborted; nor is one while other groups have the same harm, while a broker is away, or
+  while a process is silent. One exception: clients crash, connections stall or a coordinator fails over, and then
+  partitions have no owner. If that lasts for three windows, nobody can tell that the move has not done it.
 * With harm, somebody translated and nothing else wrong, the move is aborted within :data:`WITHIN_MS`. Harm that began
   while the baseline was measured is in it: the group is like that without the move.
 * While a process is silent nobody is told to move, and no step begins; nor after it was aborted.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 WITHIN_MS = 60_000
 SILENT_MS = 40_000
 """By then a report is too old, and everybody has judged."""
+UNOWNED = ", aborted: seconds without an owner: "
 _TOLD = "told to join the new protocol"
 
 
@@ -58,11 +60,18 @@ class GateWatch:
         self._is_measured = ", baseline: " in text
         if ", aborted: " not in text:
             return
-        if self._planted_kind() != HARM:
+        if self._planted_kind() != HARM and self._may_be_a_fault(text):
+            self._watch.count("gates: aborted after other faults")
+        elif self._planted_kind() != HARM:
             raise Violation(10, f"a move is aborted without harm: {text}")
         if self.aborted_ms:
             raise Violation(10, "a move is aborted twice")
         self.aborted_ms = self._watch.kernel.now_ms
+
+    def _may_be_a_fault(self, text: str) -> bool:
+        """Whether partitions have had no owner since something else went wrong."""
+        newest_ms = self._watch.kernel.now_ms - self._watch.last_fault_ms
+        return not self.is_faultless and UNOWNED in text and newest_ms <= WITHIN_MS
 
     def _planted_kind(self) -> str:
         assert self.world is not None
