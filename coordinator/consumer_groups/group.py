@@ -61,7 +61,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         """Which member computes the next target; not in the log (an experiment, as the next two are)."""
         self.last_computing_member: str | None = None
         self.expired_computing: list[str] = []
-        """The members whose time to compute has passed since the last installed target."""
+        """The members whose time to compute has passed since the last installed target, the latest one last."""
 
     # Properties
 

@@ -68,7 +68,8 @@ def on_timeout(shard: Shard, timer: ComputationTimeout) -> None:
     if (expired.member_id, expired.attempt) != (timer.computing_member, timer.attempt):
         return
     shard.activity.client_side_timeouts += 1
-    group.expired_computing.append(expired.member_id)
+    tried = [one for one in group.expired_computing if one != expired.member_id]
+    group.expired_computing = [*tried, expired.member_id]
     end(shard, group)
     keep_up(shard, timer.group_id)
 
@@ -77,14 +78,11 @@ def _choose(shard: Shard, group: ConsumerGroup, assignor: str) -> None:
     able = _able(group, assignor)
     if not able:
         return  # those who could have left for a while
-    candidates = [member_id for member_id in able if member_id not in group.expired_computing]
-    if (
-        not candidates
-    ):  # all have tried: once more, in the same order, but not at once the one that tried last
-        latest = group.expired_computing[-1]
-        group.expired_computing = []
-        candidates = [member_id for member_id in able if member_id != latest] or able
-    member_id = group.last_computing_member if group.last_computing_member in candidates else candidates[0]
+    tried = group.expired_computing
+    if group.last_computing_member in able and group.last_computing_member not in tried:
+        member_id = group.last_computing_member
+    else:  # who has not tried comes first, then who tried longest ago
+        member_id = min(able, key=lambda one: tried.index(one) if one in tried else -1)
     shard.computations_begun += 1
     computation = Computation(member_id=member_id, assignor=assignor, attempt=shard.computations_begun)
     _start(shard, group, computation, group.members[member_id])

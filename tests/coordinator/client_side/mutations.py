@@ -177,8 +177,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a computer whose time is over is chosen again",
         computing,
         "on_timeout",
-        "group.expired_computing.append(expired.member_id)",
-        "pass",
+        "[*tried, expired.member_id]",
+        "[]",
         seed=2,
     ),
     Mutation(
