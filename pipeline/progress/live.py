@@ -1,0 +1,157 @@
+"""The live audit as a stream: the shards of the groups are Spark's state, and the driver judges what they tell.
+
+Each part of the journal that a task reads is split once; a shard gets a row of each. A shard's state is one row of
+Spark's state store. No timers are needed, since processes write events every few seconds.
+
+``transformWithState`` would write the groups that have events only. It starts a Python worker beside the driver at each
+start of a stream, and gives it ten seconds, which is no setting: on a busy machine ten starts of ten failed.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from pipeline.file_systems import FileSystems
+from pipeline.location import Location
+from pipeline.progress.output import LIVE_OVERLAPS
+from pipeline.rules.classes import VIOLATION
+from pipeline.rules.judge import Judge, Judged
+from pipeline.rules.shard import Shard, Told, split
+from pipeline.tables import BYTES, INT, Column, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.state import GroupState
+
+    Frame = Any  # of Pandas, which has no types of its own
+
+PARTS = Table("parts", "", (Column("shard", INT, ""), Column("part", BYTES, "")))
+"""What a part of the journal has for a shard."""
+
+TOLD = Table("told", "", (Column("shard", INT, ""), Column("told", BYTES, "")))
+"""What a shard tells, encoded."""
+
+STATE = "shard binary, groups binary"
+"""A shard's state: what it knows of all processes, and its groups."""
+
+JUDGES = "judge"
+"""Folder beside the checkpoints with what is known of clocks, a file for each of the newest batches."""
+
+_KEPT_FILES = 20
+_TOLD = msgspec.msgpack.Decoder(Told)
+_GROUPS = msgspec.msgpack.Decoder(dict[str, bytes])
+_FILE = ".jsonl"
+
+
+def told(lines: "DataFrame", *, shards: int, skew_us: int, delay_us: int) -> "DataFrame":
+    """Return what the shards tell of a stream of lines: a row for each shard and batch."""
+    parts = lines.select("source", "at_partition", "line").mapInArrow(_splitting(shards), PARTS.ddl)
+    return parts.groupBy("shard").applyInPandasWithState(
+        _taking(skew_us, delay_us), TOLD.ddl, STATE, "append", "NoTimeout"
+    )
+
+
+def place_of(source: str, partition: int | None) -> str:
+    """Return where a line comes from: a partition of the topic, or the process whose files these are."""
+    if partition is not None:
+        return f"{source}/{partition}"
+    return source.removesuffix(_FILE).rpartition(".")[0] or source
+
+
+def _splitting(shards: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def split_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            places: dict[str, list[bytes | None]] = {}
+            columns = (batch[name].to_pylist() for name in ("source", "at_partition", "line"))
+            for source, partition, line in zip(*columns, strict=True):
+                places.setdefault(place_of(source, partition), []).append(line)
+            for place, lines in places.items():
+                yield PARTS.batch(enumerate(split(place, lines, shards)))
+
+    return split_batches
+
+
+def _taking(skew_us: int, delay_us: int) -> "Callable[[Any, Iterable[Frame], GroupState], Iterator[Frame]]":
+    def take(key: Any, frames: "Iterable[Frame]", state: "GroupState") -> "Iterator[Frame]":
+        yield take_parts(key[0], frames, state, skew_us, delay_us)
+
+    return take
+
+
+def take_parts(
+    number: int, frames: "Iterable[Frame]", state: "GroupState", skew_us: int, delay_us: int
+) -> "Frame":
+    """Take the parts of a batch through a shard; return what it tells, as one row."""
+    import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - executors alone need it here
+
+    parts = [bytes(part) for frame in frames for part in frame["part"]]
+    saved = state.getOption
+    groups = _Groups() if saved is None else _Groups(_GROUPS.decode(saved[1]))
+    shard = Shard(None if saved is None else bytes(saved[0]), groups, skew_us=skew_us, delay_us=delay_us)
+    content = msgspec.msgpack.encode(shard.take(parts))
+    state.update((shard.save(), msgspec.msgpack.encode(dict(groups))))
+    return pd.DataFrame({"shard": [number], "told": [content]})
+
+
+class _Groups(dict[str, bytes]):
+    """The groups of a shard while it takes a batch."""
+
+    def put(self, group: str, content: bytes) -> None:
+        self[group] = content
+
+    def remove(self, group: str) -> None:
+        self.pop(group, None)
+
+
+class LiveAudit:
+    """Judges on the driver what the shards told, and writes it. A batch that is repeated replaces itself."""
+
+    def __init__(self, spark: "SparkSession", out: Location, checkpoints: Location, *, skew_us: int) -> None:
+        self._spark = spark
+        self._files = FileSystems(spark)
+        self._out = out
+        self._judges = checkpoints / JUDGES
+        self._skew_us = skew_us
+        self.violations = 0
+        """Found by this run."""
+        self.counts: dict[str, int] = {}
+        """Overlaps by class, of all the time."""
+        self.told: dict[int, Told] = {}
+        """What each shard told last."""
+        self._files.make_folder(self._judges)
+
+    def write(self, batch: "DataFrame", number: int) -> None:
+        """Take one batch of :func:`told`. There are as many rows as shards."""
+        told_now = {row["shard"]: _TOLD.decode(bytes(row["told"])) for row in batch.collect()}
+        judge = Judge(self._judge_before(number), skew_us=self._skew_us)
+        found = judge.judge(told_now.values())
+        if found:
+            told_us = time.time_ns() // 1000
+            rows = self._spark.createDataFrame([_row(one, told_us) for one in found], LIVE_OVERLAPS.ddl)
+            rows.coalesce(1).write.mode("overwrite").parquet(
+                f"{self._out.uri}/{LIVE_OVERLAPS.name}/batch={number}"
+            )
+        self._files.write(self._judges / str(number), judge.save())
+        self._files.delete(self._judges / str(number - _KEPT_FILES))
+        self.told |= told_now
+        self.counts = dict(judge.counts)
+        self.violations += sum(one.overlap_class == VIOLATION for one in found)
+
+    def _judge_before(self, number: int) -> bytes | None:
+        """Return what was known before this batch; of batches that were written but not finished nothing counts."""
+        written = [int(name) for name in self._files.names(self._judges) if name.isdigit()]
+        before = max((one for one in written if one < number), default=None)
+        return None if before is None else self._files.read(self._judges / str(before))
+
+
+def _row(judged: Judged, told_us: int) -> tuple[Any, ...]:
+    values = judged.about | {
+        "group": judged.group,
+        "class": judged.overlap_class,
+        "until_us": None if judged.is_open else judged.about["until_us"],
+        "told_us": told_us,
+    }
+    return tuple(values[name] for name in LIVE_OVERLAPS.names)

@@ -1,0 +1,115 @@
+"""The live audit as a stream: what it tells of planted violations, killed or not, and what the streams' metrics say."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.errors import PipelineError
+from pipeline.journal import events
+from pipeline.progress import job
+from pipeline.progress.output import LIVE_OVERLAPS
+from pipeline.progress.streams import Audit, Options
+from tests.pipeline.command_line import pipeline
+from tests.pipeline.following import assert_equals_the_batch, running
+from tests.pipeline.migration import START_US, Migration, Plan, S
+from tests.pipeline.rules.journals import LIVE_DELAY_US, verified
+
+ROOT = Path(__file__).resolve().parents[2]
+OLDER = ROOT / "build" / "pyspark-4.1"
+pytestmark = pytest.mark.timeout(600)
+
+OPTIONS = Options(audit=Audit(delay_s=LIVE_DELAY_US / S, shards=2))
+
+
+def save_end(folder: Path) -> None:
+    """An event much later, by which all before it is due."""
+    late = {
+        "v": 1, "replica": "end", "boot": "b0", "seq": 1, "time_us": START_US + 100_000 * S, "kind": "started",
+        "group": "", "protocol": "", "member": "", "owned": None,
+    }  # fmt: skip
+    (folder / "end.b0.1.jsonl").write_text(json.dumps(late) + "\n")
+
+
+def told(spark: SparkSession, out: Path) -> list[tuple[Any, ...]]:
+    rows = LIVE_OVERLAPS.read(spark, out).where("class = 'violation'").collect()
+    return sorted((row["group"], row["partition"], row["first_member"], row["second_member"]) for row in rows)
+
+
+def expected(folder: Path) -> list[tuple[Any, ...]]:
+    return sorted(
+        (one.group, two.partition, two.first_member, two.second_member)
+        for one in verified(folder).certificates
+        for two in one.owners.violations
+    )
+
+
+def test_violations_are_told_as_verify_finds_them_and_the_next_run_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    Migration(Plan(3, groups=4, violations=2)).save(journal, per_file=400)
+    lines = job.lines_of_files(spark, journal)
+    first = job.run(spark, lines, out, OPTIONS)
+    save_end(journal)
+    second = job.run(spark, lines, out, OPTIONS)
+    assert told(spark, out) == expected(journal)
+    assert first.violations + second.violations == len(expected(journal)) >= 2
+
+
+def test_what_needs_a_new_checkpoint_is_refused_and_replayed(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    Migration(Plan(5, groups=2, rounds=3)).save(journal, per_file=400)
+    lines = job.lines_of_files(spark, journal)
+    job.run(spark, lines, out, Options(window="5 minutes"))
+    with pytest.raises(PipelineError, match=r"--window was 5 minutes and is 1 minute: .* --replay"):
+        job.run(spark, lines, out)
+    job.run(spark, lines, out, replay=True)
+    assert_equals_the_batch(spark, events.from_files(spark, journal), out)
+    assert len(list(out.glob("_before-*/windows"))) == 1
+
+
+@pytest.mark.long
+def test_a_run_that_follows_ends_at_a_violation_with_exit_code_3(tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    Migration(Plan(3, groups=4, violations=2)).save(journal, per_file=400)
+    options = ("--follow-s", 1, "--audit", "--audit-every-s", 1, "--audit-delay-s", 20, "--end-at-violation")
+    with running(out, "--journal", journal, *options, "--metrics-port", 0) as following:
+        assert following.wait(timeout=300) == 3, (tmp_path / "progress.log").read_text()[-3000:]
+    assert "metrics: http://127.0.0.1:" in (tmp_path / "progress.log").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not OLDER.exists(), reason=f"pip install --no-deps --target {OLDER} 'pyspark==4.1.*'")
+def test_a_checkpoint_of_pyspark_4_1_goes_on_with_4_2(spark: SparkSession, tmp_path: Path) -> None:
+    """Half of the journal by the one, the other half by the other; windows and identities span both."""
+    journal, out, whole = tmp_path / "journal", tmp_path / "out", tmp_path / "whole"
+    Migration(Plan(3, groups=4, violations=2)).save(whole, per_file=150)
+    files = sorted(
+        whole.iterdir(), key=lambda file: file.read_text().splitlines()[-1].partition("time_us")[2]
+    )
+    journal.mkdir()
+    for file in files[: len(files) // 2]:
+        file.rename(journal / file.name)
+    audit = ("--audit", "--audit-delay-s", LIVE_DELAY_US // S, "--audit-shards", 2)
+    command = pipeline("progress", "--out", out, "--journal", journal, *audit)
+    environment = os.environ | {"PYTHONPATH": f"{OLDER}{os.pathsep}{ROOT}", "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode in (0, 3), done.stderr[-3000:]
+    assert json.loads((out / "_checkpoints" / "form.json").read_text())["pyspark"].startswith("4.1")
+    for file in files[len(files) // 2 :]:
+        file.rename(journal / file.name)
+
+    lines = job.lines_of_files(spark, journal)
+    source = journal.absolute().as_uri().replace("file://", "file:")
+    first = job.run(spark, lines, out, OPTIONS, source=source)
+    save_end(journal)
+    job.run(spark, lines, out, OPTIONS, source=source)
+    assert first.late == 0
+    assert told(spark, out) == expected(journal)
+    assert_equals_the_batch(spark, events.from_files(spark, journal), out)
