@@ -177,7 +177,15 @@ def progress(
             lateness,
             stuck_after_s,
             derive_every_s,
-            Audit(int(skew_ms * 1000), audit_delay_s, audit_shards, audit_every_s) if audit else None,
+            Audit(
+                int(skew_ms * 1000),
+                audit_delay_s,
+                audit_shards,
+                audit_every_s,
+                files_at_once if journal else None,
+            )
+            if audit
+            else None,
         )
         hidden = None if journal is None else functools.partial(unfinished.find, spark, journal, gone_after_s)
         summary = job.run(

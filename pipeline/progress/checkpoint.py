@@ -15,7 +15,7 @@ from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems, NotThereError
 from pipeline.location import Location
 
-STATE = 1
+STATE = 2
 """The version of what the streams keep. It is raised when a checkpoint of the version before can't be read on."""
 
 FORM = "form.json"

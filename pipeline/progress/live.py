@@ -9,7 +9,7 @@ start of a stream, and gives it ten seconds, which is no setting: on a busy mach
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -19,8 +19,8 @@ from pipeline.location import Location
 from pipeline.progress.output import LIVE_OVERLAPS
 from pipeline.rules.classes import VIOLATION
 from pipeline.rules.judge import Judge, Judged
-from pipeline.rules.shard import Shard, Told, split
-from pipeline.tables import BYTES, INT, Column, Table
+from pipeline.rules.shard import Key, Shard, Told, split
+from pipeline.tables import BYTES, INT, TEXT, Column, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Frame = Any  # of Pandas, which has no types of its own
 
-PARTS = Table("parts", "", (Column("shard", INT, ""), Column("part", BYTES, "")))
+PARTS = Table("parts", "", (Column("shard", INT, ""), Column("source", TEXT, ""), Column("part", BYTES, "")))
 """What a part of the journal has for a shard."""
 
 TOLD = Table("told", "", (Column("shard", INT, ""), Column("told", BYTES, "")))
@@ -46,11 +46,21 @@ _GROUPS = msgspec.msgpack.Decoder(dict[str, bytes])
 _FILE = ".jsonl"
 
 
-def told(lines: "DataFrame", *, shards: int, skew_us: int, delay_us: int) -> "DataFrame":
+class Rules(NamedTuple):
+    """What the shards go by."""
+
+    shards: int
+    skew_us: int
+    delay_us: int
+    files_at_once: int | None = None
+    """Files that a batch has at most; one that has so many may leave others for the next."""
+
+
+def told(lines: "DataFrame", rules: Rules) -> "DataFrame":
     """Return what the shards tell of a stream of lines: a row for each shard and batch."""
-    parts = lines.select("source", "at_partition", "line").mapInArrow(_splitting(shards), PARTS.ddl)
+    parts = lines.select("source", "at_partition", "line").mapInArrow(_splitting(rules.shards), PARTS.ddl)
     return parts.groupBy("shard").applyInPandasWithState(
-        _taking(skew_us, delay_us), TOLD.ddl, STATE, "append", "NoTimeout"
+        _taking(rules), TOLD.ddl, STATE, "append", "NoTimeout"
     )
 
 
@@ -64,34 +74,39 @@ def place_of(source: str, partition: int | None) -> str:
 def _splitting(shards: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def split_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            places: dict[str, list[bytes | None]] = {}
+            places: dict[tuple[str, str], list[bytes | None]] = {}
             columns = (batch[name].to_pylist() for name in ("source", "at_partition", "line"))
             for source, partition, line in zip(*columns, strict=True):
-                places.setdefault(place_of(source, partition), []).append(line)
-            for place, lines in places.items():
-                yield PARTS.batch(enumerate(split(place, lines, shards)))
+                file = source if partition is None else ""
+                places.setdefault((file, place_of(source, partition)), []).append(line)
+            for (file, place), lines in places.items():
+                parts = split(place, lines, shards)
+                yield PARTS.batch((shard, file, part) for shard, part in enumerate(parts))
 
     return split_batches
 
 
-def _taking(skew_us: int, delay_us: int) -> "Callable[[Any, Iterable[Frame], GroupState], Iterator[Frame]]":
+def _taking(rules: Rules) -> "Callable[[Any, Iterable[Frame], GroupState], Iterator[Frame]]":
     def take(key: Any, frames: "Iterable[Frame]", state: "GroupState") -> "Iterator[Frame]":
-        yield take_parts(key[0], frames, state, skew_us, delay_us)
+        yield take_parts(key[0], frames, state, rules)
 
     return take
 
 
-def take_parts(
-    number: int, frames: "Iterable[Frame]", state: "GroupState", skew_us: int, delay_us: int
-) -> "Frame":
+def take_parts(number: int, frames: "Iterable[Frame]", state: "GroupState", rules: Rules) -> "Frame":
     """Take the parts of a batch through a shard; return what it tells, as one row."""
     import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - executors alone need it here
 
-    parts = [bytes(part) for frame in frames for part in frame["part"]]
+    parts, files = [], set()
+    for frame in frames:
+        parts += map(bytes, frame["part"])
+        files |= set(frame["source"])
+    more = rules.files_at_once is not None and len(files) >= rules.files_at_once
     saved = state.getOption
     groups = _Groups() if saved is None else _Groups(_GROUPS.decode(saved[1]))
-    shard = Shard(None if saved is None else bytes(saved[0]), groups, skew_us=skew_us, delay_us=delay_us)
-    content = msgspec.msgpack.encode(shard.take(parts))
+    before = None if saved is None else bytes(saved[0])
+    shard = Shard(before, groups, skew_us=rules.skew_us, delay_us=rules.delay_us)
+    content = msgspec.msgpack.encode(shard.take(parts, more=more))
     state.update((shard.save(), msgspec.msgpack.encode(dict(groups))))
     return pd.DataFrame({"shard": [number], "told": [content]})
 
@@ -115,13 +130,18 @@ class LiveAudit:
         self._out = out
         self._judges = checkpoints / JUDGES
         self._skew_us = skew_us
-        self.violations = 0
-        """Found by this run."""
+        self._told_of: dict[Key, str] = {}
+        """The class of what was told in this run."""
         self.counts: dict[str, int] = {}
-        """Overlaps by class, of all the time."""
+        """How often a class was told or counted, of all the time."""
         self.told: dict[int, Told] = {}
         """What each shard told last."""
         self._files.make_folder(self._judges)
+
+    @property
+    def violations(self) -> int:
+        """Return how many were told in this run and not taken back."""
+        return sum(known == VIOLATION for known in self._told_of.values())
 
     def write(self, batch: "DataFrame", number: int) -> None:
         """Take one batch of :func:`told`. There are as many rows as shards."""
@@ -138,7 +158,7 @@ class LiveAudit:
         self._files.delete(self._judges / str(number - _KEPT_FILES))
         self.told |= told_now
         self.counts = dict(judge.counts)
-        self.violations += sum(one.overlap_class == VIOLATION for one in found)
+        self._told_of |= {one.key: one.overlap_class for one in found}
 
     def _judge_before(self, number: int) -> bytes | None:
         """Return what was known before this batch; of batches that were written but not finished nothing counts."""
@@ -151,6 +171,7 @@ def _row(judged: Judged, told_us: int) -> tuple[Any, ...]:
     values = judged.about | {
         "group": judged.group,
         "class": judged.overlap_class,
+        "pending": judged.pending,
         "until_us": None if judged.is_open else judged.about["until_us"],
         "told_us": told_us,
     }

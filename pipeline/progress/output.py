@@ -198,9 +198,10 @@ OTHER_MEMBERS = Table(
 )
 LIVE_OVERLAPS = Table(
     "live_overlaps",
-    "Partitions held by two members at once, told while the journal is written (`--audit`), each once and as soon as "
-    "it can be nothing else. Overlaps that the clocks' allowed difference, a static member's replacement or a silent "
-    "process explain are counted only. The table is there once there is such an overlap.",
+    "Partitions held by two members at once, told while the journal is written (`--audit`). When more is known, an "
+    "overlap may be told again: of the rows of two events `first_event` and `second_event` the newest (`told_us`) holds. "
+    "Overlaps that the clocks' allowed difference, a static member's replacement or a silent process explain are counted "
+    "only. The table is there once there is such an overlap.",
     (
         _GROUP,
         Column("topic", TEXT, "topic name"),
@@ -208,7 +209,14 @@ LIVE_OVERLAPS = Table(
         Column(
             "class",
             TEXT,
-            "`violation`; `clock` and `events_lost` as in the audit's table `overlaps`, by what was known then",
+            "as in the audit's table `overlaps`, by what was known then: `violation`, `clock`, `events_lost`; another "
+            "class takes back what was told before",
+        ),
+        Column(
+            "pending",
+            TEXT,
+            "what may still change that: `end` (it has no end yet, and the two processes may differ), `clocks` (those of "
+            "two replicas may be shown to differ), `reading` (events of that time may still come); null: nothing",
         ),
         Column("first_member", TEXT, "who held it first"),
         Column("first_replica", TEXT, "replica that served it"),
@@ -219,7 +227,7 @@ LIVE_OVERLAPS = Table(
         Column("second_boot", TEXT, "and its boot"),
         Column("second_event", TEXT, "the event that gave it the partition"),
         Column("from_us", LONG, "beginning of the overlap, microseconds since 1970"),
-        Column("until_us", LONG, "its end; null if it had not ended when it was told"),
+        Column("until_us", LONG, "its end; null if it had not ended by then"),
         Column("until_event", TEXT, "the event that ended it; null if none had"),
         Column("told_us", LONG, "when this row was written, by the driver's clock"),
     ),

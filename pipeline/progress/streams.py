@@ -41,6 +41,8 @@ class Audit(NamedTuple):
     """How long events wait for those of others. Processes write `alive` events more often than that."""
     shards: int = 4
     every_s: float = 5.0
+    files_at_once: int | None = None
+    """The limit of a batch, if the journal's files are read."""
 
 
 class Options(NamedTuple):
@@ -135,9 +137,9 @@ def start_audit(
     lines: "DataFrame", out: str, options: Audit, audit: LiveAudit, follow_s: float | None
 ) -> "StreamingQuery":
     """Start the stream of the live audit; ``audit`` judges what it tells. With ``follow_s`` it goes on."""
-    told = live.told(
-        lines, shards=options.shards, skew_us=options.skew_us, delay_us=int(options.delay_s * 1_000_000)
-    )
+    delay_us = int(options.delay_s * 1_000_000)
+    rules = live.Rules(options.shards, options.skew_us, delay_us, options.files_at_once)
+    told = live.told(lines, rules)
     writer = told.writeStream.outputMode("append").foreachBatch(audit.write)
     settings, partitions = lines.sparkSession.conf, "spark.sql.shuffle.partitions"
     before = settings.get(partitions)

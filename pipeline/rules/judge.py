@@ -1,6 +1,18 @@
-"""Judges what the shards of the groups tell (:mod:`pipeline.rules.shard`): what all of them together know of clocks.
+"""Classifies the overlaps that the shards of the groups tell (:mod:`pipeline.rules.shard`), and again when more is known.
 
-It is small, and bounded: of each two replicas the shortest handovers and the largest proof.
+Theory of operation. What the clocks of replicas account for, and which events are missing, shows in the whole journal.
+So overlaps between two processes stay *standing*: at each call all of them are classified by what is known by now, as
+`epochgate verify` classifies its candidates at the end of the journal. What was told of one is told again when it
+changes. ``pending`` says what may still change it:
+
+- ``end``: both owners are there as far as is known, at two processes, so the end of the first may be about to come.
+- ``clocks``: it is between two processes, whose clocks may be shown to differ later.
+- ``reading``: events of that time may still be read. Such an overlap counts as ``events_lost`` until then.
+
+An event that comes after its turn was left out, so overlaps of its group that it falls into are no violations any more.
+
+What is kept is bounded: of each two replicas the shortest handovers and the largest proof, and the newest overlaps that
+may change. Older ones keep their class.
 """
 
 from collections import Counter
@@ -9,29 +21,53 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pipeline.rules.classes import LOST, VIOLATION, OverlapClassifier, explained_by_clocks
+from pipeline.rules.classes import CLOCK, LOST, VIOLATION, OverlapClassifier, explained_by_clocks
 from pipeline.rules.handovers import ShortestHandovers
-from pipeline.rules.shard import OverlapRow, Told
+from pipeline.rules.losses import Loss
+from pipeline.rules.shard import Key, OverlapRow, Told
 
 MOST_PAIRS = 1_000
 MOST_KEPT = 500
 """Handovers of each two replicas. Of more than 25,000 the longest one kept stands for the shortest fiftieth, which is
 shorter, so that clocks explain less."""
 
+MOST_STANDING = 2_000
+"""Overlaps that may change their class."""
+
+MOST_LATE = 1_000
+"""Groups of which it is known when an event came late, and silences of processes."""
+
+MOST_LATE_OF_GROUP = 20
+
+END, CLOCKS, READING = "end", "clocks", "reading"
+
 
 class Judged(NamedTuple):
-    """An overlap and its class."""
+    """An overlap, its class, and what may still change that; None if nothing can but an event that comes late."""
 
     group: str
     overlap_class: str
+    pending: str | None
     is_open: bool
     about: dict[str, Any]
+    key: Key
+
+
+class _Standing(msgspec.Struct, array_like=True):
+    """An overlap, and what was told of it last; an empty class is nothing yet."""
+
+    row: OverlapRow
+    told_class: str = ""
+    told_pending: str | None = None
 
 
 class _Saved(msgspec.Struct, array_like=True):
     handovers: list[tuple[str, str, int, list[int]]]
     proofs: list[tuple[str, str, int]]
     counts: dict[str, int]
+    standing: list[_Standing]
+    late: dict[str, list[int]]
+    silences: list[Loss]
 
 
 _DECODER = msgspec.msgpack.Decoder(_Saved)
@@ -44,41 +80,120 @@ class Judge:
         self._skew_us = skew_us
         self._handovers = ShortestHandovers(MOST_PAIRS, MOST_KEPT)
         self._proofs: dict[tuple[str, str], int] = {}
+        self._standing: dict[Key, _Standing] = {}
+        self._late: dict[str, list[int]] = {}
+        """When the newest events of a group that came after their turn were written."""
+        self._silences: list[Loss] = []
         self.counts: Counter[str] = Counter()
-        """Overlaps by class, of all the time."""
+        """How often a class was told or counted, of all the time."""
         if saved:
             known = _DECODER.decode(saved)
             self._handovers.restore(known.handovers)
             self._proofs = {(ahead, behind): us for ahead, behind, us in known.proofs}
+            self._standing = {one.row.key: one for one in known.standing}
+            self._late, self._silences = known.late, known.silences
             self.counts = Counter(known.counts)
 
     def judge(self, told: Iterable[Told]) -> list[Judged]:
-        """Take what the shards told in one turn; return the overlaps that they could not excuse, with their classes."""
-        rows: list[OverlapRow] = []
+        """Take what the shards told in one turn; return the overlaps of which there is something new to tell."""
+        told = list(told)
+        if not told:
+            return []
+        found: list[Judged] = []
         for one in told:
-            rows += one.overlaps
-            self.counts.update(one.excused)
-            for origin, target, took_us in one.handovers:
-                self._handovers.add(origin, target, took_us)
-            for ahead, behind, us in one.proofs:
-                self._prove((ahead, behind), us)
-        clocks = explained_by_clocks(self._skew_us, self._proofs, self._handovers.found()) if rows else {}
-        classifier = OverlapClassifier(self._skew_us, clocks, ())
-        found = []
-        for row in rows:
-            judged = classifier.class_of(row.about)
-            if judged == VIOLATION and row.is_lost:
-                judged = LOST
-            self.counts[judged] += 1
-            found.append(Judged(row.group, judged, row.is_open, row.about))
+            self._note(one)
+            for key, known in one.excused_now:
+                found += self._excused(key, known)
+            for row in one.overlaps:
+                self._standing.setdefault(row.key, _Standing(row)).row = row
+        self._silences += told[0].silences
+        del self._silences[:-MOST_LATE]
+        while len(self._late) > MOST_LATE:
+            del self._late[next(iter(self._late))]
+        if self._standing:
+            classifier = self._classifier(told)
+            settled_us = min(one.settled_us for one in told)
+            read_us = min(one.read_us for one in told)
+            unread = [loss for loss in told[0].losses if loss.to_us > read_us]
+            unsettled = OverlapClassifier(self._skew_us, {}, unread)
+            for standing in self._standing.values():
+                found += self._look(standing, classifier, unsettled, settled_us)
+            self._forget()
         return found
 
-    def _prove(self, pair: tuple[str, str], at_least_us: int) -> None:
-        self._proofs[pair] = max(at_least_us, self._proofs.get(pair, 0))
-        if len(self._proofs) > MOST_PAIRS:
-            del self._proofs[next(iter(self._proofs))]
+    def _note(self, told: Told) -> None:
+        self.counts.update(told.excused)
+        for origin, target, took_us in told.handovers:
+            self._handovers.add(origin, target, took_us)
+        for ahead, behind, us in told.proofs:
+            pair = ahead, behind
+            self._proofs[pair] = max(us, self._proofs.get(pair, 0))
+            if len(self._proofs) > MOST_PAIRS:
+                del self._proofs[next(iter(self._proofs))]
+        for group, us in told.late_now:
+            known = self._late[group] = [*self._late.pop(group, []), us]
+            del known[:-MOST_LATE_OF_GROUP]
+
+    def _excused(self, key: Key, known: str) -> Iterable[Judged]:
+        """An overlap that was open has ended as something that is counted only; yield it if it was told."""
+        standing = self._standing.pop(key, None)
+        if standing is not None and standing.told_class:
+            yield Judged(key[0], known, None, False, standing.row.about, key)
+
+    def _classifier(self, told: list[Told]) -> OverlapClassifier:
+        handovers = self._handovers.copy()
+        for one in told:
+            for origin, target, took_us in one.open_handovers:
+                handovers.add(origin, target, took_us)
+        clocks = explained_by_clocks(self._skew_us, self._proofs, handovers.found())
+        return OverlapClassifier(self._skew_us, clocks, [*told[0].losses, *self._silences])
+
+    def _look(
+        self,
+        standing: _Standing,
+        classifier: OverlapClassifier,
+        unsettled: OverlapClassifier,
+        settled_us: int,
+    ) -> Iterable[Judged]:
+        row, about = standing.row, standing.row.about
+        now, pending = classifier.class_of(about), None
+        late = self._late.get(row.group, ())
+        if now == VIOLATION and any(row.first_since_us <= us <= about["until_us"] for us in late):
+            now = LOST
+        elif now == VIOLATION and about["until_us"] > settled_us:
+            now, pending = LOST, READING
+        elif now == LOST and unsettled.class_of(about) == LOST:
+            pending = READING
+        elif now in (VIOLATION, CLOCK) and _is_between_two(about):
+            pending = END if row.is_open else CLOCKS
+        if (now, pending) == (standing.told_class, standing.told_pending):
+            return
+        if not standing.told_class and now == LOST and (row.is_open or pending == READING):
+            return  # it may become something else soon
+        if now != standing.told_class:
+            self.counts[now] += 1
+        standing.told_class, standing.told_pending = now, pending
+        yield Judged(row.group, now, pending, row.is_open, about, row.key)
+
+    def _forget(self) -> None:
+        """Forget the oldest overlaps, if there are too many."""
+        while len(self._standing) > MOST_STANDING:
+            del self._standing[next(iter(self._standing))]
 
     def save(self) -> bytes:
         """Return what to begin with after a restart."""
         proofs = [(*pair, us) for pair, us in self._proofs.items()]
-        return msgspec.msgpack.encode(_Saved(self._handovers.save(), proofs, dict(self.counts)))
+        return msgspec.msgpack.encode(
+            _Saved(
+                self._handovers.save(),
+                proofs,
+                dict(self.counts),
+                list(self._standing.values()),
+                self._late,
+                self._silences,
+            )
+        )
+
+
+def _is_between_two(about: dict[str, Any]) -> bool:
+    return (about["first_replica"], about["first_boot"]) != (about["second_replica"], about["second_boot"])

@@ -115,10 +115,10 @@ class Numbers:
         made._firsts = [hole.first for hole in made._holes]
         return made
 
-    def forget_holes(self, before_us: int) -> None:
-        """Forget what is missing before this time."""
-        kept = [hole for hole in self._holes if hole.to_us >= before_us]
-        self._holes, self._firsts = kept, [hole.first for hole in kept]
+    def merge_holes(self, most: int) -> None:
+        """Keep so many holes: the oldest become one, which then seems to last from the first of them to the last."""
+        while len(self._holes) > most:
+            self._merge_oldest()
 
     def has(self, seq: int) -> bool:
         """Return whether an event with this number has come."""
@@ -157,6 +157,9 @@ class Numbers:
         self._holes.insert(at, hole)
         self._firsts.insert(at, hole.first)
         if len(self._holes) > MOST_HOLES:
-            oldest, second = self._holes[:2]
-            oldest.last, oldest.to_us = second.last, second.to_us
-            del self._holes[1], self._firsts[1]
+            self._merge_oldest()
+
+    def _merge_oldest(self) -> None:
+        oldest, second = self._holes[:2]
+        oldest.last, oldest.to_us = second.last, second.to_us
+        del self._holes[1], self._firsts[1]

@@ -1,30 +1,35 @@
-"""Judges ownership while a journal is written, by several workers: each goes through a shard of the groups.
+"""Finds overlaps while a journal is written, by several workers: each goes through a shard of the groups.
 
 Theory of operation. Whoever reads a part of the journal calls :func:`split`: it sorts the part's events by shard, and
 adds for every shard what each must know of all processes: which numbers came, and how far each was read. So a shard
-(:class:`Shard`) knows for itself which processes have ended and which events are missing, and needs nothing of the
-others but the evidence on clocks, which :mod:`pipeline.rules.judge` puts together.
+(:class:`Shard`) knows for itself which processes have ended, and needs nothing of the others. It goes by the rules of
+:mod:`pipeline.rules.ownership`, and tells each overlap that they do not excuse at once. :mod:`pipeline.rules.judge`
+classifies these, by what all shards together know of clocks and of missing events.
 
 Events wait until all places they come from (partitions of a topic, processes of files) have been read ``delay_us``
-further, and are then gone through in order. A place without events in a call has been read to its end, so it holds
-nobody up. A process of which nothing later has come by then has ended; its files and its topic have an event every few
-seconds, so ``delay_us`` is longer than that. What comes after its turn is left out and counted.
+further, and are then gone through in order: they are *settled*. A place without events in a call has been read to its
+end, so it holds nobody up, unless the caller says that there is more to read. A process of which nothing later has come
+by then has ended; its files and its topic have an event every few seconds, so ``delay_us`` is longer than that. What
+comes after its turn is left out and told; so is a process that had only been silent.
 
-An overlap is told once: as soon as it can't be anything else any more, whether it has ended or not. Everything is
-bounded: events that wait, groups, what is kept of each, and what is told at once. Nothing here knows a clock or Spark.
+How the journal was cut into calls makes no difference: when an event's turn comes, all that was written before it, and
+for ``delay_us`` after it, has been read. Nothing that an event may ask for is forgotten before its turn.
+
+Everything is bounded: events that wait (the oldest take their turn unsettled when there are too many), groups, what is
+kept of each, and what is told at once. Nothing here knows a clock or Spark.
 """
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from pipeline.rules.classes import LOST, VIOLATION, OverlapClassifier, class_at_once
-from pipeline.rules.lines import EXCLUSIVE, Line, owned_text, parse_line
+from pipeline.rules.classes import class_at_once
+from pipeline.rules.lines import Line, owned_text, parse_line
 from pipeline.rules.losses import Loss, Process
 from pipeline.rules.numbers import Numbers, SavedNumbers
 from pipeline.rules.ownership import NO_GENERATION, ClockProof, Finding, Gap, GroupOwnership, Overlap
@@ -35,13 +40,16 @@ FORGET_US = 3_600_000_000
 """Groups that nobody is a member of are forgotten after so long, and members of processes that have ended."""
 
 LONG_GONE_US = 7_200_000_000
-"""What is missing, and processes that have ended, are forgotten after so long."""
+"""Processes that have ended are forgotten after so long, but for what of them is missing."""
 
-MOST_LATE = 1_000
-"""Events that came after their turn of which a shard knows the times."""
+MOST_HOLES = 200
+"""Gaps in the numbers of one process; of more the oldest become one."""
+
+MOST_GONE = 1_000
+"""Gaps in the numbers of processes that are forgotten; of more, those of one process become one."""
 
 MOST_TOLD = 1_000
-"""Overlaps that a shard tells at once; the others are counted."""
+"""Overlaps, and events that came late, that a shard tells at once; the others are counted."""
 
 
 class Bounds(NamedTuple):
@@ -131,7 +139,7 @@ def split(place: str, lines: Iterable[bytes | None], shards: int) -> list[bytes]
             if run is not None:
                 runs.append(Run(*event.process, *run))
             begun[event.process] = (seq, seq, time_us, time_us)
-        if event.group and event.member and event.protocol in EXCLUSIVE:
+        if event.group and event.member:
             events[shard_of(event.group, shards)].append(_brief(event))
     runs += [Run(*process, *run) for process, run in begun.items()]
     return [_PART.encode(Part(place, newest_us, unreadable, runs, of_shard)) for of_shard in events]
@@ -159,32 +167,42 @@ class SavedShard(msgspec.Struct, array_like=True):
     """What a shard keeps beside its groups."""
 
     until_us: int = 0
+    settled_us: int = 0
     swept_us: int = 0
     late: int = 0
-    late_events: list[tuple[str, str, int, int]] = []
-    """The newest of them: process, number, time."""
     left_out: int = 0
     """Events of groups that there was no room for."""
     too_large: list[str] = []
     processes: list[SavedProcess] = []
+    gone: list[Loss] = []
+    """What of processes that are forgotten is missing."""
     groups: dict[str, tuple[int, int, bool]] = {}
     """Of each group: its newest event, whether it has members, and whether an overlap is open."""
     waiting: list[Brief] = []
 
 
-class _SavedOfGroup(msgspec.Struct, array_like=True):
-    ownership: SavedGroup
-    told: list[tuple[str, int, int, int]]
-    """Open overlaps that have been told: topic, partition, numbers of the two holds."""
+Key = tuple[str, str, int, str, str]
+"""An overlap: group, topic, partition, and the events that gave the partition to the first and to the second."""
 
 
-class OverlapRow(msgspec.Struct, frozen=True, gc=False):
-    """An overlap that nothing of its shard excuses; ``is_lost`` if events are missing that may."""
+class OverlapRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """An overlap that nothing excuses at once; clocks and missing events may."""
 
     group: str
-    is_lost: bool
     is_open: bool
+    """Whether both hold the partition still, as of what was gone through."""
+    first_since_us: int
     about: dict[str, Any]
+
+    @property
+    def key(self) -> Key:
+        """Return what tells it from all others."""
+        return key_of(self.group, self.about)
+
+
+def key_of(group: str, about: Mapping[str, Any]) -> Key:
+    """Return what tells an overlap from all others."""
+    return group, about["topic"], about["partition"], about["first_event"], about["second_event"]
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -192,15 +210,30 @@ class Told(msgspec.Struct, frozen=True):
 
     until_us: int
     """All events before that have been gone through."""
+    settled_us: int
+    """And all events before that had come by then, as far as anybody can tell."""
+    read_us: int
+    """Until then all places had been read."""
     newest_us: int
     overlaps: list[OverlapRow]
+    """Those that have ended, each once, and all that are open, each time."""
     untold: int
     """Further overlaps, beyond :data:`MOST_TOLD`."""
     excused: dict[str, int]
-    """The others, by class."""
+    """The others that have ended, by class."""
+    excused_now: list[tuple[Key, str]]
+    """Those of them that may have been told while they were open."""
     handovers: list[tuple[str, str, int]]
+    open_handovers: list[tuple[str, str, int]]
+    """What the open overlaps say of clocks for now."""
     proofs: list[tuple[str, str, int]]
     """Evidence on clocks: from, to, microseconds; ahead, behind, microseconds."""
+    losses: list[Loss]
+    """What is missing, of all processes: each shard tells the same."""
+    silences: list[Loss]
+    """Processes that were taken to have ended in this call or before it, and wrote again: when they were silent."""
+    late_now: list[tuple[str, int]]
+    """Groups and times of the events that came after their turn in this call."""
     groups: int
     waiting: int
     late: int
@@ -236,7 +269,7 @@ _in_order = attrgetter("group", "time_us", "replica", "boot", "seq")
 _group = attrgetter("group")
 _ENCODER = msgspec.msgpack.Encoder()
 _SHARD = msgspec.msgpack.Decoder(SavedShard)
-_OF_GROUP = msgspec.msgpack.Decoder(_SavedOfGroup)
+_OF_GROUP = msgspec.msgpack.Decoder(SavedGroup)
 
 
 class Shard:
@@ -264,12 +297,19 @@ class Shard:
         self._rows: list[OverlapRow] = []
         self._untold = 0
         self._excused: Counter[str] = Counter()
+        self._excused_now: list[tuple[Key, str]] = []
         self._handovers: list[tuple[str, str, int]] = []
+        self._open_handovers: list[tuple[str, str, int]] = []
         self._proofs: dict[tuple[str, str], int] = {}
+        self._silences: list[Loss] = []
+        self._late_now: list[tuple[str, int]] = []
         self._written = 0
 
-    def take(self, parts: Iterable[bytes]) -> Told:
-        """Take what all parts that were read now have for this shard, and go through what is due."""
+    def take(self, parts: Iterable[bytes], *, more: bool = False) -> Told:
+        """Take what all parts that were read now have for this shard, and go through what is due.
+
+        ``more``: there are parts that could have been read by now, so a place without events may have some.
+        """
         unreadable = 0
         newest: dict[str, int] = {}
         arrived: list[Brief] = []
@@ -280,22 +320,26 @@ class Shard:
             newest[part.place] = max(part.newest_us, newest.get(part.place, 0))
             arrived += part.events
             runs += part.runs
-        self._saved.waiting += self._on_time(arrived)
+        saved = self._saved
+        saved.waiting += self._on_time(arrived)
         for run in sorted(runs, key=lambda run: (run.replica, run.boot, run.first)):
             self._note(run)
-        read_us = min((us for us in newest.values() if us), default=0)
-        until_us = max(self._saved.until_us, read_us - self._delay_us)
-        self._find_ended(until_us)
-        self._saved.until_us = until_us
-        classifier = self._classifier(until_us + self._delay_us)
-        looked = self._go_through(self._due(until_us), classifier)
-        for name in [name for name, about in self._saved.groups.items() if about[2] and name not in looked]:
-            self._go_through_group(name, (), classifier)
-        self._sweep(until_us)
+        if not more:
+            read_us = min((us for us in newest.values() if us), default=0)
+            saved.settled_us = max(saved.settled_us, read_us - self._delay_us)
+        saved.until_us = max(saved.until_us, saved.settled_us, self._pressed_us())
+        self._find_ended()
+        looked = self._go_through(self._due())
+        for name in [name for name, about in saved.groups.items() if about[2] and name not in looked]:
+            self._go_through_group(name, ())
+        self._sweep()
+        self._forget_gone()
         return self._told(max(newest.values(), default=0), unreadable)
 
     def save(self) -> bytes:
         """Return what to begin the next call with."""
+        for numbers in self._numbers.values():
+            numbers.merge_holes(MOST_HOLES)
         self._saved.processes = [
             SavedProcess(*process, newest_us, process in self._ended, self._numbers[process].save())
             for process, newest_us in self._read_us.items()
@@ -312,8 +356,7 @@ class Shard:
             numbers = self._numbers.get(event.process)
             if numbers is None or not numbers.has(event.seq):
                 self._saved.late += 1
-                self._saved.late_events.append((*event.process, event.seq, event.time_us))
-        del self._saved.late_events[:-MOST_LATE]
+                self._late_now.append((event.group, event.time_us))
 
     def _note(self, run: Run) -> None:
         process = run.replica, run.boot
@@ -322,65 +365,59 @@ class Shard:
             numbers = self._numbers[process] = Numbers()
             self._read_us[process] = 0
         numbers.take_run(run.first, run.last, run.from_us, run.to_us)
-        if run.to_us >= self._read_us[process]:
+        if run.to_us > self._read_us[process]:
             self._read_us[process] = run.to_us
-            self._ended.pop(process, None)  # it was only silent
+            ended_us = self._ended.pop(process, None)
+            if ended_us is not None:  # it was only silent
+                self._silences.append(Loss(*process, run.first, run.first, ended_us, run.to_us))
 
-    def _find_ended(self, until_us: int) -> None:
-        for process, read_us in list(self._read_us.items()):
-            if read_us < until_us:
-                self._ended[process] = read_us
-            if read_us < until_us - LONG_GONE_US:
-                for known in (self._read_us, self._numbers, self._ended):
-                    known.pop(process, None)
-
-    def _due(self, until_us: int) -> list[Brief]:
-        """Take out the events whose turn it is, each once; also the oldest if too many wait."""
+    def _pressed_us(self) -> int:
+        """Return until when events take their turn because too many wait."""
         waiting = self._saved.waiting
         too_many = len(waiting) - self._bounds.waiting
-        if too_many > 0:
-            waiting.sort(key=_time)
-            until_us = self._saved.until_us = max(until_us, waiting[too_many - 1].time_us + 1)
+        if too_many <= 0:
+            return 0
+        waiting.sort(key=_time)
+        return waiting[too_many - 1].time_us + 1
+
+    def _find_ended(self) -> None:
+        until_us = self._saved.until_us
+        self._ended |= {process: us for process, us in self._read_us.items() if us < until_us}
+
+    def _due(self) -> list[Brief]:
+        """Take out the events whose turn it is, each once."""
+        waiting, until_us = self._saved.waiting, self._saved.until_us
         due = [event for event in waiting if event.time_us < until_us]
         self._saved.waiting = [event for event in waiting if event.time_us >= until_us]
         due.sort(key=_in_order)
         return due
 
-    def _classifier(self, read_us: int) -> OverlapClassifier:
-        """Return what judges by what is missing; what may still come from a place that lags does not count."""
-        losses = [
-            loss
-            for process, numbers in self._numbers.items()
-            for loss in numbers.losses(process)
-            if loss.to_us <= read_us
-        ]
-        late = self._saved.late_events
-        losses += [Loss(replica, boot, seq, seq, us, us) for replica, boot, seq, us in late]
-        return OverlapClassifier(self._skew_us, {}, losses)
-
     # -- groups --------------------------------------------------------------------------------------------------
 
-    def _go_through(self, due: list[Brief], classifier: OverlapClassifier) -> set[str]:
+    def _go_through(self, due: list[Brief]) -> set[str]:
         looked = set()
         for name, events in groupby(due, key=_group):
             looked.add(name)
-            self._go_through_group(name, events, classifier)
+            self._go_through_group(name, events)
         return looked
 
-    def _go_through_group(self, name: str, events: Iterable[Brief], classifier: OverlapClassifier) -> None:
+    def _go_through_group(self, name: str, events: Iterable[Brief]) -> None:
         saved = self._saved
         if name in saved.too_large:
             return
         if name not in saved.groups and len(saved.groups) >= self._bounds.groups:
             saved.left_out += sum(1 for _ in events)
             return
-        group = GroupOwnership(self._ended, self._skew_us, intervals=False)
-        told: list[tuple[str, int, int, int]] = []
-        newest_us = 0
+        ended: Mapping[Process, int] = self._ended
+        kept, newest_us, had_open = None, 0, False
         if name in saved.groups and (content := self._store.get(name)) is not None:
             kept = _OF_GROUP.decode(content)
-            group.restore(kept.ownership)
-            told, newest_us = kept.told, saved.groups[name][0]
+            newest_us, _, had_open = saved.groups[name]
+            if gone := self._forgotten(kept):
+                ended = self._ended | gone
+        group = GroupOwnership(ended, self._skew_us, intervals=False)
+        if kept is not None:
+            group.restore(kept)
         last = None
         for event in events:
             if last is not None and event.seq == last.seq and event.process == last.process:
@@ -388,10 +425,10 @@ class Shard:
             last = event
             newest_us = event.time_us
             for found in group.take(event):  # type: ignore[arg-type]  # it has all that is asked for
-                self._found(name, found, told, classifier)
-        group.forget(self._ended, saved.until_us - FORGET_US)
-        still = self._look_at_open(name, group, told, classifier)
-        content = _ENCODER.encode(_SavedOfGroup(group.save(), still[0]))
+                self._found(name, found, may_be_told=had_open)
+        group.forget(ended, saved.until_us - FORGET_US)
+        has_open = self._look_at_open(name, group)
+        content = _ENCODER.encode(group.save())
         if len(content) > self._bounds.of_group:
             saved.too_large.append(name)
             saved.groups.pop(name, None)
@@ -399,11 +436,21 @@ class Shard:
             return
         self._written += len(content)
         self._store.put(name, content)
-        saved.groups[name] = newest_us, len(group.members()), still[1]
+        saved.groups[name] = newest_us, len(group.members()), has_open
 
-    def _found(
-        self, name: str, found: Finding, told: list[tuple[str, int, int, int]], classifier: OverlapClassifier
-    ) -> None:
+    def _forgotten(self, kept: SavedGroup) -> dict[Process, int]:
+        """Return the processes that only this group knows still, and when it heard of them last: they have ended."""
+        found: dict[Process, int] = {}
+        for member in kept.members:
+            process = member.replica, member.boot
+            if process not in self._read_us:
+                found[process] = max(member.heard_us, found.get(process, 0))
+        for replica, boot, _, us in kept.last_seq:
+            if (replica, boot) not in self._read_us:
+                found[replica, boot] = max(us, found.get((replica, boot), 0))
+        return found
+
+    def _found(self, name: str, found: Finding, *, may_be_told: bool) -> None:
         if isinstance(found, Gap):
             target = found.until_process
             if target is not None and found.until_us is not None and target[0] != found.from_process[0]:
@@ -412,69 +459,79 @@ class Shard:
             pair = found.ahead[0], found.behind[0]
             self._proofs[pair] = max(found.at_least_us, self._proofs.get(pair, 0))
         elif isinstance(found, Overlap):
-            if found.proven and found.first_process[0] != found.second_process[0]:
-                sides = found.first_process[0], found.second_process[0]
-                self._handovers.append((*sides, found.from_us - found.until_us))
-            if _id(found) not in told:
-                self._tell(name, found, classifier, is_open=False)
+            _add_handover(self._handovers, found)
+            about = judged(found)
+            known = class_at_once(about, self._skew_us)
+            if known is None:
+                self._tell(name, found, about, is_open=False)
+                return
+            self._excused[known] += 1
+            if may_be_told:
+                self._excused_now.append((key_of(name, about), known))
 
-    def _look_at_open(
-        self,
-        name: str,
-        group: GroupOwnership,
-        told: list[tuple[str, int, int, int]],
-        classifier: OverlapClassifier,
-    ) -> tuple[list[tuple[str, int, int, int]], bool]:
-        """Tell the open overlaps that are long enough; return those that have been told, and whether there are any."""
-        still, any_open = [], False
+    def _look_at_open(self, name: str, group: GroupOwnership) -> bool:
+        """Tell the open overlaps that are long enough; return whether there are any."""
+        any_open = False
         for found in group.open_overlaps(self._saved.until_us):
             any_open = True
-            is_told = _id(found) in told
-            if not is_told and class_at_once(judged(found), self._skew_us) is None:
-                is_told = self._tell(name, found, classifier, is_open=True)
-            if is_told:
-                still.append(_id(found))
-        return still, any_open
+            _add_handover(self._open_handovers, found)
+            about = judged(found)
+            if class_at_once(about, self._skew_us) is None:
+                self._tell(name, found, about, is_open=True)
+        return any_open
 
-    def _tell(self, name: str, found: Overlap, classifier: OverlapClassifier, *, is_open: bool) -> bool:
-        """Note an overlap; an open one that events which are missing may excuse is not told yet."""
-        about = judged(found)
-        known = classifier.class_of(about)
-        if known not in (VIOLATION, LOST):
-            self._excused[known] += 1
-        elif is_open and known == LOST:
-            return False
-        elif len(self._rows) < MOST_TOLD:
-            self._rows.append(OverlapRow(name, known == LOST, is_open, about))
+    def _tell(self, group: str, found: Overlap, about: dict[str, Any], *, is_open: bool) -> None:
+        if len(self._rows) < MOST_TOLD:
+            self._rows.append(OverlapRow(group, is_open, found.first.since_us, about))
         else:
             self._untold += 1
-        return True
 
-    def _sweep(self, until_us: int) -> None:
+    def _sweep(self) -> None:
         """Forget groups that have no member, now and then."""
-        saved = self._saved
+        saved, until_us = self._saved, self._saved.until_us
         if until_us - saved.swept_us < FORGET_US // 12:
             return
         saved.swept_us = until_us
-        for numbers in self._numbers.values():
-            numbers.forget_holes(until_us - LONG_GONE_US)
         for name in [name for name, about in saved.groups.items() if about[0] < until_us - FORGET_US]:
             if saved.groups[name][1]:
-                self._go_through_group(name, (), self._classifier(until_us))
+                self._go_through_group(name, ())
             if name in saved.groups and not saved.groups[name][1]:
                 del saved.groups[name]
                 self._store.remove(name)
+
+    def _forget_gone(self) -> None:
+        """Forget processes that ended long ago, now that all that came since has been gone through.
+
+        A group that has members of theirs knows what it needs of them (:meth:`_forgotten`).
+        """
+        before_us = self._saved.until_us - LONG_GONE_US
+        for process in [one for one, read_us in self._read_us.items() if read_us < before_us]:
+            self._saved.gone += self._numbers[process].losses(process)
+            for known in (self._read_us, self._numbers, self._ended):
+                known.pop(process, None)
+        if len(self._saved.gone) > MOST_GONE:
+            self._saved.gone = _merged(self._saved.gone)[-MOST_GONE:]
 
     def _told(self, newest_us: int, unreadable: int) -> Told:
         saved = self._saved
         return Told(
             until_us=saved.until_us,
+            settled_us=saved.settled_us,
+            read_us=saved.settled_us + self._delay_us,
             newest_us=newest_us,
             overlaps=self._rows,
             untold=self._untold,
             excused=dict(self._excused),
+            excused_now=self._excused_now[-MOST_TOLD:],
             handovers=self._handovers,
+            open_handovers=self._open_handovers,
             proofs=[(*pair, us) for pair, us in self._proofs.items()],
+            losses=[
+                *(loss for process, numbers in self._numbers.items() for loss in numbers.losses(process)),
+                *saved.gone,
+            ],
+            silences=self._silences,
+            late_now=self._late_now[-MOST_TOLD:],
             groups=len(saved.groups),
             waiting=len(saved.waiting),
             late=saved.late,
@@ -486,5 +543,20 @@ class Shard:
         )
 
 
-def _id(found: Overlap) -> tuple[str, int, int, int]:
-    return (*found.partition, found.first.number, found.second.number)
+def _merged(losses: list[Loss]) -> list[Loss]:
+    """Return one loss for each process, from the beginning of its first to the end of its last."""
+    found: dict[Process, Loss] = {}
+    for loss in losses:
+        process = loss.replica, loss.boot
+        known = found.get(process, loss)
+        found[process] = known._replace(
+            last_seq=loss.last_seq, from_us=min(known.from_us, loss.from_us), to_us=max(known.to_us, loss.to_us)
+        )
+    return list(found.values())
+
+
+def _add_handover(handovers: list[tuple[str, str, int]], found: Overlap) -> None:
+    """Note an overlap as a handover that took less than nothing, if the journal would show its end."""
+    origin, target = found.first_process[0], found.second_process[0]
+    if found.proven and origin != target:
+        handovers.append((origin, target, found.from_us - found.until_us))

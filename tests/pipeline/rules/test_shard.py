@@ -24,52 +24,6 @@ WITHOUT_WRONG_CLOCKS = [seed for seed in range(24) if not plan(seed).skewed_us]
 """What clocks account for is known live only as far as it has shown."""
 
 
-class Kept(dict[str, bytes]):
-    """Groups in memory."""
-
-    put = dict.__setitem__
-
-    def remove(self, group: str) -> None:
-        self.pop(group, None)
-
-
-class Live:
-    """All shards, each saved and restored at every turn as a stream does, and what they told."""
-
-    def __init__(
-        self, delay_us: int = LIVE_DELAY_US, bounds: Bounds | None = None, shards: int = SHARDS
-    ) -> None:
-        self.delay_us, self.bounds = delay_us, bounds
-        self.groups = [Kept() for _ in range(shards)]
-        self.states: list[bytes | None] = [None] * shards
-        self.judge: bytes | None = None
-        self.found: list[Judged] = []
-        self.told: list[Told] = []
-
-    def turn(self, *parts: tuple[str, list[bytes]]) -> list[Judged]:
-        encoded = [split(place, lines, len(self.groups)) for place, lines in parts]
-        self.told = []
-        for number, groups in enumerate(self.groups):
-            shard = Shard(
-                self.states[number], groups, skew_us=SKEW_US, delay_us=self.delay_us, bounds=self.bounds
-            )
-            self.told.append(shard.take(one[number] for one in encoded))
-            self.states[number] = shard.save()
-        judge = Judge(self.judge, skew_us=SKEW_US)
-        found = judge.judge(self.told)
-        self.judge = judge.save()
-        self.found += found
-        return found
-
-
-def violations(found: list[Judged]) -> list[tuple[Any, ...]]:
-    return sorted(
-        (one.group, *(one.about[name] for name in ("topic", "partition", "first_event", "second_event")))
-        for one in found
-        if one.overlap_class == VIOLATION
-    )
-
-
 def arriving(folder: Path, seed: int) -> Iterator[list[tuple[str, list[bytes]]]]:
     """The lines as a topic of four partitions by group brings them, up to ten seconds late, ten seconds at once."""
     late = random.Random(seed)  # noqa: S311 - a model, no secret
