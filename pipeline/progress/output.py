@@ -199,8 +199,8 @@ OTHER_MEMBERS = Table(
 LIVE_OVERLAPS = Table(
     "live_overlaps",
     "Partitions held by two members at once, told while the journal is written (`--audit`). When more is known, an "
-    "overlap may be told again: of the rows of two events `first_event` and `second_event` the newest (`told_us`) holds. "
-    "Overlaps that the clocks' allowed difference, a static member's replacement or a silent process explain are counted "
+    "overlap is told again: of the rows of one `first_event`, `second_event` and partition the newest (`told_us`) holds. "
+    "Those that the clocks' allowed difference, a static member's replacement or a silent process explain are counted "
     "only. The table is there once there is such an overlap.",
     (
         _GROUP,
@@ -215,8 +215,8 @@ LIVE_OVERLAPS = Table(
         Column(
             "pending",
             TEXT,
-            "what may still change that: `end` (it has no end yet, and the two processes may differ), `clocks` (those of "
-            "two replicas may be shown to differ), `reading` (events of that time may still come); null: nothing",
+            "what may still change that: `end` (it has no end yet, which may be about to come), `clocks` (those of two "
+            "replicas may be shown to differ), `reading` (events of that time may still come); null: nothing",
         ),
         Column("first_member", TEXT, "who held it first"),
         Column("first_replica", TEXT, "replica that served it"),

@@ -1,4 +1,4 @@
-"""Classifies the overlaps that the shards of the groups tell (:mod:`pipeline.rules.shard`), and again when more is known.
+"""Classifies the overlaps that the shards of the groups tell (:mod:`pipeline.rules.shard`), anew when more is known.
 
 Theory of operation. What the clocks of replicas account for, and which events are missing, shows in the whole journal.
 So overlaps between two processes stay *standing*: at each call all of them are classified by what is known by now, as
@@ -114,10 +114,10 @@ class Judge:
             classifier = self._classifier(told)
             settled_us = min(one.settled_us for one in told)
             read_us = min(one.read_us for one in told)
-            unread = [loss for loss in told[0].losses if loss.to_us > read_us]
-            unsettled = OverlapClassifier(self._skew_us, {}, unread)
+            missing = [loss for loss in told[0].losses if loss.to_us <= read_us]
+            for_good = OverlapClassifier(self._skew_us, {}, [*missing, *self._silences])
             for standing in self._standing.values():
-                found += self._look(standing, classifier, unsettled, settled_us)
+                found += self._look(standing, classifier, for_good, settled_us)
             self._forget()
         return found
 
@@ -138,7 +138,7 @@ class Judge:
         """An overlap that was open has ended as something that is counted only; yield it if it was told."""
         standing = self._standing.pop(key, None)
         if standing is not None and standing.told_class:
-            yield Judged(key[0], known, None, False, standing.row.about, key)
+            yield Judged(key[0], known, None, is_open=False, about=standing.row.about, key=key)
 
     def _classifier(self, told: list[Told]) -> OverlapClassifier:
         handovers = self._handovers.copy()
@@ -152,7 +152,7 @@ class Judge:
         self,
         standing: _Standing,
         classifier: OverlapClassifier,
-        unsettled: OverlapClassifier,
+        for_good: OverlapClassifier,
         settled_us: int,
     ) -> Iterable[Judged]:
         row, about = standing.row, standing.row.about
@@ -162,7 +162,7 @@ class Judge:
             now = LOST
         elif now == VIOLATION and about["until_us"] > settled_us:
             now, pending = LOST, READING
-        elif now == LOST and unsettled.class_of(about) == LOST:
+        elif now == LOST and for_good.class_of(about) != LOST:
             pending = READING
         elif now in (VIOLATION, CLOCK) and _is_between_two(about):
             pending = END if row.is_open else CLOCKS

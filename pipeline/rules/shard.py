@@ -550,7 +550,9 @@ def _merged(losses: list[Loss]) -> list[Loss]:
         process = loss.replica, loss.boot
         known = found.get(process, loss)
         found[process] = known._replace(
-            last_seq=loss.last_seq, from_us=min(known.from_us, loss.from_us), to_us=max(known.to_us, loss.to_us)
+            last_seq=loss.last_seq,
+            from_us=min(known.from_us, loss.from_us),
+            to_us=max(known.to_us, loss.to_us),
         )
     return list(found.values())
 

@@ -4,25 +4,37 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from pipeline.rules import verifier
+from pipeline.rules.certificate import Certificate
+from pipeline.rules.classes import VIOLATION
 from pipeline.rules.lines import Line, parse_line
-from pipeline.rules.shard import FORGET_US, LONG_GONE_US, Bounds
+from pipeline.rules.shard import LONG_GONE_US, Bounds
 from tests.pipeline.migration import START_US, Migration, Plan, S
 from tests.pipeline.rules.journals import plan, verified
-from tests.pipeline.rules.shards import Live, invented, missed, of_verify, standing
-from tests.pipeline.rules.test_shard import alive, event
+from tests.pipeline.rules.shards import Live, invented, missed, of_verify
+from tests.pipeline.rules.test_shard import event
 
 DELAY_US = 20 * S
 """Longer than a process is silent, and than its lines are late: five seconds, and ten."""
+
+MUCH_LATER_US = 10 * LONG_GONE_US
+"""All that is old is forgotten by then; one batch has the journal and this."""
 
 Places = dict[str, list[bytes]]
 Cut = Callable[[Places, random.Random], Iterator[Places]]
 
 SEEDS = range(24)
 """Each fault of the model three times: lost events, killed processes, clocks beyond the bound, planted violations."""
+
+SOME = [0, 2, 4, 7]
+"""Those that the normal suite goes through."""
+
+MANY = [pytest.param(seed, marks=() if seed in SOME else pytest.mark.long) for seed in SEEDS]
 
 
 @pytest.fixture(autouse=True)
@@ -105,21 +117,51 @@ def followed(
     return live
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", MANY)
 def test_every_cut_tells_what_verify_finds(seed: int, tmp_path: Path) -> None:
     migration(plan(seed)).save(tmp_path / "journal", per_file=400)
     report = verified(tmp_path / "journal")
-    later = (5 * 60 * S, 100_000 * S)
-    for source, cut, after_us in itertools.product(
-        (by_process, by_topic), (at_once, evenly, unevenly), later
-    ):
+    for source, cut in itertools.product((by_process, by_topic), (at_once, evenly, unevenly)):
         places = source(tmp_path / "journal", random.Random(seed))  # noqa: S311 - a model, no secret
+        after_us = MUCH_LATER_US if cut is at_once else 5 * 60 * S
         live = followed(places, cut, seed, end_us=START_US + 1_000 * S + after_us)
-        how = source.__name__, cut.__name__, after_us // S
+        how = source.__name__, cut.__name__
         assert not sum(one.late for one in live.told), how
         assert (missed(live.found, report), invented(live.found, report)) == ([], []), how
+        final = {one.key for one in live.found if one.overlap_class == VIOLATION and one.pending is None}
+        assert final <= set(of_verify(report)), f"{how}: what is told for good holds at once"
 
 
+@pytest.mark.parametrize("seed", MANY)
+def test_what_comes_too_late_or_is_too_much_hides_violations_and_makes_none(
+    seed: int, tmp_path: Path
+) -> None:
+    """Lines that are later than the delay, processes that are silent for longer, and more than may wait."""
+    Migration(plan(seed)).save(tmp_path / "journal", per_file=400)
+    theirs = {_members(row) for one in verified(tmp_path / "journal").certificates for row in _rows(one)}
+    chance = random.Random(seed)  # noqa: S311 - a model, no secret
+    late = 0
+    for delay_us, waiting in ((S, 100_000), (DELAY_US, 100)):
+        places = by_topic(tmp_path / "journal", chance)
+        bounds = Bounds(waiting=waiting)
+        live = followed(places, evenly, seed, delay_us=delay_us, end_us=START_US + 2_000 * S, bounds=bounds)
+        late += sum(one.late for one in live.told)
+        newest = {one.key: one for one in live.found}.values()
+        for_good = [one for one in newest if one.overlap_class == VIOLATION and one.pending is None]
+        assert {_members({"group": one.group, **one.about}) for one in for_good} <= theirs
+    assert late
+
+
+def _rows(certificate: Certificate) -> Iterator[dict[str, Any]]:
+    for one in certificate.owners.violations:
+        yield {"group": certificate.group, **msgspec.structs.asdict(one)}
+
+
+def _members(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["group"], row["partition"], *sorted((row["first_member"], row["second_member"]))
+
+
+@pytest.mark.long
 def test_there_is_much_to_find(tmp_path: Path) -> None:
     """The seeds above have violations, and overlaps that clocks, losses and killed processes excuse."""
     classes: set[str] = set()

@@ -1,70 +1,22 @@
-"""Shards of the groups find, while a journal is written, what verify finds in the whole journal."""
+"""The shards of the groups, and the judge of what they tell, one case at a time (all cuts of a journal: test_cuts)."""
 
 import json
-import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from pipeline.rules.classes import VIOLATION
-from pipeline.rules.judge import Judge, Judged
+from pipeline.rules.classes import LOST, VIOLATION
+from pipeline.rules.judge import CLOCKS, END, Judge
 from pipeline.rules.lines import Line, owned_text, parse_line
 from pipeline.rules.ownership import GroupOwnership
 from pipeline.rules.saved import SavedGroup
-from pipeline.rules.shard import Bounds, Shard, Told, split
+from pipeline.rules.shard import FORGET_US, LONG_GONE_US, Bounds
 from tests.pipeline.migration import START_US, Migration
-from tests.pipeline.rules.journals import LIVE_DELAY_US, SKEW_US, plan, saved, verified
+from tests.pipeline.rules.journals import SKEW_US, plan
+from tests.pipeline.rules.shards import Live, standing
 
-SHARDS = 3
 S = 1_000_000
-WITHOUT_WRONG_CLOCKS = [seed for seed in range(24) if not plan(seed).skewed_us]
-"""What clocks account for is known live only as far as it has shown."""
-
-
-def arriving(folder: Path, seed: int) -> Iterator[list[tuple[str, list[bytes]]]]:
-    """The lines as a topic of four partitions by group brings them, up to ten seconds late, ten seconds at once."""
-    late = random.Random(seed)  # noqa: S311 - a model, no secret
-    lines = []
-    for path in folder.rglob("*.jsonl"):
-        for line in path.read_bytes().splitlines():
-            event = parse_line(line)
-            assert isinstance(event, Line)
-            place = str(hash_of(event.group or "") % 4)
-            lines.append(((event.time_us or 0) + late.randrange(10 * S), place, line))
-    lines.sort()
-    at_us = lines[0][0]
-    parts: dict[str, list[bytes]] = {}
-    for arrives_us, place, line in lines:
-        if arrives_us - at_us >= 10 * S:
-            yield list(parts.items())
-            parts, at_us = {}, arrives_us
-        parts.setdefault(place, []).append(line)
-    yield list(parts.items())
-
-
-def hash_of(group: str) -> int:
-    return sum(group.encode())
-
-
-@pytest.mark.parametrize("seed", WITHOUT_WRONG_CLOCKS)
-def test_shards_tell_the_violations_that_verify_finds(seed: int, tmp_path: Path) -> None:
-    folder = saved(seed, tmp_path)
-    live = Live()
-    for parts in arriving(folder, seed):
-        live.turn(*parts)
-    last_us = max(one.newest_us for one in live.told)
-    live.turn(("end", [event(1, "alive", last_us + 10 * LIVE_DELAY_US, replica="other")]))
-    report = verified(folder)
-    expected = sorted(
-        (one.group, two.topic, two.partition, two.first_event, two.second_event)
-        for one in report.certificates
-        for two in one.owners.violations
-    )
-    assert violations(live.found) == expected
-    assert not sum(one.late for one in live.told)
 
 
 @pytest.mark.parametrize("seed", [2, 4, 7])
@@ -113,7 +65,7 @@ def test_two_owners_within_a_process_are_told_once_while_both_still_own() -> Non
     live.turn(("0", [event(1, "assigned", 100 * S, "m1", [0]), event(2, "assigned", 101 * S, "m2", [0])]))
     assert live.found == []
     (found,) = live.turn(("0", [alive(3, 112)]))
-    assert (found.overlap_class, found.is_open) == (VIOLATION, True)
+    assert (found.overlap_class, found.pending, found.is_open) == (VIOLATION, None, True)
     assert live.turn(("0", [alive(4, 120)])) == []
     assert live.turn(("0", [event(5, "left", 125 * S, "m1"), alive(6, 140)])) == []
 
@@ -126,7 +78,10 @@ def test_between_two_processes_it_is_told_when_it_is_longer_than_the_skew_and_bo
         "a's place has been read until 105 s only: m1 may have let go at 102"
     )
     (found,) = live.turn(("0", [alive(3, 119)]), ("1", [alive(3, 120, "b")]))
-    assert (found.overlap_class, found.about["from_us"]) == (VIOLATION, 103 * S)
+    assert (found.overlap_class, found.pending, found.about["from_us"]) == (VIOLATION, END, 103 * S)
+    (ended,) = live.turn(("0", [event(4, "left", 121 * S, "m1"), alive(5, 140)]), ("1", [alive(4, 140, "b")]))
+    assert (ended.overlap_class, ended.pending, ended.about["until_us"]) == (VIOLATION, CLOCKS, 121 * S)
+    assert ended.key == found.key
 
 
 def test_what_a_silent_process_served_is_unproven() -> None:
@@ -137,12 +92,85 @@ def test_what_a_silent_process_served_is_unproven() -> None:
     assert Judge(live.judge, skew_us=SKEW_US).counts == {"unproven": 1}
 
 
+def test_a_process_that_ended_hours_before_the_batch_was_read_has_ended() -> None:
+    """A backlog: what is forgotten because it is old is forgotten after its events' turn, not before."""
+    live = Live(delay_us=10 * S)
+    first = event(1, "assigned", 100 * S, "m1", [0])
+    second = event(1, "assigned", 120 * S, "m2", [0], replica="b")
+    much_later = event(2, "alive", 120 * S + 2 * LONG_GONE_US, replica="b")
+    assert live.turn(("0", [first, second, much_later])) == []
+    assert Judge(live.judge, skew_us=SKEW_US).counts == {"unproven": 1}
+
+
+def test_a_process_that_ended_long_ago_is_not_taken_to_live_because_it_was_forgotten() -> None:
+    live = Live(delay_us=10 * S)
+    live.turn(("0", [event(1, "assigned", 100 * S, "m1", [0])]))
+    late_us = 100 * S + 2 * LONG_GONE_US
+    live.turn(("0", [event(1, "alive", late_us, replica="b")]))
+    live.turn(("0", [event(2, "assigned", late_us + S, "m2", [0], replica="b")]))
+    assert live.turn(("0", [event(3, "alive", late_us + 20 * S, replica="b")])) == []
+    assert Judge(live.judge, skew_us=SKEW_US).counts == {"unproven": 1}
+
+
+def test_what_a_process_lost_counts_however_long_ago_it_was() -> None:
+    """Nobody has heard of m1 since its release may have been lost, which was hours ago."""
+    live = Live(delay_us=10 * S)
+    live.turn(("0", [event(1, "assigned", 100 * S, "m1", [0]), alive(3, 105)]))
+    late_us = 100 * S + 2 * LONG_GONE_US
+    live.turn(("0", [event(4, "alive", late_us)]))
+    live.turn(("0", [event(5, "assigned", late_us + S, "m2", [0])]))
+    live.turn(("0", [event(6, "left", late_us + 2 * S, "m1"), event(7, "alive", late_us + 20 * S)]))
+    assert [one.overlap_class for one in live.found] == [LOST]
+
+
 def test_a_missing_event_that_may_be_the_release_excuses_it() -> None:
     live = Live(delay_us=10 * S)
     lines = [event(1, "assigned", 100 * S, "m1", [0]), event(3, "assigned", 102 * S, "m2", [0])]
     live.turn(("0", [*lines, event(4, "left", 103 * S, "m1")]))
     (found,) = live.turn(("0", [alive(5, 120)]))
-    assert found.overlap_class == "events_lost"
+    assert (found.overlap_class, found.pending) == (LOST, None)
+
+
+def test_an_overlap_waits_until_it_is_known_whether_a_number_is_missing() -> None:
+    """Number 3 may be m1's release, and lost; or it comes with the other partition, then it is later than 130 s."""
+    live = Live(delay_us=10 * S)
+    first = [
+        event(1, "assigned", 100 * S, "m1", [0]),
+        event(2, "assigned", 102 * S, "m2", [0]),
+        alive(4, 200),
+    ]
+    assert live.turn(("0", first), ("1", [alive(1, 140, "b")])) == []
+    (found,) = live.turn(("1", [alive(3, 150), alive(2, 220, "b")]))
+    assert (found.overlap_class, found.pending) == (VIOLATION, None)
+
+
+def test_an_event_that_comes_after_its_turn_takes_back_what_it_may_deny() -> None:
+    live = Live(delay_us=10 * S)
+    lines = [event(1, "assigned", 100 * S, "m1", [0]), event(3, "assigned", 104 * S, "m2", [0])]
+    live.turn(("0", [event(1, "alive", 101 * S, replica="c"), *lines, alive(4, 105)]))
+    live.turn(("0", [alive(5, 125)]))
+    live.turn(("0", [event(2, "left", 102 * S, "m1"), alive(6, 130)]))
+    assert standing(live.found) == []
+
+
+def test_what_takes_its_turn_early_because_too_much_waits_is_told_when_the_rest_has_been_read() -> None:
+    live = Live(delay_us=100 * S, bounds=Bounds(waiting=1), shards=1)
+    two = [event(1, "assigned", 100 * S, "m1", [0]), event(2, "assigned", 101 * S, "m2", [0])]
+    ends = [event(3, "left", 103 * S, "m1"), event(4, "left", 104 * S, "m2")]
+    assert live.turn(("0", two + ends)) == [], "events of other places may still come"
+    (found,) = live.turn(("0", [alive(5, 210)]))
+    assert (found.overlap_class, found.pending) == (VIOLATION, None)
+
+
+def test_while_there_are_more_files_to_read_nobody_is_taken_to_have_ended() -> None:
+    live = Live(delay_us=10 * S)
+    live.turn(("a", [event(1, "assigned", 100 * S, "m1", [0])]), more=True)
+    live.turn(("b", [event(1, "assigned", 120 * S, "m2", [0], replica="b"), alive(2, 200, "b")]), more=True)
+    assert [one.until_us for one in live.told] == [0, 0, 0]
+    live.turn(("a", [event(2, "left", 110 * S, "m1")]), more=True)
+    live.turn(("a", [alive(3, 210)]), ("b", [alive(3, 210, "b")]))
+    assert live.found == []
+    assert not sum(one.late for one in live.told)
 
 
 def test_what_comes_after_its_turn_is_counted_and_what_comes_twice_is_not() -> None:
@@ -171,5 +199,6 @@ def test_what_is_kept_is_bounded() -> None:
     ]
     live.turn(("0", [*ends, alive(1_020, 140)]))
     live.turn(("0", [alive(1_021, 10_000)]))
+    live.turn(("0", [event(1_022, "alive", 10_000 * S + FORGET_US)]))
     assert not live.groups[0], "nobody is a member for more than an hour"
     assert len(live.states[0] or b"") < 2_000
