@@ -129,8 +129,8 @@ def run(
     finds one), then writes the derived tables. ``hidden`` finds the journal's files that were not finished, when all
     others have been read. ``source`` names the journal: runs of one folder read the same one. ``replay`` begins anew.
     """
-    this = _Run(spark, lines, out, options, serving, source=source, replay=replay)
-    return this.do(every_s, end_at_violation=end_at_violation, hidden=hidden)
+    this = _Run(spark, lines, out, options, serving, source=source, replay=replay, hidden=hidden)
+    return this.do(every_s, end_at_violation=end_at_violation)
 
 
 class _Run:
@@ -146,6 +146,7 @@ class _Run:
         *,
         source: str,
         replay: bool,
+        hidden: Callable[[], list[Unfinished]] | None,
     ) -> None:
         self._spark = spark
         self._lines = lines
@@ -154,15 +155,10 @@ class _Run:
         self._options = options
         self._serving = serving
         self._replay = replay
+        self._hidden = hidden
         self._progress = Progress()
 
-    def do(
-        self,
-        every_s: float | None,
-        *,
-        end_at_violation: bool,
-        hidden: Callable[[], list[Unfinished]] | None,
-    ) -> Summary:
+    def do(self, every_s: float | None, *, end_at_violation: bool) -> Summary:
         """Run the streams, write the derived tables, and return the counts."""
         text = "following the journal" + ("" if every_s is None else " (Ctrl-C ends)")
         spark, folder = self._spark, self._out.uri
@@ -191,10 +187,8 @@ class _Run:
             running.stop()
             check_alone()
             with step(spark, "pauses"):
-                found = derive(spark, folder, self._options)._replace(
-                    late=running.late, violations=0 if audit is None else audit.violations
-                )
-                return _with_unfinished(spark, folder, found, hidden() if hidden is not None else [])
+                violations = 0 if audit is None else audit.violations
+                return self._written()._replace(late=running.late, violations=violations)
 
     def _prepare(self) -> None:
         """Make the folders, where the tables are from the start; look whether the checkpoint can be gone on with."""
@@ -218,10 +212,18 @@ class _Run:
         self._progress.audit = audit
         return audit
 
+    def _written(self) -> Summary:
+        """Write the derived tables, and that of the files that are not finished."""
+        found = derive(self._spark, self._out.uri, self._options)
+        hidden = [] if self._hidden is None else self._hidden()
+        found = _with_unfinished(self._spark, self._out.uri, found, hidden)
+        self._progress.unfinished = {"gone": found.unfinished, "written": found.unread}
+        return found
+
     def _derive(self) -> float:
         """Write the derived tables while the journal is followed; return how long it took."""
         began = time.monotonic()
-        derive(self._spark, self._out.uri, self._options)
+        self._written()
         self._progress.derive_s = time.monotonic() - began
         self._progress.derived_us = time.time_ns() // 1000
         return self._progress.derive_s

@@ -97,7 +97,8 @@ def take_parts(number: int, frames: "Iterable[Frame]", state: "GroupState", rule
     """Take the parts of a batch through a shard; return what it tells, as one row."""
     import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - executors alone need it here
 
-    parts, files = [], set()
+    parts: list[bytes] = []
+    files: set[str] = set()
     for frame in frames:
         parts += map(bytes, frame["part"])
         files |= set(frame["source"])
@@ -134,6 +135,8 @@ class LiveAudit:
         """The class of what was told in this run."""
         self.counts: dict[str, int] = {}
         """How often a class was told or counted, of all the time."""
+        self.standing: dict[str, int] = {}
+        """Violations that hold by now, by what may still change that."""
         self.told: dict[int, Told] = {}
         """What each shard told last."""
         self._files.make_folder(self._judges)
@@ -157,7 +160,7 @@ class LiveAudit:
         self._files.write(self._judges / str(number), judge.save())
         self._files.delete(self._judges / str(number - _KEPT_FILES))
         self.told |= told_now
-        self.counts = dict(judge.counts)
+        self.counts, self.standing = dict(judge.counts), judge.violations
         self._told_of |= {one.key: one.overlap_class for one in found}
 
     def _judge_before(self, number: int) -> bytes | None:

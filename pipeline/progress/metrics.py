@@ -100,6 +100,8 @@ class Progress(Collector):
     def __init__(self) -> None:
         self.streams: dict[str, OfStream] = {}
         self.audit: LiveAudit | None = None
+        self.unfinished: dict[str, dict[str, int | None]] = {"gone": {}, "written": {}}
+        """The journal's files that are not finished, by what is known of their process, with their events."""
         self.derived_us = 0
         """When the derived tables were written last; 0: not yet."""
         self.derive_s = 0.0
@@ -142,6 +144,20 @@ class Progress(Collector):
         yield GaugeMetricFamily(
             _PREFIX + "derive_duration_seconds", "How long that took.", value=self.derive_s
         )
+        files = GaugeMetricFamily(
+            _PREFIX + "unfinished_files",
+            "Files of the journal that are not finished, when the derived tables were written last.",
+            labels=["process"],
+        )
+        lines = GaugeMetricFamily(
+            _PREFIX + "unfinished_events",
+            "Events that only these have, as far as is known.",
+            labels=["process"],
+        )
+        for process, found in self.unfinished.items():
+            files.add_metric([process], len(found))
+            lines.add_metric([process], sum(count or 0 for count in found.values()))
+        yield from (files, lines)
         if self.audit is not None:
             yield from _of_audit(self.audit)
 
@@ -174,8 +190,12 @@ NAMES = frozenset(
     [
         *(f"{_PREFIX}{name}_total" for name, _, _ in (*_COUNTERS, *_SHARD_COUNTERS)),
         *(_PREFIX + name for name, _, _ in (*_GAUGES, *_SHARD_GAUGES)),
-        *(_PREFIX + name for name in ("event_lag_seconds", "audit_lag_seconds", "live_overlaps_total")),
+        *(
+            _PREFIX + name
+            for name in ("event_lag_seconds", "audit_lag_seconds", "live_overlaps_total", "live_violations")
+        ),
         *(_PREFIX + name for name in ("derived_timestamp_seconds", "derive_duration_seconds")),
+        *(_PREFIX + name for name in ("unfinished_files", "unfinished_events")),
     ]
 )
 """All metrics but those of the process."""
@@ -185,12 +205,20 @@ def _of_audit(audit: "LiveAudit") -> Iterator["Metric"]:
     told = list(audit.told.values())
     found = CounterMetricFamily(
         _PREFIX + "live_overlaps",
-        "Partitions with two owners at once, by class, of all runs.",
+        "Partitions with two owners at once, by the class that was told, of all runs; in both if it changed.",
         labels=["class"],
     )
     for name, count in {"violation": 0, **audit.counts}.items():
         found.add_metric([name], count)
     yield found
+    holds = GaugeMetricFamily(
+        _PREFIX + "live_violations",
+        "Violations among the newest overlaps that hold by now, by what may still change that.",
+        labels=["pending"],
+    )
+    for pending, count in audit.standing.items():
+        holds.add_metric([pending], count)
+    yield holds
     for name, text, field in _SHARD_GAUGES:
         values = [getattr(one, field) for one in told]
         value = max(values, default=0) if field == "lost" else sum(values)

@@ -199,7 +199,8 @@ OTHER_MEMBERS = Table(
 LIVE_OVERLAPS = Table(
     "live_overlaps",
     "Partitions held by two members at once, told while the journal is written (`--audit`). When more is known, an "
-    "overlap is told again: of the rows of one `first_event`, `second_event` and partition the newest (`told_us`) holds. "
+    "overlap is told again: of the rows of one partition, `first_event` and `second_event` the newest (`told_us`) is "
+    "right. "
     "Those that the clocks' allowed difference, a static member's replacement or a silent process explain are counted "
     "only. The table is there once there is such an overlap.",
     (

@@ -38,6 +38,7 @@ MOST_LATE = 1_000
 """Groups of which it is known when an event came late, and silences of processes."""
 
 MOST_LATE_OF_GROUP = 20
+"""Times at which events of a group came late; of more the two oldest become one, which lasts from one to the other."""
 
 END, CLOCKS, READING = "end", "clocks", "reading"
 
@@ -66,7 +67,7 @@ class _Saved(msgspec.Struct, array_like=True):
     proofs: list[tuple[str, str, int]]
     counts: dict[str, int]
     standing: list[_Standing]
-    late: dict[str, list[int]]
+    late: dict[str, list[tuple[int, int]]]
     silences: list[Loss]
 
 
@@ -81,7 +82,7 @@ class Judge:
         self._handovers = ShortestHandovers(MOST_PAIRS, MOST_KEPT)
         self._proofs: dict[tuple[str, str], int] = {}
         self._standing: dict[Key, _Standing] = {}
-        self._late: dict[str, list[int]] = {}
+        self._late: dict[str, list[tuple[int, int]]] = {}
         """When the newest events of a group that came after their turn were written."""
         self._silences: list[Loss] = []
         self.counts: Counter[str] = Counter()
@@ -131,8 +132,9 @@ class Judge:
             if len(self._proofs) > MOST_PAIRS:
                 del self._proofs[next(iter(self._proofs))]
         for group, us in told.late_now:
-            known = self._late[group] = [*self._late.pop(group, []), us]
-            del known[:-MOST_LATE_OF_GROUP]
+            known = self._late[group] = sorted([*self._late.pop(group, []), (us, us)])
+            if len(known) > MOST_LATE_OF_GROUP:
+                known[:2] = [(known[0][0], max(known[0][1], known[1][1]))]
 
     def _excused(self, key: Key, known: str) -> Iterable[Judged]:
         """An overlap that was open has ended as something that is counted only; yield it if it was told."""
@@ -158,7 +160,9 @@ class Judge:
         row, about = standing.row, standing.row.about
         now, pending = classifier.class_of(about), None
         late = self._late.get(row.group, ())
-        if now == VIOLATION and any(row.first_since_us <= us <= about["until_us"] for us in late):
+        if now == VIOLATION and any(
+            from_us <= about["until_us"] and until_us >= row.first_since_us for from_us, until_us in late
+        ):
             now = LOST
         elif now == VIOLATION and about["until_us"] > settled_us:
             now, pending = LOST, READING
@@ -179,6 +183,15 @@ class Judge:
         """Forget the oldest overlaps, if there are too many."""
         while len(self._standing) > MOST_STANDING:
             del self._standing[next(iter(self._standing))]
+
+    @property
+    def violations(self) -> dict[str, int]:
+        """Return how many violations hold by now, by what may still change that; ``none`` if nothing can."""
+        found = dict.fromkeys(("none", CLOCKS, END), 0)
+        for one in self._standing.values():
+            if one.told_class == VIOLATION:
+                found[one.told_pending or "none"] += 1
+        return found
 
     def save(self) -> bytes:
         """Return what to begin with after a restart."""

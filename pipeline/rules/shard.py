@@ -30,7 +30,7 @@ import msgspec
 
 from pipeline.rules.classes import class_at_once
 from pipeline.rules.lines import Line, owned_text, parse_line
-from pipeline.rules.losses import Loss, Process
+from pipeline.rules.losses import Loss, Process, merged
 from pipeline.rules.numbers import Numbers, SavedNumbers
 from pipeline.rules.ownership import NO_GENERATION, ClockProof, Finding, Gap, GroupOwnership, Overlap
 from pipeline.rules.saved import SavedGroup
@@ -510,7 +510,7 @@ class Shard:
             for known in (self._read_us, self._numbers, self._ended):
                 known.pop(process, None)
         if len(self._saved.gone) > MOST_GONE:
-            self._saved.gone = _merged(self._saved.gone)[-MOST_GONE:]
+            self._saved.gone = merged(self._saved.gone)[-MOST_GONE:]
 
     def _told(self, newest_us: int, unreadable: int) -> Told:
         saved = self._saved
@@ -541,20 +541,6 @@ class Shard:
             too_large=len(saved.too_large),
             state_bytes=self._written,
         )
-
-
-def _merged(losses: list[Loss]) -> list[Loss]:
-    """Return one loss for each process, from the beginning of its first to the end of its last."""
-    found: dict[Process, Loss] = {}
-    for loss in losses:
-        process = loss.replica, loss.boot
-        known = found.get(process, loss)
-        found[process] = known._replace(
-            last_seq=loss.last_seq,
-            from_us=min(known.from_us, loss.from_us),
-            to_us=max(known.to_us, loss.to_us),
-        )
-    return list(found.values())
 
 
 def _add_handover(handovers: list[tuple[str, str, int]], found: Overlap) -> None:

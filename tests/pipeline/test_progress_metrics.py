@@ -38,9 +38,10 @@ class Audited:
     """A live audit of two shards."""
 
     counts = {"violation": 1}  # noqa: RUF012 - not changed
+    standing = {"none": 1}  # noqa: RUF012 - likewise
     told = dict.fromkeys(
-        range(2), Told(1, 2, [], 0, {}, [], [], groups=3, waiting=4, late=5, lost=6, unreadable=0, left_out=0,
-                       too_large=0, state_bytes=1)
+        range(2), Told(1, 1, 2, 2, [], 0, {}, [], [], [], [], [], [], [], groups=3, waiting=4, late=5, lost=6,
+                       unreadable=0, left_out=0, too_large=0, state_bytes=1)
     )  # fmt: skip
 
 

@@ -107,10 +107,16 @@ def unevenly(places: Places, cut: random.Random) -> Iterator[Places]:
 
 
 def followed(
-    places: Places, cut: Cut, seed: int, *, delay_us: int = DELAY_US, end_us: int, **other: Bounds
+    places: Places,
+    cut: Cut,
+    seed: int,
+    *,
+    delay_us: int = DELAY_US,
+    end_us: int,
+    bounds: Bounds | None = None,
 ) -> Live:
     """The live audit after all batches, and after a much later event, by which all is due."""
-    live = Live(delay_us, **other)
+    live = Live(delay_us, bounds)
     for batch in cut(places, random.Random(seed)):  # noqa: S311 - a model, no secret
         live.turn(*batch.items())
     live.turn(("end", [event(1, "alive", end_us, replica="other")]))
