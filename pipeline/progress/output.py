@@ -216,7 +216,7 @@ LIVE_OVERLAPS = Table(
         Column(
             "pending",
             TEXT,
-            "what may still change that: `end` (it has no end yet, which may be about to come), `clocks` (those of two "
+            "what may still change that: `end` (it has no end yet, which may show what it is), `clocks` (those of two "
             "replicas may be shown to differ), `reading` (events of that time may still come); null: nothing",
         ),
         Column("first_member", TEXT, "who held it first"),

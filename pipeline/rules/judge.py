@@ -5,7 +5,8 @@ So overlaps between two processes stay *standing*: at each call all of them are 
 `epochgate verify` classifies its candidates at the end of the journal. What was told of one is told again when it
 changes. ``pending`` says what may still change it:
 
-- ``end``: both owners are there as far as is known, at two processes, so the end of the first may be about to come.
+- ``end``: both owners are there as far as is known. How it ends may change what it is: the end of the first may be
+  about to come from another process, or be one that the journal would not tell.
 - ``clocks``: it is between two processes, whose clocks may be shown to differ later.
 - ``reading``: events of that time may still be read. Such an overlap counts as ``events_lost`` until then.
 
@@ -168,8 +169,8 @@ class Judge:
             now, pending = LOST, READING
         elif now == LOST and for_good.class_of(about) != LOST:
             pending = READING
-        elif now in (VIOLATION, CLOCK) and _is_between_two(about):
-            pending = END if row.is_open else CLOCKS
+        elif now in (VIOLATION, CLOCK):
+            pending = END if row.is_open else CLOCKS if _is_between_two(about) else None
         if (now, pending) == (standing.told_class, standing.told_pending):
             return
         if not standing.told_class and now == LOST and (row.is_open or pending == READING):

@@ -56,7 +56,7 @@ def expected(folder: Path) -> list[tuple[Any, ...]]:
     )
 
 
-@pytest.mark.parametrize("files_at_once", [200, 3])
+@pytest.mark.parametrize("files_at_once", [200, pytest.param(3, marks=pytest.mark.long)])
 def test_violations_are_told_as_verify_finds_them_and_the_next_run_goes_on(
     spark: SparkSession, tmp_path: Path, files_at_once: int
 ) -> None:

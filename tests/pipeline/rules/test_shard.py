@@ -65,9 +65,11 @@ def test_two_owners_within_a_process_are_told_once_while_both_still_own() -> Non
     live.turn(("0", [event(1, "assigned", 100 * S, "m1", [0]), event(2, "assigned", 101 * S, "m2", [0])]))
     assert live.found == []
     (found,) = live.turn(("0", [alive(3, 112)]))
-    assert (found.overlap_class, found.pending, found.is_open) == (VIOLATION, None, True)
+    assert (found.overlap_class, found.pending, found.is_open) == (VIOLATION, END, True)
     assert live.turn(("0", [alive(4, 120)])) == []
-    assert live.turn(("0", [event(5, "left", 125 * S, "m1"), alive(6, 140)])) == []
+    (ended,) = live.turn(("0", [event(5, "left", 125 * S, "m1"), alive(6, 140)]))
+    assert (ended.overlap_class, ended.pending, ended.key) == (VIOLATION, None, found.key)
+    assert live.turn(("0", [alive(7, 160)])) == []
 
 
 def test_between_two_processes_it_is_told_when_it_is_longer_than_the_skew_and_both_have_been_read() -> None:
@@ -141,7 +143,92 @@ def test_an_overlap_waits_until_it_is_known_whether_a_number_is_missing() -> Non
     ]
     assert live.turn(("0", first), ("1", [alive(1, 140, "b")])) == []
     (found,) = live.turn(("1", [alive(3, 150), alive(2, 220, "b")]))
-    assert (found.overlap_class, found.pending) == (VIOLATION, None)
+    assert (found.overlap_class, found.pending) == (VIOLATION, END)
+
+
+def test_so_does_one_that_has_ended() -> None:
+    live = Live(delay_us=10 * S)
+    of_a = [event(1, "assigned", 100 * S, "m1", [0]), alive(3, 200)]
+    ends = [
+        event(1, "assigned", 102 * S, "m2", [0], replica="b"),
+        event(2, "left", 110 * S, "m2", replica="b"),
+    ]
+    assert live.turn(("0", of_a), ("1", [*ends, alive(3, 140, "b")])) == []
+    (found,) = live.turn(("1", [alive(2, 150), alive(4, 220, "b")]))
+    assert (found.overlap_class, found.pending) == (VIOLATION, CLOCKS)
+
+
+def test_what_was_told_is_taken_back_if_the_journal_would_not_tell_its_end() -> None:
+    """The process takes m1 over as a classic member, of which it does not know the session timeout."""
+    live = Live(delay_us=10 * S)
+    lines = [
+        event(1, "assigned", 100 * S, "m1", [0]),
+        event(2, "assigned", 101 * S, "m2", [0]),
+        alive(3, 115),
+    ]
+    (found,) = live.turn(("0", lines))
+    adopted = event(4, "adopted", 120 * S, "m1", protocol="classic", owned=None)
+    (taken_back,) = live.turn(
+        ("0", [adopted, event(5, "left", 121 * S, "m1", protocol="classic"), alive(6, 140)])
+    )
+    assert (taken_back.overlap_class, taken_back.key) == ("unproven", found.key)
+    assert standing(live.found) == []
+
+
+def test_what_a_process_served_that_was_only_silent_is_not_told() -> None:
+    """The journal shows m1 and m2 from 120 s on; here it was unproven, and nobody knows m1's state since."""
+    live = Live(delay_us=10 * S)
+    live.turn(("0", [event(1, "assigned", 100 * S, "m1", [0])]))
+    live.turn(("0", [event(1, "assigned", 120 * S, "m2", [0], replica="b"), alive(2, 140, "b")]))
+    live.turn(("0", [event(2, "state_changed", 150 * S, "m1", [0]), alive(3, 180), alive(3, 180, "b")]))
+    assert live.found == []
+    assert Judge(live.judge, skew_us=SKEW_US).counts == {"unproven": 1}
+
+
+def test_who_had_ended_when_too_much_waited_had_ended() -> None:
+    live = Live(delay_us=100 * S, bounds=Bounds(waiting=1), shards=1)
+    live.turn(("0", [event(1, "assigned", 100 * S, "m1", [0])]))
+    second = [event(seq, "assigned", (118 + seq) * S, "m2", [0], replica="b") for seq in range(1, 4)]
+    live.turn(("0", second))
+    live.turn(("0", [alive(4, 300, "b")]))
+    assert live.found == []
+    assert Judge(live.judge, skew_us=SKEW_US).counts == {"unproven": 1}
+
+
+def handed_over(to_us: int) -> list[bytes]:
+    """Twenty partitions go from b to a, each after two seconds."""
+    lines = []
+    for number in range(20):
+        at_us = 100 * S + number * S
+        held = [event(2 * number + 1, "assigned", at_us, f"b{number}", [number + 1], replica="b"),
+                event(2 * number + 2, "left", at_us + 1, f"b{number}", replica="b")]  # fmt: skip
+        lines += [*held, event(number + 1, "assigned", at_us + to_us, f"a{number}", [number + 1])]
+    return lines
+
+
+def test_what_clocks_account_for_changes_what_was_told() -> None:
+    """Twenty handovers show that a's clock is ahead by two seconds; an overlap of one second may be due to that."""
+    live = Live(delay_us=10 * S)
+    late = [event(21, "assigned", 140 * S, "m1", [0]), event(41, "assigned", 141 * S, "m2", [0], replica="b")]
+    ends = [event(22, "left", 142 * S, "m1"), alive(23, 160), alive(42, 160, "b")]
+    (found,) = live.turn(("0", [*handed_over(2 * S), *late, *ends]))
+    assert (found.overlap_class, found.pending) == ("clock", CLOCKS)
+
+
+def test_an_overlap_that_lasts_says_that_clocks_do_not_account_for_the_like() -> None:
+    """As the journal would show at its end, where verify counts it too."""
+    live = Live(delay_us=10 * S)
+    late = [event(41, "assigned", 140 * S, "m1", [0], replica="b"), event(21, "assigned", 141 * S, "m2", [0])]
+    (found,) = live.turn(("0", [*handed_over(2 * S), *late, alive(22, 152), alive(42, 152, "b")]))
+    assert (found.overlap_class, found.pending) == (VIOLATION, END)
+
+
+def test_events_of_members_without_partitions_tell_of_clocks_too() -> None:
+    live = Live(delay_us=10 * S)
+    share = [event(seq, "joined", us * S, "s", group="h", protocol="share") for seq, us in ((5, 90), (2, 95))]
+    two = [event(6, "assigned", 100 * S, "m1", [0]), event(7, "assigned", 101 * S, "m2", [0])]
+    live.turn(("0", [*share, *two, event(8, "left", 103 * S, "m1"), alive(9, 120)]))
+    assert [one.overlap_class for one in live.found] == ["clock"]
 
 
 def test_an_event_that_comes_after_its_turn_takes_back_what_it_may_deny() -> None:
