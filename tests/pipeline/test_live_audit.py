@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.pipeline.command_line import pipeline
 from tests.pipeline.following import assert_equals_the_batch, running
 from tests.pipeline.migration import START_US, Migration, Plan, S
 from tests.pipeline.rules.journals import LIVE_DELAY_US, verified
+from tests.pipeline.test_progress import STEPS, wait_for_progress
 
 ROOT = Path(__file__).resolve().parents[2]
 OLDER = ROOT / "build" / "pyspark-4.1"
@@ -85,6 +87,36 @@ def test_what_needs_a_new_checkpoint_is_refused_and_replayed(spark: SparkSession
     assert len(list(out.glob("_before-*/windows"))) == 1
 
 
+def in_time(folder: Path) -> list[Path]:
+    """Its files in the order in which they were finished."""
+    return sorted(
+        folder.iterdir(), key=lambda file: file.read_text().splitlines()[-1].partition("time_us")[2]
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_at_any_moment_and_started_again_it_tells_the_same(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    journal, out, whole = tmp_path / "journal", tmp_path / "out", tmp_path / "whole"
+    Migration(Plan(3, groups=4, violations=2)).save(whole, per_file=150)
+    files, chance = in_time(whole), random.Random(seed)  # noqa: S311 - when to kill
+    journal.mkdir()
+    out.mkdir()
+    kills, audit = 3, ("--audit", "--audit-delay-s", LIVE_DELAY_US // S, "--audit-shards", 2)
+    share = -(-len(files) // kills)
+    for turn in range(kills):
+        for file in files[turn * share : (turn + 1) * share]:
+            file.rename(journal / file.name)
+        with running(out, "--journal", journal, *audit) as process:
+            wait_for_progress(out, process, steps=chance.randint(1, STEPS))
+    save_end(journal)
+    with running(out, "--journal", journal, *audit) as process:
+        assert process.wait() in (0, 3), (tmp_path / "progress.log").read_text()[-3000:]
+    assert told(spark, out) == expected(journal)
+
+
 @pytest.mark.long
 def test_a_run_that_follows_ends_at_a_violation_with_exit_code_3(tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
@@ -101,9 +133,7 @@ def test_a_checkpoint_of_pyspark_4_1_goes_on_with_4_2(spark: SparkSession, tmp_p
     """Half of the journal by the one, the other half by the other; windows and identities span both."""
     journal, out, whole = tmp_path / "journal", tmp_path / "out", tmp_path / "whole"
     Migration(Plan(3, groups=4, violations=2)).save(whole, per_file=150)
-    files = sorted(
-        whole.iterdir(), key=lambda file: file.read_text().splitlines()[-1].partition("time_us")[2]
-    )
+    files = in_time(whole)
     journal.mkdir()
     for file in files[: len(files) // 2]:
         file.rename(journal / file.name)
