@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.journal import events
-from pipeline.progress import job
+from pipeline.location import of_path
+from pipeline.progress import job, streams
+from pipeline.progress.live import LiveAudit
 from pipeline.progress.output import LIVE_OVERLAPS
 from pipeline.progress.streams import Audit, Options
 from tests.pipeline.command_line import pipeline
@@ -58,6 +60,16 @@ def expected(folder: Path) -> list[tuple[Any, ...]]:
     )
 
 
+def live_audit(spark: SparkSession, journal: Path, out: Path, files_at_once: int) -> LiveAudit:
+    """The live audit's stream alone, until it has read everything."""
+    options = OPTIONS.audit._replace(files_at_once=files_at_once)  # type: ignore[union-attr]
+    place = of_path(out)
+    audit = LiveAudit(spark, place, place / streams.CHECKPOINTS, skew_us=options.skew_us)
+    lines = job.lines_of_files(spark, journal, files_at_once)
+    streams.start_audit(lines, place.uri, options, audit, None).awaitTermination()
+    return audit
+
+
 @pytest.mark.parametrize("files_at_once", [200, pytest.param(3, marks=pytest.mark.long)])
 def test_violations_are_told_as_verify_finds_them_and_the_next_run_goes_on(
     spark: SparkSession, tmp_path: Path, files_at_once: int
@@ -66,15 +78,14 @@ def test_violations_are_told_as_verify_finds_them_and_the_next_run_goes_on(
     journal, out = tmp_path / "journal", tmp_path / "out"
     Migration(Plan(3, groups=4, violations=2)).save(journal, per_file=400)
     assert len(list(journal.iterdir())) % 3, "the last batch is not full"
-    options = Options(audit=OPTIONS.audit._replace(files_at_once=files_at_once))  # type: ignore[union-attr]
-    lines = job.lines_of_files(spark, journal, files_at_once)
-    first = job.run(spark, lines, out, options)
+    first = live_audit(spark, journal, out, files_at_once)
     save_end(journal)
-    second = job.run(spark, lines, out, options)
+    second = live_audit(spark, journal, out, files_at_once)
     assert told(spark, out) == expected(journal)
     assert first.violations + second.violations == len(expected(journal)) >= 2
 
 
+@pytest.mark.long
 def test_what_needs_a_new_checkpoint_is_refused_and_replayed(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     Migration(Plan(5, groups=2, rounds=3)).save(journal, per_file=400)
