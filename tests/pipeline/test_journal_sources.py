@@ -158,6 +158,7 @@ def test_progress_of_the_topic_is_that_of_the_files(
     assert windows["files"] == windows["topic"]
 
 
+@pytest.mark.long
 def test_a_batch_reads_no_more_records_of_the_topic_than_it_may_and_neither_does_the_first(
     journal: Journal, spark: SparkSession, tmp_path: Path
 ) -> None:
