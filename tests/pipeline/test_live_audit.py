@@ -19,7 +19,7 @@ from pipeline.progress.live import LiveAudit
 from pipeline.progress.output import LIVE_OVERLAPS
 from pipeline.progress.streams import Audit, Options
 from tests.pipeline.command_line import pipeline
-from tests.pipeline.following import assert_equals_the_batch, running
+from tests.pipeline.following import assert_equals_the_batch, running, until
 from tests.pipeline.migration import START_US, Migration, Plan, S
 from tests.pipeline.rules.journals import LIVE_DELAY_US, verified
 from tests.pipeline.test_progress import STEPS, wait_for_progress
@@ -134,6 +134,8 @@ def test_a_run_that_follows_ends_at_a_violation_with_exit_code_3(tmp_path: Path)
     Migration(Plan(3, groups=4, violations=2)).save(journal, per_file=400)
     options = ("--follow-s", 1, "--audit", "--audit-every-s", 1, "--audit-delay-s", 20, "--end-at-violation")
     with running(out, "--journal", journal, *options, "--metrics-port", 0) as following:
+        until(following, (out / streams.CHECKPOINTS / streams.AUDIT / "commits" / "0").exists)
+        save_end(journal)  # the first batch has the end of a killed process, so what came later waits
         assert following.wait(timeout=300) == 3, (tmp_path / "progress.log").read_text()[-3000:]
     assert "metrics: http://127.0.0.1:" in (tmp_path / "progress.log").read_text()
 
