@@ -37,7 +37,9 @@ def save_end(folder: Path) -> None:
         "v": 1, "replica": "end", "boot": "b0", "seq": 1, "time_us": START_US + 100_000 * S, "kind": "started",
         "group": "", "protocol": "", "member": "", "owned": None,
     }  # fmt: skip
-    (folder / "end.b0.1.jsonl").write_text(json.dumps(late) + "\n")
+    written = folder / "end.part"
+    written.write_text(json.dumps(late) + "\n")
+    written.rename(folder / "end.b0.1.jsonl")
 
 
 def told(spark: SparkSession, out: Path) -> list[tuple[Any, ...]]:
