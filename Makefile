@@ -206,6 +206,9 @@ bench-verify: setup ## epochgate verify on a million events, beside a plain read
 verify-seeds: setup $(VENV)/.pipeline ## simulated journals judged by verify and by the plain checker, one in ten live, one in a hundred by the audit on Spark too (SEEDS=2000; a quarter of an hour)
 	nice $(BIN)/python -m tests.pipeline.rules.journals --seeds $(SEEDS)
 
+bench-stream: setup $(VENV)/.pipeline ## a journal's topic fed for MINUTES (60) at RATE (2000) events a second, followed with the live audit: lag, state, memory
+	nice $(BIN)/python -m benchmarks.stream --minutes $(or $(MINUTES),60) --rate $(or $(RATE),2000)
+
 bench-pipeline: setup $(VENV)/.pipeline ## what the pipeline costs by size (ARGS="--records 2000000 --events 1000000 50000000 --progress 1000000 --cluster"; an hour)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 

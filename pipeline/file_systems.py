@@ -187,6 +187,16 @@ class FileSystems:
             files, path = self._open(at)
             files.delete(path, False)  # noqa: FBT003 - Java's: not recursive
 
+    def rename(self, at: Location, to: Location) -> None:
+        """Move a folder or a file within its file system, to where nothing is."""
+        with self._explained(at):
+            if at.local is not None and to.local is not None:
+                at.local.rename(to.local)
+                return
+            files, path = self._open(at)
+            if not files.rename(path, self._java.org.apache.hadoop.fs.Path(to.uri)):
+                raise PipelineError(f"{at}: can't be moved to {to}")
+
     def _open(self, at: Location) -> "tuple[JavaObject, JavaObject]":
         path = self._java.org.apache.hadoop.fs.Path(at.uri)
         return path.getFileSystem(self._settings), path

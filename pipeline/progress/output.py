@@ -196,4 +196,51 @@ OTHER_MEMBERS = Table(
         Column("is_leader", FLAG, "Connect: whether it is the worker that assigned last; null for others"),
     ),
 )
-TABLES = (WINDOWS, TRANSITIONS, PAUSES, CONVERGENCES, STUCK, OTHER_GROUPS, OTHER_MEMBERS, OTHER_EVENTS)
+LIVE_OVERLAPS = Table(
+    "live_overlaps",
+    "Partitions held by two members at once, told while the journal is written (`--audit`). When more is known, an "
+    "overlap is told again: of the rows of one partition, `first_event` and `second_event` the newest (`told_us`) is "
+    "right. "
+    "Those that the clocks' allowed difference, a static member's replacement or a silent process explain are counted "
+    "only. The table is there once there is such an overlap.",
+    (
+        _GROUP,
+        Column("topic", TEXT, "topic name"),
+        Column("partition", INT, "partition"),
+        Column(
+            "class",
+            TEXT,
+            "as in the audit's table `overlaps`, by what was known then: `violation`, `clock`, `events_lost`; another "
+            "class takes back what was told before",
+        ),
+        Column(
+            "pending",
+            TEXT,
+            "what may still change that: `end` (it has no end yet, which may show what it is), `clocks` (those of two "
+            "replicas may be shown to differ), `reading` (events of that time may still come); null: nothing",
+        ),
+        Column("first_member", TEXT, "who held it first"),
+        Column("first_replica", TEXT, "replica that served it"),
+        Column("first_boot", TEXT, "and its boot"),
+        Column("first_event", TEXT, "the event that gave it the partition: replica.boot.seq"),
+        Column("second_member", TEXT, "who got it too"),
+        Column("second_replica", TEXT, "replica that served it"),
+        Column("second_boot", TEXT, "and its boot"),
+        Column("second_event", TEXT, "the event that gave it the partition"),
+        Column("from_us", LONG, "beginning of the overlap, microseconds since 1970"),
+        Column("until_us", LONG, "its end; null if it had not ended by then"),
+        Column("until_event", TEXT, "the event that ended it; null if none had"),
+        Column("told_us", LONG, "when this row was written, by the driver's clock"),
+    ),
+)
+TABLES = (
+    LIVE_OVERLAPS,
+    WINDOWS,
+    TRANSITIONS,
+    PAUSES,
+    CONVERGENCES,
+    STUCK,
+    OTHER_GROUPS,
+    OTHER_MEMBERS,
+    OTHER_EVENTS,
+)

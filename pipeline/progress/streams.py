@@ -1,5 +1,5 @@
 """Streams derived from the journal: windows of counts, transitions of members, events of members that have no other
-protocol to move to, and unreadable lines.
+protocol to move to, unreadable lines, and the live audit (:mod:`pipeline.progress.live`).
 
 Each stream has its own checkpoint and writes every result once. All but the windows use Spark's file sink, which logs
 the files that belong to it. Windows are updated while they fill, so each batch is written to a folder of its
@@ -16,7 +16,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.journal import events
-from pipeline.progress import others
+from pipeline.progress import live, others
+from pipeline.progress.live import LiveAudit
 from pipeline.progress.output import COUNTED, OTHER_EVENTS, TRANSITIONS, WINDOWS
 from pipeline.quarantine import QUARANTINE
 from pipeline.rules.lines import CALL_REFUSED, ENDS, STATE_CHANGED
@@ -24,9 +25,24 @@ from pipeline.rules.lines import CALL_REFUSED, ENDS, STATE_CHANGED
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _IDENTITY = ["replica", "boot", "seq"]
 CHECKPOINTS = "_checkpoints"
+AUDIT = "audit"
+"""The live audit's stream."""
+
+
+class Audit(NamedTuple):
+    """The options of the live audit."""
+
+    skew_us: int = 100_000
+    delay_s: float = 15.0
+    """How long events wait for those of others. Processes write `alive` events more often than that."""
+    shards: int = 4
+    every_s: float = 5.0
+    files_at_once: int | None = None
+    """The limit of a batch, if the journal's files are read."""
 
 
 class Options(NamedTuple):
@@ -35,6 +51,9 @@ class Options(NamedTuple):
     window: str = "1 minute"
     lateness: str = "1 hour"
     stuck_after_s: float = 120.0
+    derive_every_s: float = 300.0
+    """How often the tables that are derived are written while the journal is followed, at most."""
+    audit: Audit | None = None
 
 
 def deduplicated(good: "DataFrame", lateness: str) -> "DataFrame":
@@ -97,33 +116,53 @@ def start(
     """
     rows = events.parsed(lines)
     unique = deduplicated(events.valid(rows), options.lateness)
-    trigger = {"availableNow": True} if follow_s is None else {"processingTime": f"{follow_s} seconds"}
+    of_others = others.events_of_others(events.valid(events.parsed(lines, OTHER_EVENTS.names)))
     writers = {
         WINDOWS.name: windows(unique, options.window)
         .writeStream.outputMode("update")
         .foreachBatch(_replace(out)),
-        TRANSITIONS.name: transitions(unique)
-        .writeStream.format("parquet")
-        .option("path", f"{out}/{TRANSITIONS.name}"),
-        OTHER_EVENTS.name: others.events_of_others(events.valid(events.parsed(lines, OTHER_EVENTS.names)))
-        .writeStream.format("parquet")
-        .option("path", f"{out}/{OTHER_EVENTS.name}"),
-        QUARANTINE.name: events.rejected(rows)
-        .writeStream.format("parquet")
-        .option("path", f"{out}/{QUARANTINE.name}"),
+        TRANSITIONS.name: _appending(transitions(unique), f"{out}/{TRANSITIONS.name}"),
+        OTHER_EVENTS.name: _appending(of_others, f"{out}/{OTHER_EVENTS.name}"),
+        QUARANTINE.name: _appending(events.rejected(rows), f"{out}/{QUARANTINE.name}"),
     }
-    return [
+    return [_start(name, writer, out, follow_s) for name, writer in writers.items()]
+
+
+def _appending(rows: "DataFrame", folder: str) -> "DataStreamWriter":
+    """Write one file a batch: a stream that runs for weeks writes many batches."""
+    return rows.repartition(1).writeStream.format("parquet").option("path", folder)
+
+
+def start_audit(
+    lines: "DataFrame", out: str, options: Audit, audit: LiveAudit, follow_s: float | None
+) -> "StreamingQuery":
+    """Start the stream of the live audit; ``audit`` judges what it tells. With ``follow_s`` it goes on."""
+    delay_us = int(options.delay_s * 1_000_000)
+    rules = live.Rules(options.shards, options.skew_us, delay_us, options.files_at_once)
+    told = live.told(lines, rules)
+    writer = told.writeStream.outputMode("append").foreachBatch(audit.write)
+    settings, partitions = lines.sparkSession.conf, "spark.sql.shuffle.partitions"
+    before = settings.get(partitions)
+    settings.set(partitions, str(options.shards))  # the stream takes it when it starts, and keeps it
+    try:
+        return _start(AUDIT, writer, out, None if follow_s is None else options.every_s)
+    finally:
+        settings.set(partitions, before or "")
+
+
+def _start(name: str, writer: "DataStreamWriter", out: str, every_s: float | None) -> "StreamingQuery":
+    trigger = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
+    return (
         writer.queryName(name)
         .option("checkpointLocation", f"{out}/{CHECKPOINTS}/{name}")
         .trigger(**trigger)
         .start()
-        for name, writer in writers.items()
-    ]
+    )
 
 
 def _replace(out: str) -> Callable[["DataFrame", int], None]:
     def write(batch: "DataFrame", number: int) -> None:
-        batch.write.mode("overwrite").parquet(f"{out}/{WINDOWS.name}/batch={number}")
+        batch.repartition(1).write.mode("overwrite").parquet(f"{out}/{WINDOWS.name}/batch={number}")
 
     return write
 

@@ -1,5 +1,6 @@
 """Keeps the shortest handovers between replicas, which the rule on clocks asks for (:mod:`pipeline.rules.classes`)."""
 
+from collections.abc import Iterable
 from heapq import heappush, heapreplace
 
 from pipeline.rules.classes import Handovers, Replicas
@@ -14,9 +15,13 @@ _FIFTIETH = 50
 class ShortestHandovers:
     """The handovers of partitions between replicas (from, to), each with the time that it took in microseconds."""
 
-    def __init__(self, most_pairs: int | None = None) -> None:
-        """``most_pairs``: of more replicas those that came first are forgotten; None: all are kept."""
+    def __init__(self, most_pairs: int | None = None, most_kept: int = MOST_KEPT) -> None:
+        """``most_pairs``: of more replicas those that came first are forgotten; None: all are kept.
+
+        ``most_kept``: handovers kept for each two replicas.
+        """
         self._most_pairs = most_pairs
+        self._most_kept = most_kept
         self._counts: dict[Replicas, int] = {}
         self._shortest: dict[Replicas, list[int]] = {}
 
@@ -30,17 +35,29 @@ class ShortestHandovers:
             oldest = next(iter(self._counts))
             del self._counts[oldest], self._shortest[oldest]
         kept = self._shortest.setdefault(pair, [])  # a heap of negative times: the longest is its first
-        if len(kept) < MOST_KEPT:
+        if len(kept) < self._most_kept:
             heappush(kept, -took_us)
         elif -took_us > kept[0]:
             heapreplace(kept, -took_us)
 
     def copy(self) -> "ShortestHandovers":
         """Return a copy, to which more can be added."""
-        made = ShortestHandovers(self._most_pairs)
+        made = ShortestHandovers(self._most_pairs, self._most_kept)
         made._counts = dict(self._counts)
         made._shortest = {pair: list(kept) for pair, kept in self._shortest.items()}
         return made
+
+    def save(self) -> list[tuple[str, str, int, list[int]]]:
+        """Return all that is kept: from, to, how many there were, and the shortest; :meth:`restore` takes it."""
+        return [
+            (*pair, count, [-kept for kept in self._shortest[pair]]) for pair, count in self._counts.items()
+        ]
+
+    def restore(self, saved: Iterable[tuple[str, str, int, list[int]]]) -> None:
+        """Go on with what :meth:`save` gave."""
+        for origin, target, count, shortest in saved:
+            self._counts[origin, target] = count
+            self._shortest[origin, target] = sorted(-took_us for took_us in shortest)
 
     def found(self) -> dict[Replicas, Handovers]:
         """Return for each two replicas how many handovers there were, and how long the shortest took."""

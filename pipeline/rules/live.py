@@ -23,7 +23,7 @@ import msgspec
 from pipeline.rules.certificate import Certificate, Verdict
 from pipeline.rules.classes import Replicas
 from pipeline.rules.lines import Line, parse_line
-from pipeline.rules.losses import Process
+from pipeline.rules.losses import Loss, Process, merged
 from pipeline.rules.numbers import Numbers
 from pipeline.rules.ordering import AFTER_LAST_US, FAR_US, Key, key_of
 from pipeline.rules.verified_group import Counts
@@ -34,6 +34,9 @@ ROOM_US = 10_000_000
 
 _LONG_GONE_US = 7_200_000_000
 """The numbers of a process that has ended are forgotten after so long."""
+
+_MOST_GONE = 1_000
+"""Gaps in the numbers of processes that are forgotten; of more, those of one process become one."""
 
 _MOST_PAIRS = 1_000
 _MOST_PROCESSES = 1_000
@@ -85,6 +88,8 @@ class LiveVerifier:
         self._arrived = 0
         self._floor: Key = (-1, "", "", 0)
         self._numbers: dict[Process, Numbers] = {}
+        self._gone: list[Loss] = []
+        """What of processes that are forgotten is missing."""
         self._read_us: dict[Process, int] = {}
         """The time of the newest event of each process that has been read, also of those that wait."""
         self._doubts: dict[str, int] = {}
@@ -95,6 +100,7 @@ class LiveVerifier:
         """What the clocks of replicas accounted for at the last look."""
         self._too_large: set[str] = set()
         self._made_room_us = 0
+        self._swept_us = 0
         self._known: tuple[object, Journal] | None = None
 
     @property
@@ -144,6 +150,7 @@ class LiveVerifier:
         if until_us > self.until_us:
             self.until_us = until_us
             self._verifier.forget(until_us)
+            self._forget_ended(until_us)
         return False
 
     def _find_ended(self, until_us: int) -> None:
@@ -162,11 +169,26 @@ class LiveVerifier:
 
     def _forget(self, process: Process) -> None:
         del self._read_us[process]
-        self._verifier.ended.pop(process, None)
         self._verifier.stopped.discard(process)
         numbers = self._numbers.pop(process, None)
         if numbers is not None and numbers.lost:
             self._doubt("events of processes that are gone are missing", numbers.last_us)
+            self._gone += numbers.losses(process)
+            if len(self._gone) > _MOST_GONE:
+                self._gone = merged(self._gone)[-_MOST_GONE:]
+
+    def _forget_ended(self, until_us: int) -> None:
+        """Forget that processes have ended, now and then, but for those that served somebody who holds a partition.
+
+        Who gets such a partition, however much later, takes it from a process that is known to have ended.
+        """
+        ended = self._verifier.ended
+        if len(ended) <= len(self._read_us) or until_us - self._swept_us < ROOM_US:
+            return
+        self._swept_us = until_us
+        serving = {one for group in self._verifier.groups.values() for one in group.ownership.servers()}
+        for process in [one for one in ended if one not in self._read_us and one not in serving]:
+            del ended[process]
 
     def _late(self, event: Line) -> None:
         """It is left out, so its number stays missing: an overlap may be due to that."""
@@ -298,8 +320,9 @@ class LiveVerifier:
         return self._known[1]
 
     def _read_journal(self) -> Journal:
-        losses = tuple(
-            loss for process, numbers in sorted(self._numbers.items()) for loss in numbers.losses(process)
+        losses = (
+            *(loss for process, numbers in sorted(self._numbers.items()) for loss in numbers.losses(process)),
+            *self._gone,
         )
         doubts = tuple(Doubt(us, text) for text, us in self._doubts.items())
         ended = self._verifier.ended

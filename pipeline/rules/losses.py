@@ -39,3 +39,17 @@ def of_two_sources(processes: Iterable[Process]) -> str | None:
                 "twice: read one of them"
             )
     return None
+
+
+def merged(losses: Iterable[Loss]) -> list[Loss]:
+    """Return one loss for each process, from the beginning of its first to the end of its last."""
+    found: dict[Process, Loss] = {}
+    for loss in losses:
+        process = loss.replica, loss.boot
+        known = found.get(process, loss)
+        found[process] = known._replace(
+            last_seq=loss.last_seq,
+            from_us=min(known.from_us, loss.from_us),
+            to_us=max(known.to_us, loss.to_us),
+        )
+    return list(found.values())

@@ -8,10 +8,24 @@ of those it stands for). Memory is for the holes, which are few, and of which on
 from bisect import bisect_right
 from collections.abc import Iterator
 
+import msgspec
+
 from pipeline.rules.losses import Loss, Process
 
 MOST_HOLES = 10_000
 """Beyond that the two oldest become one, which then seems to last from the first to the second."""
+
+
+class SavedNumbers(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The numbers of one process as plain values; ``holes`` are (first, last, from_us, to_us)."""
+
+    events: int
+    duplicates: int
+    last: int
+    first_us: int
+    last_us: int
+    top_us: int
+    holes: list[tuple[int, int, int, int]]
 
 
 class _Hole:
@@ -63,6 +77,49 @@ class Numbers:
         self.events += 1
         return True
 
+    def take_run(self, first: int, last: int, from_us: int, to_us: int) -> None:
+        """Note events with consecutive numbers, of which the first and the last have these times."""
+        if first > self.last:
+            if first > self.last + 1:
+                self._add(len(self._holes), _Hole(self.last + 1, first - 1, self._top_us, from_us))
+            self.last, self._top_us = last, to_us
+            self.last_us = max(self.last_us, from_us, to_us)
+            least_us = min(from_us, to_us)
+            self.first_us = min(self.first_us, least_us) if self.events else least_us
+            self.events += last - first + 1
+            return
+        for seq in range(first, min(last, self.last) + 1):
+            self.take(seq, from_us)
+        if last > self.last:
+            self.take_run(self.last + 1, last, from_us, to_us)
+
+    def save(self) -> SavedNumbers:
+        """Return all that is known; :meth:`restored` goes on with it."""
+        return SavedNumbers(
+            self.events,
+            self.duplicates,
+            self.last,
+            self.first_us,
+            self.last_us,
+            self._top_us,
+            [(hole.first, hole.last, hole.from_us, hole.to_us) for hole in self._holes],
+        )
+
+    @classmethod
+    def restored(cls, saved: SavedNumbers) -> "Numbers":
+        """Return what was saved."""
+        made = cls()
+        made.events, made.duplicates, made.last = saved.events, saved.duplicates, saved.last
+        made.first_us, made.last_us, made._top_us = saved.first_us, saved.last_us, saved.top_us
+        made._holes = [_Hole(*hole) for hole in saved.holes]
+        made._firsts = [hole.first for hole in made._holes]
+        return made
+
+    def merge_holes(self, most: int) -> None:
+        """Keep so many holes: the oldest become one, which then seems to last from the first of them to the last."""
+        while len(self._holes) > most:
+            self._merge_oldest()
+
     def has(self, seq: int) -> bool:
         """Return whether an event with this number has come."""
         at = bisect_right(self._firsts, seq) - 1
@@ -100,6 +157,9 @@ class Numbers:
         self._holes.insert(at, hole)
         self._firsts.insert(at, hole.first)
         if len(self._holes) > MOST_HOLES:
-            oldest, second = self._holes[:2]
-            oldest.last, oldest.to_us = second.last, second.to_us
-            del self._holes[1], self._firsts[1]
+            self._merge_oldest()
+
+    def _merge_oldest(self) -> None:
+        oldest, second = self._holes[:2]
+        oldest.last, oldest.to_us = second.last, second.to_us
+        del self._holes[1], self._firsts[1]

@@ -32,6 +32,7 @@ import msgspec
 
 from pipeline.rules.lines import CALLS, COMMITTED, ENDS, EXCLUSIVE
 from pipeline.rules.losses import Process
+from pipeline.rules.saved import SavedGroup, SavedHold, SavedMember
 
 NO_GENERATION = -1
 TRANSLATED = "translated"
@@ -184,6 +185,22 @@ class _Member:
         self.owned: Json = "[]"
         self.holds: dict[Partition, Hold] = {}
 
+    @classmethod
+    def restored(cls, saved: SavedMember) -> "_Member":
+        """Return the member as it was saved, without its holds."""
+        member = cls.__new__(cls)
+        member.process = saved.replica, saved.boot
+        member.servers = [(us, (replica, boot)) for us, replica, boot in saved.servers]
+        member.heard_us = saved.heard_us
+        member.protocol = saved.protocol
+        member.end_is_told = saved.end_is_told
+        member.generation = saved.generation
+        member.generation_us = saved.generation_us
+        member.generation_event = saved.generation_event
+        member.owned = saved.owned
+        member.holds = {}
+        return member
+
     @property
     def taken_us(self) -> int:
         """Return since when that process serves it."""
@@ -302,6 +319,49 @@ class GroupOwnership:
                 yield Interval(partition, hold, self._now_us, None, JOURNAL_ENDED)
         for partition, (since_us, cause, event, unseen, process) in self._free.items():
             yield Gap(partition, since_us, None, cause, event, None, unseen, process, None)
+
+    def open_overlaps(self, now_us: int) -> Iterator[Overlap]:
+        """Report the overlaps that are still open, as at ``now_us``. Changes nothing."""
+        for partition, holders in self._holders.items():
+            if len(holders) > 1:
+                holds = list(holders.values())
+                for number, hold in enumerate(holds):
+                    for other in holds[number + 1 :]:
+                        if _same_topic(hold, other):
+                            yield self._overlap(partition, hold, other, now_us, None)
+
+    def save(self) -> SavedGroup:
+        """Return all that is known of the group; :meth:`restore` goes on with it."""
+        return SavedGroup(
+            members=[_saved(name, member) for name, member in self._members.items()],
+            free=[
+                (*partition, since_us, cause, event, unseen, *process)
+                for partition, (since_us, cause, event, unseen, process) in self._free.items()
+            ],
+            heard=[(first, number, *partition, us) for (first, number, partition), us in self._heard.items()],
+            unseen=sorted(self._unseen),
+            last_seq=[(*process, seq, us) for process, (seq, us) in self._last_seq.items()],
+            now_us=self._now_us,
+            number=self._number,
+        )
+
+    def restore(self, saved: SavedGroup) -> None:
+        """Go on with what :meth:`save` gave; call it before the first event."""
+        self._now_us, self._number = saved.now_us, saved.number
+        self._unseen = set(saved.unseen)
+        self._last_seq = {(replica, boot): [seq, us] for replica, boot, seq, us in saved.last_seq}
+        self._free = {
+            (topic, number): (since_us, cause, event, unseen, (replica, boot))
+            for topic, number, since_us, cause, event, unseen, replica, boot in saved.free
+        }
+        self._heard = {
+            (first, number, (topic, partition)): us for first, number, topic, partition, us in saved.heard
+        }
+        for one in saved.members:
+            member = self._members[one.name] = _Member.restored(one)
+            for partition, hold in _holds(one):
+                member.holds[partition] = hold
+                self._holders.setdefault(partition, {})[one.name] = hold
 
     @property
     def holds(self) -> int:
@@ -461,6 +521,40 @@ class GroupOwnership:
             self._unseen.add(event.member)
         else:
             self._unseen.discard(event.member)
+
+
+def _saved(name: str, member: _Member) -> SavedMember:
+    together: dict[tuple[int, str, str | None], list[int]] = {}
+    holds = {}
+    for (topic, partition), hold in member.holds.items():
+        key = hold.number, topic, hold.topic_id
+        together.setdefault(key, []).append(partition)
+        holds[key] = hold
+    return SavedMember(
+        name,
+        *member.process,
+        [(us, *process) for us, process in member.servers],
+        member.heard_us,
+        member.protocol,
+        member.end_is_told,
+        member.generation,
+        member.generation_us,
+        member.generation_event,
+        _text(member.owned),
+        [
+            SavedHold(topic, topic_id, together[number, topic, topic_id], hold.instance, hold.since_us,
+                      hold.event, *hold.process, number)
+            for (number, topic, topic_id), hold in holds.items()
+        ],
+    )  # fmt: skip
+
+
+def _holds(saved: SavedMember) -> Iterator[tuple[Partition, Hold]]:
+    for one in saved.holds:
+        process = one.replica, one.boot
+        hold = Hold(saved.name, one.instance, one.since_us, one.event, process, one.number, one.topic_id)
+        for partition in one.partitions:
+            yield (one.topic, partition), hold
 
 
 def _set_back(event: Event, seq: int, time_us: int) -> ClockProof:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeline.progress.metrics import NAMES as METRICS_OF_PROGRESS
 from proxy.exporter.families import OWN_METRICS
 from proxy.metrics.registry import Metrics
 
@@ -27,7 +28,7 @@ def text_of(page):
 
 @each_page
 def test_each_metric_exists(page):
-    metrics = {described.name for described in Metrics().table} | set(OWN_METRICS)
+    metrics = {described.name for described in Metrics().table} | set(OWN_METRICS) | METRICS_OF_PROGRESS
     named = set(re.findall(r"\b(epochgate_[a-z_]+[a-z])(?![a-z_]*[/.*])", text_of(page)))
     series = re.compile(r"_(bucket|count|sum)$")
     assert {name for name in named if series.sub("", name) not in metrics and name not in metrics} == set()

@@ -158,6 +158,25 @@ def test_progress_of_the_topic_is_that_of_the_files(
     assert windows["files"] == windows["topic"]
 
 
+@pytest.mark.long
+def test_a_batch_reads_no_more_records_of_the_topic_than_it_may_and_neither_does_the_first(
+    journal: Journal, spark: SparkSession, tmp_path: Path
+) -> None:
+    records = len(journal.records())
+    most = records // 3
+    lines = progress.lines_of_topic(spark, journal.bootstrap, journal.topic, {}, records_at_once=most)
+    running = streams.start(lines, str(tmp_path), progress.DEFAULTS, follow_s=None)
+    for query in running:
+        query.awaitTermination()
+    (quarantine,) = (
+        query for query in running if query.name == QUARANTINE.name
+    )  # has no batch without records
+    read = [one["numInputRows"] for one in quarantine.recentProgress]
+    assert len(read) >= 3
+    assert sum(read) == records
+    assert max(read) <= most + 1, "each partition has at least one"
+
+
 def test_following_the_topic_ends_by_sigterm_and_the_next_run_goes_on(
     journal: Journal, kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:

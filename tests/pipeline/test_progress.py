@@ -74,6 +74,26 @@ def written(out: Path) -> set[Path]:
     return set()
 
 
+def test_a_batch_reads_no_more_files_than_it_may_and_neither_does_the_first(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    Migration(Plan(5, groups=2, rounds=2)).save(journal, per_file=60)
+    files = len(list(journal.iterdir()))
+    lines = job.lines_of_files(spark, journal, files_at_once=4)
+    running = streams.start(lines, str(out), job.DEFAULTS, follow_s=None)
+    for query in running:
+        query.awaitTermination()
+    (quarantine,) = (
+        query for query in running if query.name == QUARANTINE.name
+    )  # has no batch without lines
+    read = [one["numInputRows"] for one in quarantine.recentProgress]
+    whole = [len(path.read_text().splitlines()) for path in journal.iterdir()]
+    assert len(read) == -(-files // 4) > 1
+    assert sum(read) == sum(whole)
+    assert max(read) <= sum(sorted(whole)[-4:])
+
+
 def test_two_runs_in_one_folder_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with single_run(spark, of_path(tmp_path)):
         pass

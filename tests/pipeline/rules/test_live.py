@@ -185,4 +185,19 @@ def test_memory_does_not_grow_with_processes_that_come_and_go() -> None:
         fed.add(alive(1, 1_000 + number * 20, replica=f"r{number}")).look(1_000 + number * 20)
     assert len(fed.verifier._read_us) <= 1_002
     assert len(fed.verifier._numbers) <= 1_002
+    assert len(fed.verifier._verifier.ended) <= 1_002
     assert LIVE_DELAY_US > DELAY_US
+
+
+def test_a_process_that_ended_long_ago_is_not_taken_to_live_because_it_was_forgotten() -> None:
+    fed = Fed()
+    fed.add(event(1, "joined", "m", [0], replica="a")).look(1_000)
+    for number in range(1, 2_000):
+        fed.add(alive(number, 1_000 + number * 5, replica="b")).look(1_000 + number * 5)
+    fed.add(
+        event(2_000, "joined", "n", [0], time_us=11_010 * S, replica="b"), alive(2_001, 11_050, replica="b")
+    )
+    fed.look(11_060)
+    certificate = fed.verifier.certificate("g")
+    assert certificate is not None
+    assert certificate.owners.overlaps == {"unproven": 1}
