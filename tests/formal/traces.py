@@ -60,7 +60,7 @@ def draw(setting: Setting, *, traces: int, seed: int, folder: Path, depth: int =
         shutil.copy(one, folder)
     (folder / f"{_MODULE}.cfg").write_text(_settings(setting))
     command = [
-        "java", "-XX:+UseSerialGC", "-cp", str(ensure_tlc()), "tlc2.TLC",
+        "java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", str(ensure_tlc()), "tlc2.TLC",
         "-simulate", f"file=trace,num={traces}", "-seed", str(seed), "-depth", str(depth),
         "-workers", "1", "-metadir", "states", _MODULE,
     ]  # fmt: skip
