@@ -36,6 +36,7 @@ VARIABLES
   mem,       \* the memberships: <<client, "classic">> or <<client, "new">>
   mEpoch,    \* the member epoch of each membership; of a classic one its generation
   target,    \* the target assignment
+  tEpoch,    \* its epoch: the group epoch it was computed for; 0 in a classic group
   assigned,  \* what a membership is assigned now
   revoking,  \* what it was assigned before and has not given up yet
   claims,    \* what the last JoinGroup of a classic membership said it owned
@@ -52,14 +53,15 @@ VARIABLES
   known,     \* broker_assignment: what the broker's last response assigned
   synced,    \* synced_assignment: what the last SyncGroup gave to the client
   possibly,  \* possibly_owned: what the client may be working on
+  pending,   \* pending_revocation: what the broker withdrew, and no list that it got has given up
   lost,      \* whether the broker's last response was lost
   (* How much has happened *)
   changes, faults,
   last       \* the last step, for the replay of a history; no part of the state
 
-broker == <<type, phase, epoch, mem, mEpoch, target, assigned, revoking, claims, waiting>>
+broker == <<type, phase, epoch, mem, mEpoch, target, tEpoch, assigned, revoking, claims, waiting>>
 client == <<cs, id, gen, own, via>>
-proxy  == <<ps, known, synced, possibly, lost>>
+proxy  == <<ps, known, synced, possibly, pending, lost>>
 bounds == <<changes, faults>>
 vars   == <<broker, client, policy, proxy, bounds, last>>
 view   == <<broker, client, policy, proxy, bounds>>
@@ -78,8 +80,8 @@ Mine(c) == {m \in mem: OwnerOf(m) = c}
 
 \* Every assignment of all partitions to these memberships; nothing if there are none.
 Assignments(members) ==
-  IF members = {} THEN {[m \in Members |-> {}]}
-  ELSE {[m \in Members |-> {p \in Partitions: f[p] = m}]: f \in [Partitions -> members]}
+  IF members = {} THEN {TLCEval([m \in Members |-> {}])}
+  ELSE {TLCEval([m \in Members |-> {p \in Partitions: f[p] = m}]): f \in [Partitions -> members]}
 
 \* What a heartbeat with this owned list makes of a membership (Kafka's CurrentAssignmentBuilder).
 Reconciled(m, list, members, goal, goalEpoch, a, r, e) ==
@@ -97,25 +99,29 @@ Heartbeat(m, list, members, goal, goalEpoch, a, r, e) ==
      /\ revoking' = [r EXCEPT ![m] = now.revoking]
      /\ mEpoch' = [e EXCEPT ![m] = now.epoch]
 
-\* A heartbeat that changes nothing in the group but its member.
+\* A heartbeat of a member: the first after somebody has left computes the target assignment anew.
 Beat(m, list) ==
-  /\ Heartbeat(m, list, mem, target, epoch, assigned, revoking, mEpoch)
-  /\ UNCHANGED <<type, phase, epoch, mem, target, claims, waiting>>
+  /\ \E goal \in IF tEpoch < epoch THEN Assignments(mem) ELSE {target}:
+       /\ target' = goal
+       /\ Heartbeat(m, list, mem, goal, epoch, assigned, revoking, mEpoch)
+  /\ tEpoch' = epoch
+  /\ UNCHANGED <<type, phase, epoch, mem, claims, waiting>>
 
 \* A membership joins a consumer group, or a group that it converts: the group epoch moves.
 JoinConsumerGroup(m, list, said) ==
   /\ type' = "consumer"
   /\ phase' = "Stable"
   /\ waiting' = {}
-  /\ epoch' = epoch + 1
+  /\ epoch' = epoch + 1 /\ tEpoch' = epoch + 1
   /\ mem' = mem \cup {m}
   /\ claims' = [claims EXCEPT ![m] = said]
   /\ \E goal \in Assignments(mem \cup {m}):
        /\ target' = goal
        /\ Heartbeat(m, list, mem \cup {m}, goal, epoch + 1, assigned, revoking, mEpoch)
 
-\* A membership ends. If no other of the new protocol is left, the group becomes a classic one: the broker takes for
-\* owned what was the target, and waits for everybody's JoinGroup.
+\* A membership ends. A consumer group keeps its target assignment for the others until the next heartbeat. If no other
+\* member of the new protocol is left, it becomes a classic group: the broker takes for owned what was the target, and
+\* waits for everybody's JoinGroup; the generation moves when all have joined.
 Leave(m) ==
   LET rest == mem \ {m}
       without(f) == [f EXCEPT ![m] = {}]
@@ -123,18 +129,18 @@ Leave(m) ==
      /\ mEpoch' = [mEpoch EXCEPT ![m] = 0]
      /\ waiting' = waiting \ {m}
      /\ claims' = without(claims)
-     /\ epoch' = epoch + 1
+     /\ target' = without(target)
      /\ IF rest = {} THEN
-          /\ type' = "empty" /\ phase' = "Stable"
-          /\ assigned' = without(assigned) /\ revoking' = without(revoking) /\ target' = without(target)
+          /\ type' = "empty" /\ phase' = "Stable" /\ epoch' = epoch + 1 /\ tEpoch' = epoch + 1
+          /\ assigned' = without(assigned) /\ revoking' = without(revoking)
         ELSE IF type = "classic" \/ \A n \in rest: ~IsNew(n) THEN
-          /\ type' = "classic" /\ phase' = "Preparing"
-          /\ target' = without(target)
+          /\ type' = "classic" /\ phase' = "Preparing" /\ tEpoch' = 0
+          /\ UNCHANGED epoch
           /\ assigned' = IF type = "classic" THEN without(assigned) ELSE without(target)
-          /\ revoking' = [n \in Members |-> {}]
+          /\ revoking' = TLCEval([n \in Members |-> {}])
         ELSE
-          /\ type' = "consumer" /\ phase' = phase
-          /\ \E goal \in Assignments(rest): target' = goal
+          /\ type' = "consumer" /\ phase' = phase /\ epoch' = epoch + 1
+          /\ UNCHANGED tEpoch
           /\ assigned' = without(assigned) /\ revoking' = without(revoking)
 
 -----------------------------------------------------------------------------
@@ -152,14 +158,19 @@ Forgets(c) ==
   /\ known' = [known EXCEPT ![c] = {}]
   /\ synced' = [synced EXCEPT ![c] = {}]
   /\ possibly' = [possibly EXCEPT ![c] = {}]
+  /\ pending' = [pending EXCEPT ![c] = {}]
   /\ lost' = [lost EXCEPT ![c] = FALSE]
+
+\* A JoinGroup that is relayed: the policy says so, or the client has a classic membership and its id. One that was told
+\* to move has forgotten that id; the membership that it left behind ends first (EndLeftoverMembership).
+IsRelayed(c) ==
+  /\ Wants(c) /\ id[c] # "new" /\ New(c) \notin mem
+  /\ IF Classic(c) \in mem THEN id[c] = "classic" ELSE policy[via[c]] = "observe"
 
 \* A JoinGroup that reaches a classic group, or one without members, waits for those of the others.
 JoinClassicGroup(c) ==
-  /\ Wants(c) /\ id[c] # "new" /\ New(c) \notin mem
-  /\ policy[via[c]] = "observe" \/ Classic(c) \in mem
-  /\ type # "consumer"
-  /\ type' = "classic" /\ phase' = "Preparing"
+  /\ IsRelayed(c) /\ type # "consumer"
+  /\ type' = "classic" /\ phase' = "Preparing" /\ tEpoch' = 0
   /\ mem' = mem \cup {Classic(c)}
   /\ waiting' = waiting \cup {Classic(c)}
   /\ claims' = [claims EXCEPT ![Classic(c)] = Said(c)]
@@ -174,21 +185,19 @@ JoinClassicGroup(c) ==
 CompleteClassicRebalance ==
   /\ type = "classic" /\ phase = "Preparing" /\ waiting = mem
   /\ phase' = "Stable" /\ epoch' = epoch + 1 /\ waiting' = {}
-  /\ mEpoch' = [m \in Members |-> IF m \in mem THEN epoch + 1 ELSE 0]
+  /\ mEpoch' = TLCEval([m \in Members |-> IF m \in mem THEN epoch + 1 ELSE 0])
   /\ \E goal \in Assignments(mem):
        LET free(m) == {p \in goal[m]: \A n \in mem \ {m}: p \notin claims[n]}
-           given == [m \in Members |-> IF m \in mem THEN free(m) ELSE {}]
+           given == TLCEval([m \in Members |-> IF m \in mem THEN free(m) ELSE {}])
        IN assigned' = given /\ target' = given
-  /\ cs' = [c \in Clients |-> IF Classic(c) \in mem /\ cs[c] = "waiting" THEN "joined" ELSE cs[c]]
-  /\ gen' = [c \in Clients |-> IF Classic(c) \in mem /\ cs[c] = "waiting" THEN epoch + 1 ELSE gen[c]]
+  /\ cs' = TLCEval([c \in Clients |-> IF Classic(c) \in mem /\ cs[c] = "waiting" THEN "joined" ELSE cs[c]])
+  /\ gen' = TLCEval([c \in Clients |-> IF Classic(c) \in mem /\ cs[c] = "waiting" THEN epoch + 1 ELSE gen[c]])
   /\ last' = <<"CompleteClassicRebalance">>
-  /\ UNCHANGED <<type, mem, revoking, claims, id, own, via, policy, proxy, bounds>>
+  /\ UNCHANGED <<type, mem, tEpoch, revoking, claims, id, own, via, policy, proxy, bounds>>
 
 \* A classic client joins a consumer group: the broker answers at once.
 JoinAsClassic(c) ==
-  /\ Wants(c) /\ id[c] # "new" /\ New(c) \notin mem
-  /\ policy[via[c]] = "observe" \/ Classic(c) \in mem
-  /\ type = "consumer"
+  /\ IsRelayed(c) /\ type = "consumer"
   /\ IF Classic(c) \in mem
      THEN /\ Beat(Classic(c), Said(c))
      ELSE JoinConsumerGroup(Classic(c), Said(c), Said(c))
@@ -202,25 +211,37 @@ JoinAsClassic(c) ==
 \* Whether the broker answers a classic member REBALANCE_IN_PROGRESS.
 HasToRejoin(m) ==
   IF type = "classic" THEN phase = "Preparing"
-  ELSE \/ mEpoch[m] < epoch \/ revoking[m] # {}
-       \/ (target[m] \ assigned[m]) \ UNION {assigned[n] \cup revoking[n]: n \in mem \ {m}} # {}
+  ELSE \/ mEpoch[m] < tEpoch \/ revoking[m] # {}
+       \/ LET lacks == target[m] \ assigned[m]
+              taken == UNION {assigned[n] \cup revoking[n]: n \in mem \ {m}}
+          IN lacks # {} /\ lacks \cap taken = {}
+
+\* A classic group that was a consumer group refuses the generation of a member that was behind the group epoch: such a
+\* client loses its partitions, keeps its member id and joins again.
+IsOfAnOlderGeneration(c) == type = "classic" /\ gen[c] # epoch
+LosesPartitions(c) ==
+  /\ own' = [own EXCEPT ![c] = {}]
+  /\ gen' = [gen EXCEPT ![c] = 0]
+  /\ cs' = [cs EXCEPT ![c] = "told"]
 
 SyncAsClassic(c) ==
   LET m == Classic(c) IN
   /\ cs[c] = "joined" /\ id[c] = "classic" /\ m \in mem
-  /\ IF IF type = "classic" THEN phase = "Preparing" ELSE mEpoch[m] < epoch /\ revoking[m] = {}
-     THEN cs' = [cs EXCEPT ![c] = "told"] /\ UNCHANGED own
+  /\ IF IsOfAnOlderGeneration(c) THEN LosesPartitions(c)
+     ELSE IF IF type = "classic" THEN phase = "Preparing" ELSE mEpoch[m] < tEpoch /\ revoking[m] = {}
+     THEN cs' = [cs EXCEPT ![c] = "told"] /\ UNCHANGED <<own, gen>>
      ELSE /\ own' = [own EXCEPT ![c] = assigned[m]]
           /\ cs' = [cs EXCEPT ![c] = IF own[c] \subseteq assigned[m] THEN "stable" ELSE "told"]
+          /\ UNCHANGED gen
   /\ last' = <<"SyncAsClassic", c>>
-  /\ UNCHANGED <<broker, id, gen, via, policy, proxy, bounds>>
+  /\ UNCHANGED <<broker, id, via, policy, proxy, bounds>>
 
 HeartbeatAsClassic(c) ==
   /\ cs[c] = "stable" /\ id[c] = "classic" /\ Classic(c) \in mem
-  /\ HasToRejoin(Classic(c))
-  /\ cs' = [cs EXCEPT ![c] = "told"]
+  /\ IF IsOfAnOlderGeneration(c) THEN LosesPartitions(c)
+     ELSE HasToRejoin(Classic(c)) /\ cs' = [cs EXCEPT ![c] = "told"] /\ UNCHANGED <<own, gen>>
   /\ last' = <<"HeartbeatAsClassic", c>>
-  /\ UNCHANGED <<broker, id, gen, own, via, policy, proxy, bounds>>
+  /\ UNCHANGED <<broker, id, via, policy, proxy, bounds>>
 
 -----------------------------------------------------------------------------
 (* Moves between the protocols *)
@@ -236,20 +257,6 @@ IsTold(c) ==
   /\ own' = [own EXCEPT ![c] = {}]
   /\ gen' = [gen EXCEPT ![c] = 0]
 
-TellToMove(c) ==
-  /\ cs[c] = "stable" /\ id[c] = "classic" /\ Classic(c) \in mem
-  /\ policy[via[c]] = "translate" /\ MayMove(c)
-  /\ IsTold(c)
-  /\ last' = <<"TellToMove", c>>
-  /\ UNCHANGED <<broker, via, policy, proxy, bounds>>
-
-TellToMoveBack(c) ==
-  /\ cs[c] = "stable" /\ id[c] = "new" /\ ps[c] = "Stable" /\ New(c) \in mem
-  /\ policy[via[c]] = "observe" /\ MayMove(c)
-  /\ IsTold(c)
-  /\ last' = <<"TellToMoveBack", c>>
-  /\ UNCHANGED <<broker, via, policy, proxy, bounds>>
-
 \* Whether the broker takes each classic member's assignment rightly for what the member owns.
 IsConvertible ==
   \/ type # "classic"
@@ -257,19 +264,41 @@ IsConvertible ==
      /\ \/ \A m \in mem: claims[m] \subseteq assigned[m]
         \/ Mutation = "converts while partitions are given up"
 
-\* The first heartbeat of a client, which converts a classic group. Its classic membership is still there.
+\* A client whose proxy knows its membership, and whose JoinGroup is answered: that comes after its classic one has ended.
+Translated(c) == id[c] = "new" /\ New(c) \in mem /\ Classic(c) \notin mem /\ ps[c] # "Absent"
+
+\* By its Heartbeat; or by a JoinGroup of a client that owns nothing, in a group that is a consumer group already.
+TellToMove(c) ==
+  /\ id[c] = "classic" /\ Classic(c) \in mem
+  /\ policy[via[c]] = "translate" /\ MayMove(c)
+  /\ \/ cs[c] = "stable" /\ (type = "classic" => IsConvertible)
+     \/ cs[c] = "told" /\ Said(c) = {} /\ type = "consumer"
+  /\ IsTold(c)
+  /\ last' = <<"TellToMove", c>>
+  /\ UNCHANGED <<broker, via, policy, proxy, bounds>>
+
+TellToMoveBack(c) ==
+  /\ cs[c] \in {"stable", "joined"} /\ Translated(c)
+  /\ policy[via[c]] = "observe" /\ MayMove(c)
+  /\ IsTold(c)
+  /\ last' = <<"TellToMoveBack", c>>
+  /\ UNCHANGED <<broker, via, policy, proxy, bounds>>
+
+\* The first heartbeat of a client. If it converts a classic group, the client's classic membership is still there.
 JoinAsNew(c) ==
   /\ cs[c] = "out" /\ id[c] = "none" /\ New(c) \notin mem
+  /\ type = "consumer" => Classic(c) \notin mem
   /\ policy[via[c]] = "translate"
   /\ IsConvertible
   /\ JoinConsumerGroup(New(c), {}, {})
-  /\ cs' = [d \in Clients |-> IF d = c THEN "joined" ELSE IF cs[d] = "waiting" THEN "told" ELSE cs[d]]
+  /\ cs' = TLCEval([d \in Clients |-> IF d = c THEN "joined" ELSE IF cs[d] = "waiting" THEN "told" ELSE cs[d]])
   /\ id' = [id EXCEPT ![c] = "new"]
   /\ gen' = [gen EXCEPT ![c] = mEpoch'[New(c)]]
   /\ ps' = [ps EXCEPT ![c] = "Completing"]
   /\ known' = [known EXCEPT ![c] = assigned'[New(c)]]
   /\ synced' = [synced EXCEPT ![c] = {}]
   /\ possibly' = [possibly EXCEPT ![c] = {}]
+  /\ pending' = [pending EXCEPT ![c] = {}]
   /\ lost' = [lost EXCEPT ![c] = FALSE]
   /\ last' = <<"JoinAsNew", c>>
   /\ UNCHANGED <<own, via, policy, bounds>>
@@ -284,7 +313,7 @@ EndClassicMembership(c) ==
 \* Whether the last member of the new protocol has to wait until all others have what they are to have.
 OthersHaveToGiveUp(c) ==
   /\ \A m \in mem \ {New(c)}: ~IsNew(m)
-  /\ \E m \in mem \ {New(c)}: mEpoch[m] < epoch
+  /\ \E m \in mem \ {New(c)}: mEpoch[m] < tEpoch
 
 \* The JoinGroup of a client that goes back: its membership of the new protocol ends, then it is relayed.
 EndNewMembership(c) ==
@@ -295,45 +324,76 @@ EndNewMembership(c) ==
   /\ last' = <<"EndNewMembership", c>>
   /\ UNCHANGED <<client, policy, bounds>>
 
-\* The policy has changed again before a client's JoinGroup arrived: its membership ends all the same.
+\* A JoinGroup that finds another membership of its client: the policy has changed again since the client was told, or
+\* the group is a consumer group already, or is not to be converted yet. That membership ends first.
 EndLeftoverMembership(c) ==
   /\ cs[c] = "out" /\ id[c] = "none"
-  /\ \/ New(c) \in mem /\ policy[via[c]] = "translate" /\ Leave(New(c)) /\ Forgets(c)
-     \/ Classic(c) \in mem /\ policy[via[c]] = "observe" /\ Leave(Classic(c)) /\ UNCHANGED proxy
+  /\ \/ /\ New(c) \in mem /\ policy[via[c]] = "translate"
+        /\ ~OthersHaveToGiveUp(c)
+        /\ Leave(New(c)) /\ Forgets(c)
+     \/ /\ Classic(c) \in mem /\ New(c) \notin mem
+        /\ policy[via[c]] = "observe" \/ type = "consumer" \/ ~IsConvertible
+        /\ Leave(Classic(c)) /\ UNCHANGED proxy
   /\ last' = <<"EndLeftoverMembership", c>>
   /\ UNCHANGED <<client, policy, bounds>>
 
 -----------------------------------------------------------------------------
 (* Clients of the classic protocol, translated *)
 
-\* A Heartbeat: one to the broker, without a list unless a response was lost.
-Translated(c) == id[c] = "new" /\ New(c) \in mem /\ ps[c] # "Absent"
+\* Whether another proxy may have served a client, and got a response that is unknown here.
+IsSoleProxy == Cardinality(Proxies) = 1
 
+\* A Heartbeat: one to the broker, without a list unless a response was lost, or may have gone to another proxy, or the
+\* broker waits for what the client never had.
 ListOfHeartbeat(c) ==
   CASE Mutation = "a heartbeat has an empty list" -> {}
     [] Mutation = "a heartbeat reports the assignment" -> known[c]
-    [] OTHER -> IF lost[c] THEN possibly[c] ELSE NoList
+    [] OTHER -> IF lost[c] \/ ~IsSoleProxy \/ ~(pending[c] \subseteq possibly[c]) THEN possibly[c] ELSE NoList
+
+\* What the proxy learns from the response to a heartbeat with this list. The response has the assignment if the request
+\* had a list, or if it has changed.
+Learns(c, list) ==
+  LET now == IF list # NoList \/ assigned'[New(c)] # assigned[New(c)] THEN assigned'[New(c)] ELSE known[c]
+      withdrawn == pending[c] \cup (known[c] \ now)
+      released == IF list = NoList THEN {} ELSE withdrawn \ list
+  IN /\ known' = [known EXCEPT ![c] = now]
+     /\ pending' = [pending EXCEPT ![c] = (withdrawn \ released) \ now]
+     /\ lost' = [lost EXCEPT ![c] = FALSE]
+
+\* Whether a client that is Stable has to rejoin, after its proxy has learned something.
+HasOtherPartitions(c) == known'[c] # synced[c] \/ pending'[c] \cap possibly[c] # {}
 
 HeartbeatAsNew(c) ==
   /\ Translated(c) /\ cs[c] \in {"stable", "joined"}
   /\ Beat(New(c), ListOfHeartbeat(c))
-  /\ known' = [known EXCEPT ![c] = assigned'[New(c)]]
-  /\ lost' = [lost EXCEPT ![c] = FALSE]
-  /\ LET changed == cs[c] = "stable" /\ assigned'[New(c)] # synced[c] IN
-     /\ cs' = IF changed THEN [cs EXCEPT ![c] = "told"] ELSE cs
-     /\ ps' = IF changed THEN [ps EXCEPT ![c] = "Prepare"] ELSE ps
+  /\ Learns(c, ListOfHeartbeat(c))
+  /\ LET told == cs[c] = "stable" /\ (ps[c] = "Prepare" \/ HasOtherPartitions(c)) IN
+     /\ cs' = IF told THEN [cs EXCEPT ![c] = "told"] ELSE cs
+     /\ ps' = IF told THEN [ps EXCEPT ![c] = "Prepare"] ELSE ps
   /\ last' = <<"HeartbeatAsNew", c>>
   /\ UNCHANGED <<id, gen, own, via, policy, synced, possibly, bounds>>
 
-\* The broker's response to a heartbeat is lost.
+\* A heartbeat of the proxy's own accord: to keep a session alive, or because the group has changed. Its client hears of
+\* it at its next Heartbeat. It has no list, so there is none while the proxy does not know what the broker answered last.
+KeepAlive(c) ==
+  /\ New(c) \in mem /\ ps[c] # "Absent" /\ ~lost[c]
+  /\ Beat(New(c), NoList)
+  /\ Learns(c, NoList)
+  /\ ps' = IF ps[c] = "Stable" /\ HasOtherPartitions(c) THEN [ps EXCEPT ![c] = "Prepare"] ELSE ps
+  /\ last' = <<"KeepAlive", c>>
+  /\ UNCHANGED <<client, policy, synced, possibly, bounds>>
+
+\* The broker's response to a heartbeat is lost, and the connection with it: the client comes back on another one. With
+\* several proxies it could have been elsewhere meanwhile, so it is adopted anew.
 LoseResponse(c) ==
   /\ faults < MaxFaults
   /\ Translated(c) /\ cs[c] = "stable"
   /\ Beat(New(c), ListOfHeartbeat(c))
-  /\ lost' = [lost EXCEPT ![c] = TRUE]
+  /\ IF IsSoleProxy THEN lost' = [lost EXCEPT ![c] = TRUE] /\ UNCHANGED <<ps, known, synced, possibly, pending>>
+     ELSE Forgets(c)
   /\ faults' = faults + 1
   /\ last' = <<"LoseResponse", c>>
-  /\ UNCHANGED <<client, policy, ps, known, synced, possibly, changes>>
+  /\ UNCHANGED <<client, policy, changes>>
 
 \* A JoinGroup of a client that was told to rejoin: its own list goes to the broker.
 RejoinAsNew(c) ==
@@ -343,10 +403,9 @@ RejoinAsNew(c) ==
   IN
   /\ Translated(c) /\ cs[c] = "told"
   /\ Beat(New(c), list)
+  /\ Learns(c, list)
   /\ own' = StopsBeforeJoin(c)
-  /\ known' = [known EXCEPT ![c] = assigned'[New(c)]]
   /\ possibly' = [possibly EXCEPT ![c] = Said(c)]
-  /\ lost' = [lost EXCEPT ![c] = FALSE]
   /\ gen' = [gen EXCEPT ![c] = mEpoch'[New(c)]]
   /\ cs' = [cs EXCEPT ![c] = "joined"]
   /\ ps' = [ps EXCEPT ![c] = "Completing"]
@@ -366,28 +425,44 @@ SyncAsNew(c) ==
   /\ cs' = [cs EXCEPT ![c] = IF again THEN "told" ELSE "stable"]
   /\ ps' = [ps EXCEPT ![c] = IF again THEN "Prepare" ELSE "Stable"]
   /\ last' = <<"SyncAsNew", c>>
-  /\ UNCHANGED <<broker, id, gen, via, policy, known, lost, bounds>>
+  /\ UNCHANGED <<broker, id, gen, via, policy, known, pending, lost, bounds>>
 
 -----------------------------------------------------------------------------
 (* Faults and what follows *)
 
-\* A client's connection ends, and it goes on at the other proxy, which knows nothing of it.
+\* A client's connection ends, and it goes on at the other proxy, which knows nothing of it. One that was told to join
+\* anew does so where it was told: elsewhere it would be a newcomer, and what it left behind would end with its session. So
+\* would the classic membership of one that goes while its JoinGroup moves it.
 Reconnect(c) ==
   /\ faults < MaxFaults /\ cs[c] # "dead" /\ cs[c] # "waiting"
+  /\ cs[c] = "out" => Mine(c) = {}
+  /\ Cardinality(Mine(c)) < 2
   /\ \E p \in Proxies \ {via[c]}: via' = [via EXCEPT ![c] = p]
   /\ Forgets(c)
   /\ faults' = faults + 1
   /\ last' = <<"Reconnect", c>>
   /\ UNCHANGED <<broker, cs, id, gen, own, policy, changes>>
 
-\* A call of a translated member that this proxy does not know: it adopts the member, and tells the client to rejoin.
-Adopt(c) ==
+\* A call of a translated member that this proxy does not know: it adopts the member, and tells the client to rejoin. The
+\* call goes on as a heartbeat without a list.
+IsAdopted(c) ==
   /\ id[c] = "new" /\ New(c) \in mem /\ ps[c] = "Absent" /\ cs[c] \in {"stable", "joined", "told"}
   /\ IF Mutation = "an adopted member goes on without a rejoin"
      THEN ps' = [ps EXCEPT ![c] = "Completing"] /\ cs' = [cs EXCEPT ![c] = "joined"]
      ELSE ps' = [ps EXCEPT ![c] = "Prepare"] /\ cs' = [cs EXCEPT ![c] = "told"]
+  /\ UNCHANGED <<id, gen, own, via, policy, synced, possibly, bounds>>
+
+Adopt(c) ==
+  /\ IsAdopted(c)
+  /\ Beat(New(c), NoList)
+  /\ Learns(c, NoList)
   /\ last' = <<"Adopt", c>>
-  /\ UNCHANGED <<broker, id, gen, own, via, policy, known, synced, possibly, lost, bounds>>
+
+\* The same for a client that was here before it was elsewhere: the broker is only asked whether it has the member.
+AdoptAgain(c) ==
+  /\ IsAdopted(c)
+  /\ last' = <<"AdoptAgain", c>>
+  /\ UNCHANGED <<broker, known, pending, lost>>
 
 \* A proxy whose client went on elsewhere ends its membership: the member log forbids it.
 EndAtTheFormerProxy(c) ==
@@ -418,7 +493,7 @@ Die(c) ==
 
 ExpireSession(c) ==
   /\ cs[c] = "dead"
-  /\ \E m \in Mine(c): Leave(m)
+  /\ \E m \in Mine(c) \ waiting: Leave(m)  \* a member whose JoinGroup waits is alive for the broker
   /\ last' = <<"ExpireSession", c>>
   /\ UNCHANGED <<client, policy, proxy, bounds>>
 
@@ -440,29 +515,31 @@ ChangePolicy(p) ==
 
 Init ==
   /\ type = "empty" /\ phase = "Stable" /\ epoch = 0 /\ mem = {} /\ waiting = {}
-  /\ mEpoch = [m \in Members |-> 0]
-  /\ target = [m \in Members |-> {}]
-  /\ assigned = [m \in Members |-> {}]
-  /\ revoking = [m \in Members |-> {}]
-  /\ claims = [m \in Members |-> {}]
-  /\ cs = [c \in Clients |-> "out"]
-  /\ id = [c \in Clients |-> "none"]
-  /\ gen = [c \in Clients |-> 0]
-  /\ own = [c \in Clients |-> {}]
+  /\ mEpoch = TLCEval([m \in Members |-> 0])
+  /\ target = TLCEval([m \in Members |-> {}]) /\ tEpoch = 0
+  /\ assigned = TLCEval([m \in Members |-> {}])
+  /\ revoking = TLCEval([m \in Members |-> {}])
+  /\ claims = TLCEval([m \in Members |-> {}])
+  /\ cs = TLCEval([c \in Clients |-> "out"])
+  /\ id = TLCEval([c \in Clients |-> "none"])
+  /\ gen = TLCEval([c \in Clients |-> 0])
+  /\ own = TLCEval([c \in Clients |-> {}])
   /\ via \in [Clients -> Proxies]
-  /\ policy = [p \in Proxies |-> "observe"]
-  /\ ps = [c \in Clients |-> "Absent"]
-  /\ known = [c \in Clients |-> {}]
-  /\ synced = [c \in Clients |-> {}]
-  /\ possibly = [c \in Clients |-> {}]
-  /\ lost = [c \in Clients |-> FALSE]
+  /\ policy = TLCEval([p \in Proxies |-> "observe"])
+  /\ ps = TLCEval([c \in Clients |-> "Absent"])
+  /\ known = TLCEval([c \in Clients |-> {}])
+  /\ synced = TLCEval([c \in Clients |-> {}])
+  /\ possibly = TLCEval([c \in Clients |-> {}])
+  /\ pending = TLCEval([c \in Clients |-> {}])
+  /\ lost = TLCEval([c \in Clients |-> FALSE])
   /\ changes = 0 /\ faults = 0
   /\ last = <<"Init">>
 
 Relayed(c) == JoinClassicGroup(c) \/ JoinAsClassic(c) \/ SyncAsClassic(c) \/ HeartbeatAsClassic(c)
 Moves(c) == \/ TellToMove(c) \/ TellToMoveBack(c) \/ JoinAsNew(c) \/ EndClassicMembership(c)
             \/ EndNewMembership(c) \/ EndLeftoverMembership(c)
-IsTranslated(c) == HeartbeatAsNew(c) \/ RejoinAsNew(c) \/ SyncAsNew(c) \/ Adopt(c)
+IsTranslated(c) == HeartbeatAsNew(c) \/ KeepAlive(c) \/ RejoinAsNew(c) \/ SyncAsNew(c) \/ Adopt(c)
+                   \/ AdoptAgain(c)
 Ends(c) == IsFenced(c) \/ ExpireSession(c) \/ StartAgain(c) \/ EndAtTheFormerProxy(c)
 Faults(c) == Die(c) \/ Reconnect(c) \/ LoseResponse(c)
 
@@ -508,7 +585,7 @@ Generations == \A c \in Clients: id[c] # "none" /\ <<c, id[c]>> \in mem => gen[c
 
 \* Invariant 4: where the protocol has nothing more to do, all is as the broker wants it.
 Converged ==
-  (epoch < MaxEpoch /\ ~ENABLED Protocol) =>
+  (epoch < MaxEpoch /\ ~ENABLED (Protocol /\ view' # view)) =>
     \A c \in Clients:
       /\ cs[c] \in {"stable", "dead"}
       /\ cs[c] = "stable" => own[c] = assigned[<<c, id[c]>>] /\ (type = "consumer" => own[c] = target[<<c, id[c]>>])

@@ -1,6 +1,7 @@
 """TLC, or the reason why it is not here."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,25 @@ import pytest
 from tools.tla.jars import TlcUnavailableError, ensure_tlc
 
 
-@pytest.fixture
-def tlc(tmp_path: Path) -> Path:
-    """A folder to run TLC in; where TLC can't be fetched the test is skipped, and in CI fails."""
+def _ensure_tlc() -> None:
+    """Skip the test where TLC can't be fetched; in CI it fails."""
     try:
         ensure_tlc()
     except TlcUnavailableError as error:
         if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
             pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but {error}")
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def tlc(tmp_path: Path) -> Path:
+    """A folder to run TLC in."""
+    _ensure_tlc()
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def tlc_folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Makes folders to run TLC in, for a whole module of tests."""
+    _ensure_tlc()
+    return lambda: tmp_path_factory.mktemp("tlc")
