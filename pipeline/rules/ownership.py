@@ -210,6 +210,41 @@ class _Member:
         return {process for (_, process), end_us in zip(self.servers, ends, strict=True) if end_us >= from_us}
 
 
+class _MemberState(msgspec.Struct, array_like=True):
+    """A :class:`_Member` without its holds."""
+
+    name: str
+    process: Process
+    servers: list[tuple[int, Process]]
+    heard_us: int
+    protocol: str | None
+    end_is_told: bool
+    generation: int
+    generation_us: int
+    generation_event: str
+    owned: str
+
+
+class _State(msgspec.Struct, array_like=True):
+    """What a :class:`GroupOwnership` knows. Whoever changes it raises :data:`STATE_VERSION`."""
+
+    members: list[_MemberState]
+    holds: list[tuple[str, int, list[Hold]]]
+    free: list[tuple[str, int, tuple[int, str, str, int, Process]]]
+    heard: list[tuple[str, int, str, int, int]]
+    unseen: list[str]
+    last_seq: list[tuple[str, str, int, int]]
+    now_us: int
+    number: int
+    relied_on: list[Process]
+
+
+STATE_VERSION = 1
+"""Of what :meth:`GroupOwnership.state` returns, and of the rules that led to it: another version's is of no use."""
+
+_STATE_DECODER = msgspec.msgpack.Decoder(_State)
+
+
 class GroupOwnership:
     """The ownership of one group. Call ``take`` with every event by (time_us, replica, boot, seq), then ``end``."""
 
@@ -230,6 +265,11 @@ class GroupOwnership:
         """The number and the time of each process's last event."""
         self._now_us = 0
         self._number = 0
+        self.relied_on: set[Process] = set()
+        """Processes that a finding takes to have ended. If one has gone on writing, the finding is another one.
+
+        Kept only with ``intervals``: without them nobody goes on later from what is known now.
+        """
 
     def take(self, event: Event) -> list[Finding]:
         """Process the next event; return what it shows."""
@@ -302,6 +342,54 @@ class GroupOwnership:
                 yield Interval(partition, hold, self._now_us, None, JOURNAL_ENDED)
         for partition, (since_us, cause, event, unseen, process) in self._free.items():
             yield Gap(partition, since_us, None, cause, event, None, unseen, process, None)
+
+    def state(self) -> bytes:
+        """Return all that is known, for :meth:`go_on_from`: as if all events until now had been taken there."""
+        return msgspec.msgpack.encode(
+            _State(
+                [
+                    _MemberState(
+                        name, one.process, one.servers, one.heard_us, one.protocol, one.end_is_told, one.generation,
+                        one.generation_us, one.generation_event, _text(one.owned),
+                    )
+                    for name, one in self._members.items()
+                ],
+                [(*partition, list(holders.values())) for partition, holders in self._holders.items()],
+                [(*partition, since) for partition, since in self._free.items()],
+                [
+                    (first, second, *partition, us)
+                    for (first, second, partition), us in self._heard.items()
+                ],
+                sorted(self._unseen),
+                [(*process, last[0], last[1]) for process, last in self._last_seq.items()],
+                self._now_us,
+                self._number,
+                sorted(self.relied_on),
+            )
+        )  # fmt: skip
+
+    def go_on_from(self, state: bytes) -> None:
+        """Take over what another one knew; this one must be new. Raises msgspec.MsgspecError."""
+        known = _STATE_DECODER.decode(state)
+        for one in known.members:
+            member = self._members[one.name] = _Member.__new__(_Member)
+            member.process, member.servers, member.heard_us = one.process, one.servers, one.heard_us
+            member.protocol, member.end_is_told = one.protocol, one.end_is_told
+            member.generation, member.generation_us = one.generation, one.generation_us
+            member.generation_event, member.owned = one.generation_event, one.owned
+            member.holds = {}
+        for topic, partition, holds in known.holds:
+            self._holders[topic, partition] = {hold.member: hold for hold in holds}
+            for hold in holds:
+                self._members[hold.member].holds[topic, partition] = hold
+        self._free = {(topic, partition): since for topic, partition, since in known.free}
+        self._heard = {
+            (first, second, (topic, partition)): us for first, second, topic, partition, us in known.heard
+        }
+        self._unseen = set(known.unseen)
+        self._last_seq = {(replica, boot): [seq, us] for replica, boot, seq, us in known.last_seq}
+        self._now_us, self._number = known.now_us, known.number
+        self.relied_on = set(known.relied_on)
 
     @property
     def holds(self) -> int:
@@ -392,6 +480,7 @@ class GroupOwnership:
         if last_us >= event.time_us:
             return
         if self._intervals:
+            self.relied_on.add(theirs.process)
             found.append(Interval(partition, other, max(last_us, other.since_us), None, PROCESS_ENDED))
         if _same_topic(other, hold):
             sides = other, theirs.process, hold, event.process
@@ -441,7 +530,12 @@ class GroupOwnership:
         heard_us = self._heard[_pair(partition, first, second)]
         one_server, other_server = (self._members[hold.member] for hold in (first, second))
         served_by = one_server.served_by(heard_us) | other_server.served_by(second.since_us)
-        known_us = min(self._last_us.get(server.process, until_us) for server in (one_server, other_server))
+        known_us = until_us
+        for server in (one_server, other_server):
+            last_us = self._last_us.get(server.process, until_us)
+            if last_us < until_us and self._intervals:
+                self.relied_on.add(server.process)
+            known_us = min(known_us, last_us)
         sides = first, one_server.process, second, second.process
         times = second.since_us, max(second.since_us, min(until_us, known_us)), end_event
         return Overlap(
