@@ -15,7 +15,7 @@ from pipeline import delta, location, runs
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
 from pipeline.location import Location
-from pipeline.progress.single_run import single_run
+from pipeline.progress.single_run import PATIENCE_S, single_run
 from pipeline.rules.lines import VERSION as JOURNAL_VERSION
 from pipeline.runs import TABLES_VERSION, Form, Manifest, State
 from pipeline.tables import Table
@@ -192,9 +192,13 @@ class Run:
 
 @contextlib.contextmanager
 def run_of(
-    spark: "SparkSession", out: Location | Path | str, command: str, form: Form = runs.PARQUET
+    spark: "SparkSession",
+    out: Location | Path | str,
+    command: str,
+    form: Form = runs.PARQUET,
+    patience_s: float = PATIENCE_S,
 ) -> Iterator[Run]:
-    """Begin a run that writes tables into ``out``: the only one there, after waiting for one that is about to end.
+    """Begin a run that writes tables into ``out``: the only one there, after waiting ``patience_s`` for another.
 
     Raises PipelineError if another one goes on, or if the tables there are of another command or of a newer version.
     """
@@ -202,7 +206,7 @@ def run_of(
     files = FileSystems(spark)
     if form == runs.DELTA:
         delta.check(spark)
-    with single_run(spark, into) as check_alone:
+    with single_run(spark, into, patience_s) as check_alone:
         before = runs.current(files, into)
         if before is not None and before.command != command:
             raise PipelineError(f"{into}: has the tables of {before.command}: choose another folder")

@@ -61,12 +61,10 @@ def compact(spark: "SparkSession", folder: Location) -> list[str]:
         done = list[str]()
         if manifest.form == runs.DELTA:
             versions = {}
-            for name, version in manifest.versions.items():
-                at = folder / name
-                if delta.latest_version(files, at) != version:
-                    raise PipelineError(f"{at}: has versions that a killed run wrote: let a run end first")
-                delta.optimize(spark, at)
-                versions[name] = delta.latest_version(files, at) or 0
+            _check_latest(files, folder, manifest)
+            for name in manifest.versions:
+                delta.optimize(spark, folder / name)
+                versions[name] = delta.latest_version(files, folder / name) or 0
             done += versions
             fresh = msgspec.structs.replace(manifest, versions=versions)
         else:
@@ -113,15 +111,22 @@ def vacuum(spark: "SparkSession", folder: Location, keep_hours: float) -> None:
     files = FileSystems(spark)
     with single_run(spark, folder) as check_alone:
         manifest = _manifest(files, folder)
+        _check_latest(files, folder, manifest)
         forget_others(files, folder, manifest)
-        versions = dict(manifest.versions)
-        for name, version in manifest.versions.items():
-            is_latest = delta.latest_version(files, folder / name) == version
+        versions = {}
+        for name in manifest.versions:
             delta.vacuum(spark, folder / name, keep_hours)
-            if is_latest:  # Delta may have written into its log that it was here
-                versions[name] = delta.latest_version(files, folder / name) or 0
+            versions[name] = delta.latest_version(files, folder / name) or 0  # it logs that it was here
         check_alone()
         runs.replace(files, folder, msgspec.structs.replace(manifest, versions=versions))
+
+
+def _check_latest(files: FileSystems, folder: Location, manifest: Manifest) -> None:
+    """Refuse tables of Delta Lake whose last version does not hold: Delta takes that which holds for an old one."""
+    for name, version in manifest.versions.items():
+        at = folder / name
+        if delta.latest_version(files, at) != version:
+            raise PipelineError(f"{at}: has versions that a killed run wrote: let a run end first")
 
 
 def _manifest(files: FileSystems, folder: Location) -> Manifest:

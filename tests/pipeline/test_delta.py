@@ -78,6 +78,8 @@ def test_each_run_is_a_version_that_can_be_read_later(spark: SparkSession, tmp_p
     rows = spark.createDataFrame([("a", START_US, "half")], OWNERS.ddl)
     delta.overwrite(spark, delta.placed(rows, "killed", F.current_date(), "group"), at, "killed")
     assert owners(spark, tmp_path) == second
+    with pytest.raises(PipelineError, match="has versions that a killed run wrote: let a run end first"):
+        upkeep.vacuum(spark, of_path(tmp_path), 0)
     found = files_of_table(tmp_path, OWNERS.name)
     assert parquet.read_table(found.files, partitioning=None).select(OWNERS.names).to_pylist() == [
         dict(zip(OWNERS.names, second[0], strict=True))

@@ -106,12 +106,18 @@ def plan(seed: int) -> Plan:
 
 
 def test_two_days_equal_a_full_run_and_the_checker(spark: SparkSession, tmp_path: Path) -> None:
-    out = check(spark, tmp_path, plan(1), 2, "parquet")
+    check(spark, tmp_path, plan(1), 2, "parquet")
+
+
+@pytest.mark.long
+def test_a_run_goes_on_from_what_is_compacted(spark: SparkSession, tmp_path: Path) -> None:
+    out = check(spark, tmp_path, plan(13), 3, "parquet")
 
     compacted = upkeep.compact(spark, of_path(out))
     incremental.run(spark, tmp_path / "growing", out, skew_us=SKEW_US)  # nothing is new
 
-    assert {"intervals", "events", "files", "overlaps"} <= set(compacted)
+    assert {"intervals", "events", "files"} <= set(compacted)
+    assert len(list((out / runs.RUNS).iterdir())) == 2, "what was joined is deleted"
     assert tables(spark, out) == tables(spark, tmp_path / "full")
 
 

@@ -7,20 +7,13 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import runs, upkeep
-from pipeline.audit import job
-from pipeline.audit.output import INTERVALS, OVERLAPS, TABLES
+from pipeline import runs
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
-from pipeline.journal import events
 from pipeline.location import of_path, parse
-from pipeline.publish import run_of
-from pipeline.quality import QUALITY
-from pipeline.readiness.output import GROUPS
+from pipeline.publish import Run, run_of
 from pipeline.rules.lines import VERSION as JOURNAL_VERSION
 from pipeline.tables import TEXT, Column, Table
-from tests.pipeline.journal_lines import BAD
-from tests.pipeline.migration import Migration, Plan
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -76,6 +69,41 @@ def test_what_a_killed_run_has_left_is_not_read_and_the_next_run_deletes_it(
         write(spark, following.folder, "following")
         following.commit([WORDS])
     assert words(spark, tmp_path) == ["following"]
+
+
+def test_a_second_run_into_a_folder_without_real_locks_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.conf.set("fs.viewfs.mounttable.drivers.link./data", f"file:{tmp_path}")
+    folder = parse("viewfs://drivers/data")
+    with (
+        run_of(spark, folder, "words"),
+        pytest.raises(PipelineError, match=r"another run writes to viewfs:.*: end it"),
+        run_of(spark, folder, "words", patience_s=0),
+    ):
+        pytest.fail("two at once")
+
+
+def test_a_run_whose_folder_another_has_taken_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    def taken() -> None:
+        raise PipelineError("another run has taken the folder")
+
+    run = Run(spark, of_path(tmp_path), "words", runs.PARQUET, None, taken)
+    write(spark, run.folder, "late")
+
+    with pytest.raises(PipelineError, match="another run has taken the folder"):
+        run.commit([WORDS])
+    assert runs.current(FileSystems(spark), of_path(tmp_path)) is None
+
+
+def test_the_tables_of_another_command_are_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    runs.replace(FileSystems(spark), of_path(tmp_path), MANIFEST)
+
+    with (
+        pytest.raises(PipelineError, match="has the tables of audit: choose another folder"),
+        run_of(spark, tmp_path, "words"),
+    ):
+        pytest.fail("a run began")
 
 
 def test_tables_that_an_older_version_left_in_the_folder_itself_are_read_until_a_run_replaces_them(
@@ -158,31 +186,3 @@ def test_a_manifest_is_replaced_in_a_file_system_of_hadoop(spark: SparkSession, 
         assert found is not None
         assert found.run == name
     assert sorted(one.name for one in tmp_path.iterdir() if not one.name.startswith(".")) == [runs.MANIFEST]
-
-
-def test_the_audits_quality_is_a_table_with_a_verdict_for_each_check(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    Migration(Plan(3, groups=2, rounds=4, lost=0.02, duplicated=0.02)).save(tmp_path / "journal")
-    newer = next(line for line in BAD if '"v": 2' in line or '"v":2' in line)
-    (tmp_path / "journal" / "bad.jsonl").write_text(newer + "\n", encoding="utf-8")
-
-    job.run(spark, events.from_files(spark, tmp_path / "journal"), tmp_path / "out")
-
-    found = {row["check"]: row for row in QUALITY.read(spark, str(tmp_path / "out")).collect()}
-    verdicts = {name: row["verdict"] for name, row in found.items()}
-    assert verdicts["events"] == "good"
-    assert verdicts["unknown_versions"] == "bad"
-    assert verdicts["lost_events"] == "look"
-    assert verdicts["quarantined"] in {"look", "bad"}
-    assert found["quarantined"]["value"] == 1
-    held = upkeep.show(spark, of_path(tmp_path / "out"))
-    assert {check["check"] for check in held.quality} == set(found)
-    assert all(table.is_in(spark, tmp_path / "out") for table in (*TABLES, QUALITY))
-    assert not GROUPS.is_in(spark, tmp_path / "out")
-    with pytest.raises(PipelineError, match="has no table 'groups'"):
-        GROUPS.read(spark, str(tmp_path / "out"))
-    assert (
-        INTERVALS.read(spark, str(tmp_path / "out")).count()
-        > OVERLAPS.read(spark, str(tmp_path / "out")).count()
-    )
