@@ -92,6 +92,28 @@ def test_each_run_is_a_version_that_can_be_read_later(spark: SparkSession, tmp_p
 
 
 @pytest.mark.long
+def test_what_holds_stays_when_a_table_is_compacted_and_cleaned_up(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    at = of_path(tmp_path) / OWNERS.name
+    write(spark, tmp_path, ("a", START_US, "m1"))
+    write(spark, tmp_path, ("a", START_US, "m2"), ("b", START_US, "m3"))
+    before = held(spark, tmp_path).versions[OWNERS.name]
+
+    assert upkeep.compact(spark, of_path(tmp_path)) == [OWNERS.name]
+    upkeep.vacuum(spark, of_path(tmp_path), 0)
+
+    assert owners(spark, tmp_path) == [("a", START_US, "m2"), ("b", START_US, "m3")]
+    shown = upkeep.show(spark, of_path(tmp_path))
+    assert shown.holds == {OWNERS.name: shown.versions[OWNERS.name][0]["version"]}
+    assert {before, before - 1} <= {one["version"] for one in shown.versions[OWNERS.name]}
+    with pytest.raises(Exception, match=r"FAILED_READ_FILE|not exist"):
+        delta.read(spark, at, before - 1).collect()
+    write(spark, tmp_path, ("c", START_US, "m4"))
+    assert owners(spark, tmp_path) == [("c", START_US, "m4")]
+
+
+@pytest.mark.long
 def test_an_audit_in_delta_lake_equals_one_in_parquet(spark: SparkSession, tmp_path: Path) -> None:
     Migration(plan(5)).save(tmp_path / "journal", disorder=30, per_file=100)
     lines = events.from_files(spark, tmp_path / "journal")
