@@ -141,7 +141,8 @@ def test_three_days_in_delta_lake_equal_a_full_run(spark: SparkSession, tmp_path
 
 @pytest.mark.long
 def test_the_form_may_change_from_run_to_run(spark: SparkSession, tmp_path: Path) -> None:
-    for number, form in enumerate((runs.PARQUET, runs.DELTA, runs.PARQUET)):
+    forms: tuple[runs.Form, ...] = (runs.PARQUET, runs.DELTA, runs.PARQUET)
+    for number, form in enumerate(forms):
         with run_of(spark, tmp_path, "owners", form) as run:
             OWNERS.write(spark.createDataFrame([("a", START_US, str(number))], OWNERS.ddl), run.folder)
             run.commit([OWNERS])
