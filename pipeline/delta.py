@@ -30,7 +30,6 @@ RUN, DATE, BUCKET, SETTLED = "run_id", "date", "group_bucket", "settled"
 BUCKETS = 16
 _LOG_FILE = re.compile(r"(\d{20})\.json")
 _CHECKS_RANGE = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
-_CHECKS_RETENTION = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
 def has_jars(conf: "Mapping[str, str]") -> bool:
@@ -101,23 +100,6 @@ def _writer(rows: "DataFrame", run: str) -> Any:
         .option("userMetadata", run)
         .partitionBy(DATE, BUCKET)
     )
-
-
-def optimize(spark: "SparkSession", table: Location) -> None:
-    """Write the table's small files anew as larger ones. The rows stay as they are."""
-    check(spark)
-    spark.sql(f"OPTIMIZE delta.`{_quoted(table)}`").collect()
-
-
-def vacuum(spark: "SparkSession", table: Location, keep_hours: float) -> None:
-    """Delete the files of versions that are older; these can't be read any more."""
-    check(spark)
-    before = spark.conf.get(_CHECKS_RETENTION, "true") or "true"
-    spark.conf.set(_CHECKS_RETENTION, "false")  # nobody else writes: the folder is locked
-    try:
-        spark.sql(f"VACUUM delta.`{_quoted(table)}` RETAIN {keep_hours} HOURS").collect()
-    finally:
-        spark.conf.set(_CHECKS_RETENTION, before)
 
 
 def history(spark: "SparkSession", table: Location) -> list[dict[str, Any]]:

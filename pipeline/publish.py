@@ -111,11 +111,6 @@ class Run:
         for name in (SETTLED, OPEN, KEPT, *(table.name for table in tables)):
             self._files.delete_folder(own / name)
 
-    @property
-    def has_another_form(self) -> bool:
-        """Whether the tables of the run before are in another form than those of this one."""
-        return self.before is not None and self.before.form != self.form
-
     def parts_before(self, table: Table) -> tuple[str, ...]:
         """Return the folders with what earlier runs have settled of a table, where they are Parquet."""
         before = self.before

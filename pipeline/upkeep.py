@@ -1,4 +1,4 @@
-"""Keeps tables in order: shows what holds, makes few files of many, deletes what no longer holds."""
+"""Keeps tables in order: shows what holds, and makes few files of many."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,7 +9,7 @@ from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
 from pipeline.location import Location
 from pipeline.progress.single_run import single_run
-from pipeline.publish import OPEN, forget_others
+from pipeline.publish import OPEN
 from pipeline.quality import QUALITY
 from pipeline.runs import Manifest
 
@@ -52,28 +52,22 @@ def show(spark: "SparkSession", folder: Location) -> Held:
 def compact(spark: "SparkSession", folder: Location) -> list[str]:
     """Make few files of many; return what was compacted. Raises PipelineError.
 
-    Parquet, and what an incremental audit goes on from: the folders of its runs are joined. The next run deletes those
-    of the runs before, so that readers may end. Delta Lake: OPTIMIZE.
+    The folders of an incremental audit's runs are joined: of its tables, and of what it goes on from. The next run
+    deletes those of the runs before, so that readers may end.
     """
     files = FileSystems(spark)
     with single_run(spark, folder) as check_alone:
         manifest = _manifest(files, folder)
-        done = list[str]()
         if manifest.form == runs.DELTA:
-            versions = {}
-            _check_latest(files, folder, manifest)
-            for name in manifest.versions:
-                delta.optimize(spark, folder / name)
-                versions[name] = delta.latest_version(files, folder / name) or 0
-            done += versions
-            fresh = msgspec.structs.replace(manifest, versions=versions)
-        else:
-            parts = {
-                name: _settled_joined(spark, folder, manifest.run, name, parts)
-                for name, parts in manifest.parts.items()
-            }
-            done += [name for name in parts if parts[name] != manifest.parts[name]]
-            fresh = msgspec.structs.replace(manifest, parts=parts)
+            raise PipelineError(
+                f"{folder}: its tables are in Delta Lake: only those in Parquet are compacted"
+            )
+        parts = {
+            name: _settled_joined(spark, folder, manifest.run, name, parts)
+            for name, parts in manifest.parts.items()
+        }
+        done = [name for name in parts if parts[name] != manifest.parts[name]]
+        fresh = msgspec.structs.replace(manifest, parts=parts)
         if (state := manifest.state) is not None:
             kept = {name: _joined(spark, folder, manifest.run, name, getattr(state, name)) for name in _KEPT}
             done += [name for name in kept if kept[name] != getattr(state, name)]
@@ -104,29 +98,6 @@ def _joined(
     count = max(1, rows.rdd.getNumPartitions() // len(parts))
     rows.coalesce(count).write.mode("overwrite").parquet(f"{folder.uri}/{into}")
     return (into,)
-
-
-def vacuum(spark: "SparkSession", folder: Location, keep_hours: float) -> None:
-    """Delete what earlier runs and killed ones have left. Raises PipelineError."""
-    files = FileSystems(spark)
-    with single_run(spark, folder) as check_alone:
-        manifest = _manifest(files, folder)
-        _check_latest(files, folder, manifest)
-        forget_others(files, folder, manifest)
-        versions = {}
-        for name in manifest.versions:
-            delta.vacuum(spark, folder / name, keep_hours)
-            versions[name] = delta.latest_version(files, folder / name) or 0  # it logs that it was here
-        check_alone()
-        runs.replace(files, folder, msgspec.structs.replace(manifest, versions=versions))
-
-
-def _check_latest(files: FileSystems, folder: Location, manifest: Manifest) -> None:
-    """Refuse tables of Delta Lake whose last version does not hold: Delta takes that which holds for an old one."""
-    for name, version in manifest.versions.items():
-        at = folder / name
-        if delta.latest_version(files, at) != version:
-            raise PipelineError(f"{at}: has versions that a killed run wrote: let a run end first")
 
 
 def _manifest(files: FileSystems, folder: Location) -> Manifest:

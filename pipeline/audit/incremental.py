@@ -126,6 +126,11 @@ class _Incremental:
         self._hidden = hidden
         before = into.before
         self._state = before.state if before is not None and before.command == "audit" else None
+        if self._state is not None and before is not None and before.form != into.form:
+            raise PipelineError(
+                f"{into.out}: goes on from tables in {before.form}: "
+                f"give --format {before.form}, or leave --incremental out"
+            )
         self._goes_on = (
             self._state is not None
             and self._state.rules_version == STATE_VERSION
@@ -300,7 +305,7 @@ class _Incremental:
             rows = own.where(F.col(SETTLED) == is_settled).select(f"{table.name}.*")
             table.write(rows, f"{into.folder}/{name}")
         settled = [f"{into.part}/{SETTLED}/{table.name}"]
-        anew = given.any_replayed or into.has_another_form
+        anew = given.any_replayed
         if anew and self._goes_on:
             kept = into.settled_before(table).join(given.replayed, "group", "left_anti")
             table.write(kept, f"{into.folder}/{KEPT}")
@@ -313,12 +318,11 @@ class _Incremental:
         into = self._into
         QUARANTINE.write(events.rejected(rows), f"{into.folder}/{SETTLED}")
         QUARANTINE.write(bad_snapshots(rows_of(all_raw, BAD)), f"{into.folder}/{OPEN}")
-        name, anew = QUARANTINE.name, self._state is None or into.has_another_form
-        settled = [f"{into.part}/{SETTLED}/{name}"]
-        if anew and self._state is not None:
-            QUARANTINE.write(into.settled_before(QUARANTINE), f"{into.folder}/{KEPT}")
-            settled.append(f"{into.part}/{KEPT}/{name}")
-        return Parts(into.parts_before(QUARANTINE), tuple(settled), f"{into.part}/{OPEN}/{name}", anew)
+        name = QUARANTINE.name
+        settled = (f"{into.part}/{SETTLED}/{name}",)
+        return Parts(
+            into.parts_before(QUARANTINE), settled, f"{into.part}/{OPEN}/{name}", self._state is None
+        )
 
     def _kept_raw(self, given: _Input) -> "DataFrame":
         kept = self._read(_RAW, self._state.overlaps if self._state and self._goes_on else ())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pipeline.upkeep import Held
 
 app = typer.Typer(
-    help="Show, compact and clean up the tables in a folder that readiness or audit wrote.",
+    help="Show and compact the tables in a folder that readiness or audit wrote.",
     no_args_is_help=True,
 )
 _Folder = Annotated[Location, typer.Argument(parser=FOLDER, metavar="DIR", help="Folder with the tables.")]
@@ -35,36 +35,12 @@ def show(
 
 @app.command("compact")
 def compact(folder: _Folder, master: Master = None, conf: Conf = None) -> None:
-    """Write small files anew as larger ones. The rows stay as they are, and readers may go on."""
+    """Join the folders that incremental audits have added. The rows stay as they are, and readers may go on."""
     with exit_on_error(), session("tables", master, pairs(conf)) as spark:
         from pipeline import upkeep  # noqa: PLC0415 - the session says what is missing
 
         names = upkeep.compact(spark, folder)
     say(f"{folder}: {'compacted ' + ', '.join(names) if names else 'nothing to compact'}")
-
-
-@app.command("vacuum")
-def vacuum(
-    folder: _Folder,
-    keep_hours: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            metavar="HOURS",
-            help="Delta Lake: versions younger than this can still be read. Longer than any reader takes.",
-        ),
-    ] = 168.0,
-    master: Master = None,
-    conf: Conf = None,
-) -> None:
-    """Delete the files of earlier runs, which can't be read from then on."""
-    with exit_on_error(), session("tables", master, pairs(conf)) as spark:
-        from pipeline import upkeep  # noqa: PLC0415 - the session says what is missing
-
-        upkeep.vacuum(spark, folder, keep_hours)
-    say(
-        f"{folder}: only the tables of the run that holds are left, and versions of the last {keep_hours:g} hours"
-    )
 
 
 def _print(held: "Held") -> None:

@@ -1,6 +1,5 @@
 """Tables in Delta Lake: each run is a version of every table, and readers see those of one run."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,18 +8,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline import delta, runs, upkeep
-from pipeline.audit import job
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
-from pipeline.journal import events
 from pipeline.location import of_path
 from pipeline.publish import run_of
 from pipeline.runs import DELTA, Manifest
 from pipeline.table_files import files_of_table
 from pipeline.tables import LONG, TEXT, Column, Table
 from tests.pipeline.conftest import without
-from tests.pipeline.migration import START_US, Migration
-from tests.pipeline.test_incremental_audit import ALL, SKEW_US, check, plan, tables
+from tests.pipeline.migration import START_US
+from tests.pipeline.test_incremental_audit import check, plan
 
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -78,8 +75,8 @@ def test_each_run_is_a_version_that_can_be_read_later(spark: SparkSession, tmp_p
     rows = spark.createDataFrame([("a", START_US, "half")], OWNERS.ddl)
     delta.overwrite(spark, delta.placed(rows, "killed", F.current_date(), "group"), at, "killed")
     assert owners(spark, tmp_path) == second
-    with pytest.raises(PipelineError, match="has versions that a killed run wrote: let a run end first"):
-        upkeep.vacuum(spark, of_path(tmp_path), 0)
+    with pytest.raises(PipelineError, match="its tables are in Delta Lake"):
+        upkeep.compact(spark, of_path(tmp_path))
     found = files_of_table(tmp_path, OWNERS.name)
     assert parquet.read_table(found.files, partitioning=None).select(OWNERS.names).to_pylist() == [
         dict(zip(OWNERS.names, second[0], strict=True))
@@ -92,60 +89,6 @@ def test_each_run_is_a_version_that_can_be_read_later(spark: SparkSession, tmp_p
 
 
 @pytest.mark.long
-def test_what_holds_stays_when_a_table_is_compacted_and_cleaned_up(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    at = of_path(tmp_path) / OWNERS.name
-    write(spark, tmp_path, ("a", START_US, "m1"))
-    write(spark, tmp_path, ("a", START_US, "m2"), ("b", START_US, "m3"))
-    before = held(spark, tmp_path).versions[OWNERS.name]
-
-    assert upkeep.compact(spark, of_path(tmp_path)) == [OWNERS.name]
-    upkeep.vacuum(spark, of_path(tmp_path), 0)
-
-    assert owners(spark, tmp_path) == [("a", START_US, "m2"), ("b", START_US, "m3")]
-    shown = upkeep.show(spark, of_path(tmp_path))
-    assert shown.holds == {OWNERS.name: shown.versions[OWNERS.name][0]["version"]}
-    assert {before, before - 1} <= {one["version"] for one in shown.versions[OWNERS.name]}
-    with pytest.raises(Exception, match=r"FAILED_READ_FILE|not exist"):
-        delta.read(spark, at, before - 1).collect()
-    write(spark, tmp_path, ("c", START_US, "m4"))
-    assert owners(spark, tmp_path) == [("c", START_US, "m4")]
-
-
-@pytest.mark.long
-def test_an_audit_in_delta_lake_equals_one_in_parquet(spark: SparkSession, tmp_path: Path) -> None:
-    Migration(plan(5)).save(tmp_path / "journal", disorder=30, per_file=100)
-    lines = events.from_files(spark, tmp_path / "journal")
-    summaries = [
-        job.run(spark, lines, tmp_path / form, skew_us=SKEW_US, form=form)
-        for form in (runs.PARQUET, runs.DELTA)
-    ]
-    assert summaries[0] == summaries[1]
-    before = tables(spark, tmp_path / "parquet")
-    assert tables(spark, tmp_path / "delta") == before
-
-    assert sorted(upkeep.compact(spark, of_path(tmp_path / "delta"))) == sorted(table.name for table in ALL)
-    upkeep.vacuum(spark, of_path(tmp_path / "delta"), 0)
-
-    assert tables(spark, tmp_path / "delta") == before
-    shown = upkeep.show(spark, of_path(tmp_path / "delta"))
-    assert shown.holds == {name: versions[0]["version"] for name, versions in shown.versions.items()}
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12, 15))
 def test_three_days_in_delta_lake_equal_a_full_run(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path, plan(seed), 3, "delta")
-
-
-@pytest.mark.long
-def test_the_form_may_change_from_run_to_run(spark: SparkSession, tmp_path: Path) -> None:
-    forms: tuple[runs.Form, ...] = (runs.PARQUET, runs.DELTA, runs.PARQUET)
-    for number, form in enumerate(forms):
-        with run_of(spark, tmp_path, "owners", form) as run:
-            OWNERS.write(spark.createDataFrame([("a", START_US, str(number))], OWNERS.ddl), run.folder)
-            run.commit([OWNERS])
-        assert owners(spark, tmp_path) == [("a", START_US, str(number))]
-    shutil.rmtree(tmp_path / OWNERS.name)
-    assert owners(spark, tmp_path) == [("a", START_US, "2")]

@@ -14,6 +14,7 @@ from pipeline import runs, upkeep
 from pipeline.audit import incremental, job
 from pipeline.audit.judging import Summary
 from pipeline.audit.output import GAPS, OVERLAPS
+from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
 from pipeline.journal import events
 from pipeline.location import of_path
@@ -105,6 +106,26 @@ def plan(seed: int) -> Plan:
 
 def test_two_days_equal_a_full_run_and_the_checker(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, tmp_path, plan(1), 2, "parquet")
+
+
+def test_it_goes_on_in_the_form_of_the_run_before(spark: SparkSession, tmp_path: Path) -> None:
+    state = runs.State(
+        rules_version=1,
+        skew_us=SKEW_US,
+        cut_us=0,
+        events=(),
+        files=(),
+        groups="runs/a/groups",
+        ranges="runs/a/ranges",
+        overlaps=(),
+    )
+    manifest = runs.Manifest(
+        tables_version=1, journal_version=1, run="a", command="audit", form="delta", state=state
+    )
+    runs.replace(FileSystems(spark), of_path(tmp_path), manifest)
+
+    with pytest.raises(PipelineError, match="goes on from tables in delta: give --format delta, or leave"):
+        incremental.run(spark, tmp_path, tmp_path)
 
 
 @pytest.mark.long
