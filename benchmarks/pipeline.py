@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from pipeline.readiness.cluster import Cluster, Topic
 from pipeline.readiness.records import CAPTURED
+from pipeline.table_files import files_of_table
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -209,7 +210,7 @@ def same_on_a_cluster(source: Path, size: int) -> dict[str, Any]:
     counts = []
     for name, order in TABLES.items():
         here, there = (
-            pq.read_table(at / name).sort_by([(one, "ascending") for one in order])
+            pq.read_table(files_of_table(at, name).folder).sort_by([(one, "ascending") for one in order])
             for at in (BUILD / "out-audit", out)
         )
         if not here.equals(there):

@@ -1,5 +1,5 @@
-"""The commands of this package: ``epochgate capture|verify``, ``epochgate pipeline readiness|progress|audit|report``,
-``epochgate policy from-readiness``.
+"""The commands of this package: ``epochgate capture|verify``, ``epochgate policy from-readiness``, and those of
+``epochgate pipeline``: ``readiness|progress|audit|report|tables``.
 
 The command line finds them by the entry point group ``epochgate.commands`` (pyproject.toml), so the proxy does not
 know the pipeline. Spark is imported inside the commands: without it the rest of the command line works.
@@ -7,7 +7,16 @@ know the pipeline. Spark is imported inside the commands: without it the rest of
 
 import typer
 
-from pipeline.commands import audit, capture, policy_from_readiness, progress, readiness, report, verify
+from pipeline.commands import (
+    audit,
+    capture,
+    policy_from_readiness,
+    progress,
+    readiness,
+    report,
+    tables,
+    verify,
+)
 
 app = typer.Typer(
     help="Plan a migration and check it afterwards, on Spark: readiness, progress, audit, report.",
@@ -17,6 +26,7 @@ app.command("readiness")(readiness.readiness)
 app.command("progress")(progress.progress)
 app.command("audit")(audit.audit)
 app.command("report")(report.report)
+app.add_typer(tables.app, name="tables")
 
 
 def add_to(command_line: typer.Typer) -> None:

@@ -6,8 +6,11 @@ and refuse the file after somebody has edited it.
 
 import contextlib
 import functools
+import os
+import shutil
 from collections.abc import Iterator
 from io import SEEK_END
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipeline import java_errors, location
@@ -34,6 +37,8 @@ _ABSENT = frozenset({"FileNotFoundException", "NoSuchFileException", "UnknownSto
 _UNREACHABLE = frozenset(
     {"UnknownHostException", "ConnectException", "NoRouteToHostException", "SocketTimeoutException"}
 )
+_OBJECTS = frozenset({"s3a", "gs"})
+"""Schemes of stores where writing an object is one step, and renaming one is a copy."""
 _LARGEST = 256 * 2**20
 """Bytes of a file that is read here; that of the largest cluster's topics has a tenth of it."""
 
@@ -164,6 +169,30 @@ class FileSystems:
                 return
             self._create(at, content, overwrite=True)
 
+    def replace(self, at: Location, content: bytes) -> None:
+        """Write a small file in place of one that is there: a reader, and a crash, see the old one or the new one.
+
+        Local: written beside it and renamed, on the disk before this returns. Object stores (``s3a``, ``gs``) make an
+        object visible when it is complete. Others rename over it, which HDFS and Azure's hierarchical accounts do at
+        once; a file system that cannot says so, and keeps the old file.
+        """
+        with self._explained(at):
+            if at.local is not None:
+                _replace_local(at.local, content)
+                return
+            if at.scheme in _OBJECTS:
+                self._create(at, content, overwrite=True)
+                return
+            beside = Location(f"{at.uri}.new", f"{at}.new")
+            self._create(beside, content, overwrite=True)
+            source, target = self._open(beside)[1], self._open(at)[1]
+            hadoop = self._java.org.apache.hadoop.fs
+            rename = getattr(hadoop, "Options$Rename")
+            options = self._spark.sparkContext._gateway.new_array(rename, 1)  # type: ignore[union-attr]  # noqa: SLF001
+            options[0] = rename.OVERWRITE
+            context = hadoop.FileContext.getFileContext(target.toUri(), self._settings)
+            context.rename(source, target, options)
+
     def write_new(self, at: Location, content: bytes) -> bool:
         """Write a file unless there is one; whether it was written. Object stores may let two writers pass."""
         with self._explained(at):
@@ -196,6 +225,16 @@ class FileSystems:
             files, path = self._open(at)
             if not files.rename(path, self._java.org.apache.hadoop.fs.Path(to.uri)):
                 raise PipelineError(f"{at}: can't be moved to {to}")
+
+    def delete_folder(self, at: Location) -> None:
+        """Delete a folder with everything in it, if it is there."""
+        with self._explained(at):
+            if at.local is not None:
+                if at.local.is_dir():
+                    shutil.rmtree(at.local)
+                return
+            files, path = self._open(at)
+            files.delete(path, True)  # noqa: FBT003 - Java's: recursive
 
     def _open(self, at: Location) -> "tuple[JavaObject, JavaObject]":
         path = self._java.org.apache.hadoop.fs.Path(at.uri)
@@ -247,6 +286,20 @@ class FileSystems:
             f"the file system for {scheme}: is not on the class path: add --conf spark.jars.packages={artifact} "
             f"(or spark.jars with its jars)"
         )
+
+
+def _replace_local(path: Path, content: bytes) -> None:
+    beside = path.with_name(f"{path.name}.new")
+    with beside.open("wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the name too, so that the power may fail now
+    finally:
+        os.close(folder)
 
 
 def explanation(error: BaseException) -> str | None:

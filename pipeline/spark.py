@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline import delta
 from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def start(name: str, *, master: str | None = None, conf: Mapping[str, str] | Non
         settings |= _ON_ONE_MACHINE
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's own default is any python3 on PATH
+    if delta.has_jars(conf or {}):
+        settings |= delta.SETTINGS
     settings |= dict(conf or {})
     for (
         key,

@@ -5,6 +5,7 @@ from pathlib import Path
 from pipeline.audit import output as audit
 from pipeline.journal.unfinished import UNFINISHED
 from pipeline.progress import output as progress
+from pipeline.quality import QUALITY
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import output as readiness
 from pipeline.readiness.records import CAPTURED
@@ -20,6 +21,7 @@ _BY_JOB = {
     "audit": audit.TABLES,
     "progress and audit": (UNFINISHED,),
     "all of them but capture": (QUARANTINE,),
+    "readiness and audit": (QUALITY,),
 }
 
 

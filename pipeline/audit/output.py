@@ -22,6 +22,7 @@ INTERVALS = Table(
         Column("until_event", TEXT, "the event that ended it; null if none did"),
         Column("ended_by", TEXT, "kind of that event; `process_ended`, `journal_ended` if there is none"),
     ),
+    time="from_us",
 )
 OVERLAPS = Table(
     "overlaps",
@@ -54,6 +55,7 @@ OVERLAPS = Table(
         ),
         Column("proven", FLAG, "whether the journal would tell that the first one had ended"),
     ),
+    time="from_us",
 )
 GAPS = Table(
     "gaps",
@@ -67,6 +69,7 @@ GAPS = Table(
         Column("until_event", TEXT, "the event that ended it"),
         Column("unseen_members", INT, "members that passed through meanwhile and may have held it unseen"),
     ),
+    time="from_us",
 )
 CLOCKS = Table(
     "clocks",
@@ -94,6 +97,7 @@ PROCESSES = Table(
         Column("events", LONG, "events that are here, each counted once"),
         Column("duplicates", LONG, "lines that repeat one of them"),
     ),
+    time="first_us",
 )
 LOSSES = Table(
     "losses",
@@ -106,5 +110,6 @@ LOSSES = Table(
         Column("from_us", LONG, "time of the event before"),
         Column("to_us", LONG, "time of the event after"),
     ),
+    time="to_us",
 )
 TABLES = (OVERLAPS, GAPS, INTERVALS, CLOCKS, PROCESSES, LOSSES)

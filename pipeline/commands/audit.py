@@ -7,11 +7,13 @@ import typer
 from pipeline.commands.common import (
     FOLDER,
     Conf,
+    Format,
     GoneAfter,
     Kafka,
     KafkaConf,
     KafkaConfFile,
     Master,
+    TableFormat,
     check_folder,
     check_source,
     check_topic,
@@ -30,7 +32,7 @@ from proxy.console.exit_codes import ExitCode
 from proxy.console.output import Output, OutputFormat, print_json
 
 if TYPE_CHECKING:
-    from pipeline.audit.job import Summary
+    from pipeline.audit.judging import Summary
 
 
 def audit(
@@ -54,6 +56,15 @@ def audit(
     kafka: Kafka = None,
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,
+    incremental: Annotated[
+        bool,
+        typer.Option(
+            "--incremental",
+            help="Read only the files that are new in --journal since the last run with this option, and go on from "
+            "what that found. The tables are those of a run over all files until now.",
+        ),
+    ] = False,
+    table_format: Format = TableFormat.PARQUET,
     master: Master = None,
     conf: Conf = None,
     output: Output = OutputFormat.TEXT,
@@ -63,26 +74,34 @@ def audit(
     The exit code is 3 if a partition was owned twice.
     """
     check_source(journal, bootstrap, topic)
+    if incremental and journal is None:
+        raise typer.BadParameter("--incremental is for files: give --journal")
     spark_settings = pairs(conf)
     with exit_on_error():  # what keeps Kafka's clients out is said before Spark has started
         settings = kafka_settings(kafka, kafka_conf, kafka_conf_file, for_spark=True)
         if bootstrap is not None and topic is not None:
             check_topic(bootstrap, topic, settings)
     with exit_on_error(), session("audit", master, spark_settings) as spark:
-        from pipeline.audit import job  # noqa: PLC0415 - the session says what is missing
+        from pipeline.audit import incremental as increments  # noqa: PLC0415 - the session says what is missing
+        from pipeline.audit import job  # noqa: PLC0415
         from pipeline.journal import events, unfinished  # noqa: PLC0415
 
+        form, skew_us = table_format.form, int(skew_ms * 1000)
         hidden = [] if journal is None else unfinished.find(spark, check_folder(spark, journal), gone_after_s)
-        lines = source(
-            spark,
-            journal,
-            bootstrap,
-            topic,
-            lambda folder: events.from_files(spark, folder),
-            lambda at, name: events.from_topic(spark, at, name, settings),
-        )
-        FileSystems(spark).make_folder(out)  # says at once if that can't be
-        summary = job.run(spark, lines, out, skew_us=int(skew_ms * 1000), hidden=hidden)
+        if incremental and journal is not None:
+            FileSystems(spark).make_folder(out)  # says at once if that can't be
+            summary = increments.run(spark, journal, out, skew_us=skew_us, hidden=hidden, form=form)
+        else:
+            lines = source(
+                spark,
+                journal,
+                bootstrap,
+                topic,
+                lambda folder: events.from_files(spark, folder),
+                lambda at, name: events.from_topic(spark, at, name, settings),
+            )
+            FileSystems(spark).make_folder(out)  # says at once if that can't be
+            summary = job.run(spark, lines, out, skew_us=skew_us, hidden=hidden, form=form)
     if output is OutputFormat.JSON:
         print_json(_report(summary))
     else:

@@ -2,12 +2,13 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from pipeline import kafka_clients, kafka_errors, kafka_section, location
+from pipeline import kafka_clients, kafka_errors, kafka_section, location, runs
 from pipeline import spark as sessions
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems, explanation
@@ -27,11 +28,13 @@ __all__ = [
     "LOCAL_FOLDER",
     "OUT_FILE",
     "Conf",
+    "Format",
     "GoneAfter",
     "Kafka",
     "KafkaConf",
     "KafkaConfFile",
     "Master",
+    "TableFormat",
     "check_folder",
     "check_source",
     "check_topic",
@@ -54,6 +57,27 @@ Master = Annotated[
 Conf = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="A Spark setting. Repeat the option for several."),
+]
+
+
+class TableFormat(StrEnum):
+    """How tables are written."""
+
+    PARQUET = runs.PARQUET
+    DELTA = runs.DELTA
+
+    @property
+    def form(self) -> runs.Form:
+        """Return it as the jobs name it."""
+        return runs.DELTA if self is TableFormat.DELTA else runs.PARQUET
+
+
+Format = Annotated[
+    TableFormat,
+    typer.Option(
+        "--format",
+        help="How the tables are written: plain Parquet files, or Delta Lake, whose jars the session must have.",
+    ),
 ]
 
 

@@ -155,11 +155,16 @@ def _table(readiness: Path) -> tuple[list["PlannedGroup"], tuple[str, ...]]:
     except ImportError:
         raise PipelineError("reading the tables needs pyarrow: pip install 'epochgate[pipeline]'") from None
     from pipeline.readiness.policy_set import PlannedGroup  # noqa: PLC0415
+    from pipeline.table_files import files_of_table  # noqa: PLC0415
 
-    folder = readiness / "waves"
     columns = [*PlannedGroup._fields, "assignors_allowed"]
+    folder = readiness / "waves"
     try:
-        table = parquet.read_table(folder)
+        found = files_of_table(readiness, "waves")
+        folder = found.folder
+        if found.files == []:
+            return [], ()
+        table = parquet.read_table(found.files or folder)
     except (ArrowException, OSError) as error:
         raise PipelineError(f"{folder}: no table of `epochgate pipeline readiness`: {error}") from None
     lacking = [column for column in columns if column not in table.column_names]

@@ -51,7 +51,7 @@ def _locked(spark: "SparkSession", path: Path, folder: Location, patience_s: flo
     """
     java = spark.sparkContext._jvm  # noqa: SLF001 - PySpark's way to what only the JVM can do
     if java is None:
-        raise PipelineError("progress needs a Spark driver of its own, not Spark Connect")
+        raise PipelineError("the pipeline needs a Spark driver of its own, not Spark Connect")
     file = java.java.io.RandomAccessFile(str(path / LOCK), "rw")
     try:
         channel = file.getChannel()

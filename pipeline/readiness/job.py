@@ -8,13 +8,24 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from pipeline import location, quarantine
+from pipeline import location, quality, quarantine
 from pipeline.file_systems import FileSystems
 from pipeline.location import Location
+from pipeline.publish import Run, run_of
+from pipeline.quality import QUALITY
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import content, groups, policy_file, records, share_partitions, software
 from pipeline.readiness.cluster import OFFSETS_TOPIC, BrokerSettings, Cluster
-from pipeline.readiness.output import GROUPS, MEMBERS, NOT_READY, OFFSETS, SHARE_PARTITIONS, VERDICTS, WAVES
+from pipeline.readiness.output import (
+    GROUPS,
+    MEMBERS,
+    NOT_READY,
+    OFFSETS,
+    SHARE_PARTITIONS,
+    TABLES,
+    VERDICTS,
+    WAVES,
+)
 from pipeline.readiness.staying import does_not_move, other_protocol
 from pipeline.readiness.verdicts import AT_ONCE, judge
 from pipeline.readiness.waves import Candidate, Limits, plan
@@ -58,13 +69,25 @@ def run(
     journal: "DataFrame | None" = None,
     share_rows: "DataFrame | None" = None,
 ) -> Summary:
-    """Write every table and the policy files into ``out``.
+    """Write every table and the policy files into ``out``: the tables of a run hold all at once.
 
     ``rows`` are records from ``records.captured`` or ``records.from_kafka``, ``journal`` lines from ``journal.events``,
     ``share_rows`` records of the share state topic from ``share_partitions.captured`` or ``records.from_kafka``.
     """
-    into = location.of(out)
-    folder = into.uri
+    with run_of(spark, location.of(out), "readiness") as into:
+        return _run(spark, rows, cluster, into, options, journal, share_rows)
+
+
+def _run(
+    spark: "SparkSession",
+    rows: "DataFrame",
+    cluster: Cluster,
+    into: Run,
+    options: Options,
+    journal: "DataFrame | None",
+    share_rows: "DataFrame | None",
+) -> Summary:
+    folder = into.folder
     checked = records.checked(rows).persist(StorageLevel.DISK_ONLY)
     newest = records.newest(checked).persist(StorageLevel.DISK_ONLY)
     of_share = share_rows
@@ -86,7 +109,7 @@ def run(
         with step(spark, "verdicts"):
             VERDICTS.write(_verdicts(spark, folder, cluster.settings, options.allowed_assignors), folder)
         with step(spark, "waves"):
-            waves, policies = _write_waves(spark, into, options)
+            waves, policies = _write_waves(spark, folder, options)
         counted = VERDICTS.read(spark, folder).groupBy("verdict").count().collect()
         by_verdict = {row["verdict"]: row["count"] for row in counted}
         staying = (
@@ -94,7 +117,11 @@ def run(
         )
         others = {row["protocol"]: row["count"] for row in staying.count().collect()}
         reasons = quarantine.counts(QUARANTINE.read(spark, folder))
-        return Summary(sum(by_verdict.values()), by_verdict, others, waves, policies, reasons)
+        checks = quality.of_readiness(sum(by_verdict.values()), QUARANTINE.read(spark, folder))
+        QUALITY.write(spark.createDataFrame(checks, QUALITY.ddl).coalesce(1), folder)
+        into.commit((*TABLES, QUARANTINE, QUALITY))
+        written = _replace_policies(FileSystems(spark), into.out / POLICY, policies)
+        return Summary(sum(by_verdict.values()), by_verdict, others, waves, written, reasons)
     finally:
         share.unpersist()
         newest.unpersist()
@@ -143,9 +170,11 @@ def _verdicts(
     return rows.mapInArrow(judge_groups, VERDICTS.ddl)
 
 
-def _write_waves(spark: "SparkSession", out: Location, options: Options) -> tuple[int, list[Location]]:
-    """Plan the waves on the driver, because each depends on the one before: one small row per group that can move."""
-    folder = out.uri
+def _write_waves(spark: "SparkSession", folder: str, options: Options) -> tuple[int, list[tuple[str, bytes]]]:
+    """Plan the waves on the driver, because each depends on the one before: one small row per group that can move.
+
+    Returns how many there are, and the policy files: name and content.
+    """
     groups_read, verdicts = GROUPS.read(spark, folder), VERDICTS.read(spark, folder)
     movable = groups_read.where("kind = 'classic'").join(
         verdicts.where(F.col("verdict") != NOT_READY), "group_id"
@@ -176,7 +205,7 @@ def _write_waves(spark: "SparkSession", out: Location, options: Options) -> tupl
     made = policy_file.contents(
         places, pause_ms=options.pause_ms, assignors_allowed=options.allowed_assignors
     )
-    return (places[-1].wave if places else 0), _replace_policies(FileSystems(spark), out / POLICY, made)
+    return (places[-1].wave if places else 0), list(made)
 
 
 def _replace_policies(

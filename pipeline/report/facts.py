@@ -7,7 +7,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from pipeline import location
 from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES
-from pipeline.file_systems import FileSystems
 from pipeline.journal.unfinished import UNFINISHED
 from pipeline.location import Location
 from pipeline.progress.job import windows_written
@@ -161,7 +160,7 @@ def audit(spark: "SparkSession", folder: Location | Path) -> Audit:
         F.sum("events").alias("events"), F.min("from_us").alias("from_us"), F.max("to_us").alias("to_us")
     )
     unfinished: Rows = []
-    if FileSystems(spark).is_folder(location.of(folder) / UNFINISHED.name):  # older audits have written none
+    if UNFINISHED.is_in(spark, where):  # older audits have written none
         unfinished = rows_of(UNFINISHED.read(spark, where).orderBy("file").limit(WORST))
     totals = {
         **rows_of(processes)[0],

@@ -31,17 +31,17 @@ def run(
     files = FileSystems(spark)
     with step(spark, "summing up"):
         text = page.rendered(
-            facts.readiness(spark, _of(files, readiness, VERDICTS)) if readiness else None,
-            facts.progress(spark, _of(files, progress, OTHER_GROUPS)) if progress else None,
-            facts.audit(spark, _of(files, audit, OVERLAPS)) if audit else None,
+            facts.readiness(spark, _of(spark, readiness, VERDICTS)) if readiness else None,
+            facts.progress(spark, _of(spark, progress, OTHER_GROUPS)) if progress else None,
+            facts.audit(spark, _of(spark, audit, OVERLAPS)) if audit else None,
             facts.still_there(spark, readiness, progress) if readiness else None,
             done_waves=done_waves,
         )
         files.write(location.of(out), text.encode())
 
 
-def _of(files: FileSystems, folder: Location | Path, table: Table) -> Location:
+def _of(spark: "SparkSession", folder: Location | Path, table: Table) -> Location:
     place = location.of(folder)
-    if not files.is_folder(place / table.name):
+    if not table.is_in(spark, place.uri):
         raise PipelineError(f"{folder} has no table {table.name!r}: it is not what the command wrote")
     return place

@@ -227,6 +227,12 @@ class _Member:
         return {process for (_, process), end_us in zip(self.servers, ends, strict=True) if end_us >= from_us}
 
 
+STATE_VERSION = 1
+"""Of what :meth:`GroupOwnership.state` returns, and of the rules that led to it: another version's is of no use."""
+
+_STATE_DECODER = msgspec.msgpack.Decoder(SavedGroup)
+
+
 class GroupOwnership:
     """The ownership of one group. Call ``take`` with every event by (time_us, replica, boot, seq), then ``end``."""
 
@@ -247,6 +253,11 @@ class GroupOwnership:
         """The number and the time of each process's last event."""
         self._now_us = 0
         self._number = 0
+        self.relied_on: set[Process] = set()
+        """Processes that a finding takes to have ended. If one has gone on writing, the finding is another one.
+
+        Kept only with ``intervals``: without them nobody goes on later from what is known now.
+        """
 
     def take(self, event: Event) -> list[Finding]:
         """Process the next event; return what it shows."""
@@ -343,11 +354,13 @@ class GroupOwnership:
             last_seq=[(*process, seq, us) for process, (seq, us) in self._last_seq.items()],
             now_us=self._now_us,
             number=self._number,
+            relied_on=sorted(self.relied_on),
         )
 
     def restore(self, saved: SavedGroup) -> None:
         """Go on with what :meth:`save` gave; call it before the first event."""
         self._now_us, self._number = saved.now_us, saved.number
+        self.relied_on = set(saved.relied_on)
         self._unseen = set(saved.unseen)
         self._last_seq = {(replica, boot): [seq, us] for replica, boot, seq, us in saved.last_seq}
         self._free = {
@@ -362,6 +375,14 @@ class GroupOwnership:
             for partition, hold in _holds(one):
                 member.holds[partition] = hold
                 self._holders.setdefault(partition, {})[one.name] = hold
+
+    def state(self) -> bytes:
+        """Return what :meth:`save` does as bytes, for :meth:`go_on_from`."""
+        return msgspec.msgpack.encode(self.save())
+
+    def go_on_from(self, state: bytes) -> None:
+        """Take over what another one knew; this one must be new. Raises msgspec.MsgspecError."""
+        self.restore(_STATE_DECODER.decode(state))
 
     @property
     def holds(self) -> int:
@@ -452,6 +473,7 @@ class GroupOwnership:
         if last_us >= event.time_us:
             return
         if self._intervals:
+            self.relied_on.add(theirs.process)
             found.append(Interval(partition, other, max(last_us, other.since_us), None, PROCESS_ENDED))
         if _same_topic(other, hold):
             sides = other, theirs.process, hold, event.process
@@ -501,7 +523,12 @@ class GroupOwnership:
         heard_us = self._heard[_pair(partition, first, second)]
         one_server, other_server = (self._members[hold.member] for hold in (first, second))
         served_by = one_server.served_by(heard_us) | other_server.served_by(second.since_us)
-        known_us = min(self._last_us.get(server.process, until_us) for server in (one_server, other_server))
+        known_us = until_us
+        for server in (one_server, other_server):
+            last_us = self._last_us.get(server.process, until_us)
+            if last_us < until_us and self._intervals:
+                self.relied_on.add(server.process)
+            known_us = min(known_us, last_us)
         sides = first, one_server.process, second, second.process
         times = second.since_us, max(second.since_us, min(until_us, known_us)), end_event
         return Overlap(

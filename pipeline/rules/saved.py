@@ -52,3 +52,5 @@ class SavedGroup(msgspec.Struct, array_like=True, frozen=True, gc=False):
     last_seq: list[tuple[str, str, int, int]]
     now_us: int
     number: int
+    relied_on: list[tuple[str, str]] = []
+    """Processes that a finding takes to have ended, if that is kept."""

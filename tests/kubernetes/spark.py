@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 from support.waiting import eventually
 
+from pipeline.table_files import files_of_table
 from tools.kubernetes.control import DNS
 from tools.kubernetes.kafka.install import NAMESPACE
 from tools.kubernetes.kubectl import kubectl
@@ -105,7 +106,8 @@ def secret(name: str, key: str) -> bytes:
     return base64.b64decode(told)
 
 
-def rows(folder: Path) -> list[str]:
-    """The rows of a table, in an order that does not depend on who wrote it."""
+def rows(table_folder: Path) -> list[str]:
+    """The rows of a table of the run that holds, in an order that does not depend on who wrote it."""
+    folder = files_of_table(table_folder.parent, table_folder.name).folder
     table: Sequence[dict[str, Any]] = parquet.read_table(folder).to_pylist()
     return sorted(repr(sorted(row.items())) for row in table)

@@ -19,6 +19,7 @@ from support.consumers import Consumers  # noqa: E402
 from pipeline import spark as sessions  # noqa: E402
 from pipeline.errors import PipelineError  # noqa: E402
 from tests.pipeline.command_line import SETTINGS  # noqa: E402
+from tools.delta_lake.jars import DeltaUnavailableError, ensure_delta  # noqa: E402
 from tools.spark_connector.jars import ConnectorUnavailableError, ensure_connector  # noqa: E402
 
 
@@ -35,8 +36,12 @@ def spark() -> Iterator[SparkSession]:
     conf = dict(SETTINGS)
     try:
         sessions.check_java()
+        jars = list[Path]()
         with contextlib.suppress(ConnectorUnavailableError):  # the one test that needs it says so
-            conf["spark.jars"] = ",".join(map(str, ensure_connector()))
+            jars += ensure_connector()
+        with contextlib.suppress(DeltaUnavailableError):  # the tests that need it say so
+            jars += ensure_delta()
+        conf["spark.jars"] = ",".join(map(str, jars))
         session = sessions.start("tests", master="local[2]", conf=conf)
     except PipelineError as error:
         without(str(error))

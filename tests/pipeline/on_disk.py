@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
+from pipeline.table_files import files_of_table
+
 TABLES = {
     "ready": ("groups", "members", "offsets", "verdicts", "waves", "quarantine"),
     "progress": ("transitions", "pauses", "stuck", "windows", "convergences", "quarantine"),
@@ -17,7 +19,7 @@ TABLES = {
 
 def tables(folder: Path, command: str) -> dict[str, list[str]]:
     """The rows of each table of a command, in an order that does not depend on who wrote them."""
-    return {name: rows(folder / command / name) for name in TABLES[command]}
+    return {name: rows(files_of_table(folder / command, name).folder) for name in TABLES[command]}
 
 
 def rows(table: Path) -> list[str]:

@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline import upkeep
 from pipeline.audit import job
-from pipeline.audit.output import GAPS, LOSSES, OVERLAPS, PROCESSES
+from pipeline.audit.output import GAPS, LOSSES, OVERLAPS, PROCESSES, TABLES
+from pipeline.errors import PipelineError
 from pipeline.journal import events
+from pipeline.location import of_path
+from pipeline.quality import QUALITY
 from pipeline.quarantine import QUARANTINE
+from pipeline.readiness.output import GROUPS
 from tests.pipeline.checker import Check, read
 from tests.pipeline.command_line import JAVA_OPTIONS, pipeline
 from tests.pipeline.journal_lines import BAD, BAD_SNAPSHOT, GOOD
@@ -46,6 +51,16 @@ def test_findings_equal_the_checkers(spark: SparkSession, tmp_path: Path) -> Non
     assert summary.events == events_here
     assert summary.lost == sum(row["last_seq"] for row in PROCESSES.read(spark, out).collect()) - events_here
     assert LOSSES.read(spark, out).count() > 0
+    verdicts = quality(spark, tmp_path / "out")
+    assert (verdicts["events"], verdicts["unknown_versions"]) == ("good", "good")
+    assert (verdicts["lost_events"], verdicts["clocks_apart_us"]) == ("look", "look")
+    held = upkeep.show(spark, of_path(tmp_path / "out"))
+    assert {check["check"]: check["verdict"] for check in held.quality} == verdicts
+
+
+def quality(spark: SparkSession, out: Path) -> dict[str, str]:
+    """The verdict of each check."""
+    return {row["check"]: row["verdict"] for row in QUALITY.read(spark, str(out)).collect()}
 
 
 def test_bad_lines_are_set_aside_with_their_reason(spark: SparkSession, tmp_path: Path) -> None:
@@ -64,6 +79,12 @@ def test_bad_lines_are_set_aside_with_their_reason(spark: SparkSession, tmp_path
     assert "owned" in left[1]
     assert sum(summary.quarantined.values()) == len(BAD) + 1
     assert summary.events == 2
+    verdicts = quality(spark, tmp_path / "out")
+    assert (verdicts["unknown_versions"], verdicts["quarantined"]) == ("bad", "bad")
+    assert all(table.is_in(spark, tmp_path / "out") for table in TABLES)
+    assert not GROUPS.is_in(spark, tmp_path / "out")
+    with pytest.raises(PipelineError, match="has no table 'groups'"):
+        GROUPS.read(spark, str(tmp_path / "out"))
 
 
 def test_a_cluster_of_two_workers_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 import yaml
@@ -13,12 +14,14 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
+from pipeline import runs
 from pipeline.readiness import policy_folder
 from pipeline.readiness import policy_set as policy_sets
 from pipeline.readiness.output import WAVES
 from pipeline.readiness.policy_folder import differences
 from pipeline.readiness.policy_kubernetes import LABEL, MOST_BYTES, config_maps
 from pipeline.readiness.policy_set import Options, PlannedGroup, policy_set
+from pipeline.runs import TABLES_VERSION, Manifest
 from protocol_codecs.policy_manifest import MANIFEST
 from proxy.cli import command_line
 from proxy.config.loader import ConfigError
@@ -210,6 +213,73 @@ def test_a_folder_without_the_table_is_named(tmp_path: Path, out: Path) -> None:
     old = pa.table({"group_id": ["g"], "wave": [1], "position": [1], "members": [1]})
     parquet.write_table(old, tmp_path / "waves" / "part-0.parquet")
     assert "has no column at_once" in run(tmp_path, out).output
+
+
+def test_the_table_of_the_run_that_holds_is_read(tmp_path: Path, out: Path) -> None:
+    readiness(tmp_path / "runs" / "old", fleet=[("gone", 1, False)])
+    readiness(tmp_path / "runs" / "new")
+    manifest = Manifest(
+        tables_version=TABLES_VERSION,
+        journal_version=1,
+        run="new",
+        command="readiness",
+        form="parquet",
+        parts={"waves": ("runs/new/waves",)},
+    )
+    (tmp_path / runs.MANIFEST).write_bytes(msgspec.json.encode(manifest))
+
+    assert run(tmp_path, out).exit_code == 0
+    assert load_policy_from(out, manifest_required=True).policy.wave_of.keys() == {name for name, *_ in FLEET}
+
+    newer = msgspec.structs.replace(manifest, tables_version=TABLES_VERSION + 1)
+    (tmp_path / runs.MANIFEST).write_bytes(msgspec.json.encode(newer))
+    refused = run(tmp_path, out)
+    assert refused.exit_code == ExitCode.FAILED
+    assert "written by a newer Epochgate (tables version 2, known here is 1)" in refused.output
+
+
+def test_versions_of_a_delta_table_are_read_without_spark(tmp_path: Path, out: Path) -> None:
+    """The log as Delta 4.4 writes it: files that a version adds and that later ones take away."""
+    readiness(tmp_path, fleet=[("gone", 1, False)])
+    table = tmp_path / "waves"
+    (table / "part-0.parquet").rename(table / "gone 1.parquet")
+    readiness(tmp_path)
+    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    versions = [
+        [protocol, {"add": {"path": "gone%201.parquet"}}],
+        [{"commitInfo": {}}, {"remove": {"path": "gone%201.parquet"}}, {"add": {"path": "part-0.parquet"}}],
+        [{"remove": {"path": "part-0.parquet"}}, {"add": {"path": "of a killed run.parquet"}}],
+    ]
+    (table / "_delta_log").mkdir()
+    for number, actions in enumerate(versions):
+        text = "\n".join(msgspec.json.encode(action).decode() for action in actions)
+        (table / "_delta_log" / f"{number:020}.json").write_text(text, encoding="utf-8")
+    manifest = Manifest(
+        tables_version=TABLES_VERSION,
+        journal_version=1,
+        run="a",
+        command="readiness",
+        form="delta",
+        versions={"waves": 1},
+    )
+    (tmp_path / runs.MANIFEST).write_bytes(msgspec.json.encode(manifest))
+
+    answer = run(tmp_path, out)
+
+    assert answer.exit_code == 0, answer.output
+    assert load_policy_from(out, manifest_required=True).policy.wave_of.keys() == {name for name, *_ in FLEET}
+    emptied = msgspec.structs.replace(manifest, versions={"waves": 3})
+    (tmp_path / runs.MANIFEST).write_bytes(msgspec.json.encode(emptied))
+    last = [{"remove": {"path": "of a killed run.parquet"}}]
+    (table / "_delta_log" / f"{3:020}.json").write_bytes(msgspec.json.encode(last[0]))
+    assert "0 waves with 0 groups" in run(tmp_path, out).output
+    versions[0][0] = {
+        "protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"]}
+    }
+    (table / "_delta_log" / f"{0:020}.json").write_bytes(
+        b"\n".join(msgspec.json.encode(action) for action in versions[0])
+    )
+    assert "has features that are read by Spark only" in run(tmp_path, out).output
 
 
 @given(st.lists(st.one_of(st.sampled_from(MISREAD), st.text(max_size=300)), unique=True, max_size=12))

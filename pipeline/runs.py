@@ -1,0 +1,99 @@
+"""Which run's tables hold in a folder: a small file, the manifest, which a run replaces when its tables are complete.
+
+A reader that begins with the manifest sees all tables of one run, never half of them, and never those of two runs.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from pipeline.errors import PipelineError
+from pipeline.file_systems import FileSystems, NotThereError
+from pipeline.location import Location
+from pipeline.rules.lines import VERSION as JOURNAL_VERSION
+
+MANIFEST = "_run.json"
+"""Spark takes no file for data whose name begins with ``_``."""
+
+RUNS = "runs"
+"""The folder with a folder for each run."""
+
+TABLES_VERSION = 1
+"""Raised when a reader of the version before would take the tables for something else. New columns don't raise it."""
+
+PARQUET: Literal["parquet"] = "parquet"
+DELTA: Literal["delta"] = "delta"
+Form = Literal["parquet", "delta"]
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What an incremental audit continues from. Folders are relative to that of the tables."""
+
+    rules_version: int
+    """Of the members that ``groups`` has; the audit replays all events if it is not its own."""
+    skew_us: int
+    cut_us: int
+    """Until when the state of the groups is."""
+    events: tuple[str, ...]
+    files: tuple[str, ...]
+    groups: str
+    ranges: str
+    overlaps: tuple[str, ...]
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The tables of the run that holds."""
+
+    tables_version: int
+    journal_version: int
+    run: str
+    command: str
+    form: Form
+    parts: dict[str, tuple[str, ...]] = {}
+    """Parquet: the folders of each table, relative to that of the tables."""
+    versions: dict[str, int] = {}
+    """Delta Lake: the version of each table."""
+    state: State | None = None
+
+
+class _Versions(msgspec.Struct):
+    """What every version of this file has."""
+
+    tables_version: int
+    journal_version: int
+
+
+def current(files: FileSystems, folder: Location) -> Manifest | None:
+    """Return the manifest; None if there is none, as progress and older versions write tables.
+
+    Raises PipelineError if it was written by a version whose tables this one would misunderstand.
+    """
+    at = folder / MANIFEST
+    try:
+        content = files.read(at)
+    except NotThereError:
+        return None
+    return decoded(content, at)
+
+
+def decoded(content: bytes, at: object) -> Manifest:
+    """Read a manifest. Raises PipelineError."""
+    try:
+        found = msgspec.json.decode(content, type=_Versions)
+        for what, version, known in (
+            ("tables", found.tables_version, TABLES_VERSION),
+            ("journal", found.journal_version, JOURNAL_VERSION),
+        ):
+            if version > known:
+                raise PipelineError(
+                    f"{at}: written by a newer Epochgate ({what} version {version}, known here is {known}): "
+                    "read it with that version"
+                )
+        return msgspec.json.decode(content, type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise PipelineError(f"{at}: no manifest of a run: {error}") from error
+
+
+def replace(files: FileSystems, folder: Location, manifest: Manifest) -> None:
+    """Make this run the one that holds."""
+    files.replace(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))

@@ -1,0 +1,69 @@
+"""Finds the Parquet files of a small local table without Spark, in each of the forms that commands write.
+
+Of Delta Lake's log only what tables of this pipeline have is read: the JSON files from version 0 on, or from the last
+checkpoint of one file, with ``add`` and ``remove``. A table that asks more of its readers is refused.
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+"""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from pipeline import runs
+from pipeline.errors import PipelineError
+
+_READER_VERSION = 1
+
+
+class TableFiles(NamedTuple):
+    """A table: where it lies, and its files (None: all of the folder)."""
+
+    folder: Path
+    files: list[str] | None
+
+
+def files_of_table(tables: Path, name: str) -> TableFiles:
+    """Return the files of a table in the folder of a command's tables. Raises PipelineError, OSError."""
+    at = tables / runs.MANIFEST
+    if not at.is_file():
+        return TableFiles(tables / name, None)
+    manifest = runs.decoded(at.read_bytes(), at)
+    if manifest.form == runs.DELTA:
+        if name not in manifest.versions:
+            raise PipelineError(f"{tables} has no table {name!r}: it is not what the command wrote")
+        return _of_delta(tables / name, manifest.versions[name])
+    (part,) = manifest.parts.get(name) or ("",)
+    if not part:
+        raise PipelineError(f"{tables} has no table {name!r}: it is not what the command wrote")
+    return TableFiles(tables / part, None)
+
+
+def _of_delta(table: Path, version: int) -> TableFiles:
+    log, files, first = table / "_delta_log", dict[str, None](), 0
+    checkpoints = [int(one.name[:20]) for one in log.glob("*.checkpoint.parquet") if one.name[:20].isdigit()]
+    if known := [one for one in checkpoints if one <= version]:
+        first = max(known) + 1
+        _take(table, files, _checkpoint(log / f"{first - 1:020}.checkpoint.parquet"))
+    for number in range(first, version + 1):
+        lines = (log / f"{number:020}.json").read_text(encoding="utf-8").splitlines()
+        _take(table, files, [json.loads(line) for line in lines if line])
+    return TableFiles(table, [str(table / unquote(one)) for one in files])
+
+
+def _checkpoint(at: Path) -> list[dict[str, Any]]:
+    from pyarrow import parquet  # noqa: PLC0415 - this module is there without it
+
+    rows: list[dict[str, Any]] = parquet.read_table(at, columns=["add.path", "protocol"]).to_pylist()
+    return rows
+
+
+def _take(table: Path, files: dict[str, None], actions: list[dict[str, Any]]) -> None:
+    for one in actions:
+        if (asked := one.get("protocol")) and asked["minReaderVersion"] > _READER_VERSION:
+            raise PipelineError(f"{table}: this table of Delta Lake has features that are read by Spark only")
+        if (gone := one.get("remove")) is not None:
+            files.pop(gone["path"], None)
+    for one in actions:
+        if (added := one.get("add")) and added["path"] is not None:
+            files[added["path"]] = None

@@ -1,0 +1,1 @@
+"""Delta Lake as jars, so that no Spark session downloads anything while it starts."""
