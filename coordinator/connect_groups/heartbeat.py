@@ -129,8 +129,8 @@ def _check_epoch(member: ConnectMember, epoch: int, owned: WorkSet | None) -> No
     """Raise RequestRefused with FENCED_MEMBER_EPOCH unless the epoch is 0, the worker's, or its previous one.
 
     With the previous one it must run nothing beyond its assignment: then the answer with the newer epoch was lost. The
-    KIP also removes a worker that it fences. Here, as in Kafka, it stays until it comes back with epoch 0 or its session
-    expires: it may run its tasks until it has read the answer, so nobody else may have them before.
+    KIP also removes a worker that it fences. Here, as in Kafka, it stays until it comes back with epoch 0 or until its
+    session expires: it may run its tasks until it has read the answer, so nobody else may have them before.
     """
     if epoch in {JOIN_EPOCH, member.member_epoch}:
         return
