@@ -55,6 +55,8 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether ConsumerGroupDescribe shows what a member is to revoke as its own (KAFKA-20431): since Kafka 4.3. Before
     that it is left out."""
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    experimental_connect_groups: bool = False
+    """Whether groups of Connect workers (KIP-848) are served: an experiment that no Kafka has."""
     share_session_timeout_ms: int = 45_000
     """``group.share.session.timeout.ms``; the next two bound it for single groups."""
     share_min_session_timeout_ms: int = 45_000

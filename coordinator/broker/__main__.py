@@ -13,6 +13,7 @@ import trio
 
 from coordinator.broker.cluster import EmbeddedCluster
 from coordinator.broker.server import serve
+from coordinator.config import CoordinatorConfig
 
 
 def main() -> int:
@@ -33,6 +34,7 @@ async def _run(options: argparse.Namespace) -> None:
         auto_create_partitions=options.auto_create_partitions,
         metrics_port=options.metrics_port,
         metrics_host=options.metrics_host,
+        coordinator=CoordinatorConfig(experimental_connect_groups=options.experimental_connect_groups),
     )
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with serve(cluster):
@@ -68,6 +70,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--metrics-host", default="127.0.0.1", help="of that port, which has no security; only this machine"
+    )
+    parser.add_argument(
+        "--experimental-connect-groups",
+        action="store_true",
+        help="an experiment: groups of Connect workers, by calls that no Kafka has",
     )
     return parser
 

@@ -233,6 +233,8 @@ class World:
             if not worker.is_alive:
                 worker.start()
             worker.read_configs()
+        # An assignor that says that it failed leaves all as it is until something changes: this does.
+        self._change_configs()
 
     def _check_rest(self) -> None:
         group = self.coordinator.shard.groups.get(GROUP)
