@@ -6,7 +6,7 @@ private keys far from Kafka's, and the records are for a log of their own: the K
 groups have in ``__consumer_offsets``.
 """
 
-from protocol_codecs.connect_groups.keys import ConnectApiKey, ConnectErrorCode
+from protocol_codecs.connect_group_keys import ConnectApiKey, ConnectErrorCode
 from protocol_codecs.connect_groups.messages import (
     ConnectAssignor,
     ConnectGroupHeartbeatRequest,

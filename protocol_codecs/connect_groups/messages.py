@@ -7,7 +7,7 @@ consumers adds (ShouldComputeAssignment, and what the assignor has to assign) tr
 numbers.
 """
 
-from protocol_codecs.connect_groups.keys import FIRST_TAG, ConnectApiKey
+from protocol_codecs.connect_group_keys import FIRST_TAG, ConnectApiKey
 from protocol_codecs.fields import array, binary, boolean, int8, int16, int32, int64, string, struct, uuid
 from protocol_codecs.message import Message
 from protocol_codecs.uuids import Uuid

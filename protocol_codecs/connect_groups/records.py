@@ -11,7 +11,7 @@ has no field for is in tagged fields with private numbers.
 
 from enum import IntEnum
 
-from protocol_codecs.connect_groups.keys import FIRST_TAG
+from protocol_codecs.connect_group_keys import FIRST_TAG
 from protocol_codecs.connect_groups.messages import ConnectorsAndTasks
 from protocol_codecs.fields import array, binary, int8, int16, int32, int64, string
 from protocol_codecs.message import Message

@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 import msgspec
 
+from protocol_codecs.connect_group_keys import ConnectApiKey
 from protocol_codecs.connect_groups import messages as m
-from protocol_codecs.connect_groups.keys import ConnectApiKey
 from protocol_codecs.message import Message
 
 VERSION = 0

@@ -12,6 +12,7 @@ APIs between brokers and controllers are not here.
 """
 
 from protocol_codecs import ApiKey
+from protocol_codecs.connect_group_keys import ConnectApiKey
 
 NEWEST_REVIEWED: dict[int, int] = {
     ApiKey.PRODUCE: 13,
@@ -106,9 +107,11 @@ NEVER_OFFERED: frozenset[int] = frozenset(
         ApiKey.WRITE_SHARE_GROUP_STATE,
         ApiKey.DELETE_SHARE_GROUP_STATE,
         ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        *ConnectApiKey,
     }
 )
-"""APIs that nobody is offered, whatever the configuration says: with these, brokers keep the state of share groups."""
+"""APIs that nobody is offered, whatever the configuration says: those with which brokers keep the state of share
+groups, and those of the embedded broker's experiments, which no Kafka has."""
 
 _SHARE_OFFSETS: dict[int, frozenset[int]] = dict.fromkeys(
     (

@@ -1,5 +1,9 @@
 """The calls over the wire: served if the broker is told to, on the group's node, and unknown to every other broker."""
 
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +24,7 @@ from tests.coordinator.connect_groups.talk import COMPATIBLE, GROUP, text, works
 from tests.coordinator.kafka_backend import Connection
 
 NODES = 2
-WITH = CoordinatorConfig(experimental_connect_groups=True)
+WITH = CoordinatorConfig(experimental_connect_groups=True, classic_initial_rebalance_delay_ms=0)
 
 
 @pytest.fixture
@@ -192,9 +196,7 @@ async def test_it_keeps_away_from_a_group_with_classic_workers_and_takes_its_pla
     assert joined.error_code == 0
 
     assert (await ask(cluster, joining("w1"))).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    leaving = m.LeaveGroupRequest(
-        group_id=GROUP, members=(m.MemberIdentity(member_id=member_id),)
-    )
+    leaving = m.LeaveGroupRequest(group_id=GROUP, members=(m.MemberIdentity(member_id=member_id),))
     await ask_kafka(cluster, leaving, 5)
     generation = cluster.shard_of(GROUP).coordinator.shard.groups[GROUP].generation
     assert generation > 1
@@ -239,3 +241,22 @@ async def test_apiversions_does_not_name_them(cluster: EmbeddedCluster):
 def _call():
 
     return Call(0, 0)
+
+
+def test_the_option_of_the_command_turns_it_on():
+    """The command of docs/explanation/connect-groups.md, on a free port."""
+    command = [sys.executable, "-m", "coordinator.broker", "--port", "0", "--experimental-connect-groups"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            host, _, port = process.stdout.readline().split()[-1].partition(":")
+            header = m.RequestHeader(
+                request_api_key=c.ConnectApiKey.CONNECT_GROUP_HEARTBEAT, request_api_version=0, client_id="w"
+            )
+            frame = encode(header, c.REQUEST_HEADER_VERSION) + encode(joining("w1"), c.VERSION)
+            with socket.create_connection((host, int(port)), timeout=60) as connection:
+                connection.sendall(len(frame).to_bytes(4, "big") + frame)
+                assert connection.recv(4096)
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0

@@ -5,7 +5,8 @@
    each such install of the worker whose turn it is.
 3. A worker that was told to compute is not waited for longer than its rebalance timeout, if there is another.
 4. What an assignor says to a worker is given to it with the epoch that it was computed for.
-5. In the end all that is configured runs, everybody is at one epoch, and nobody is to compute anything.
+5. A worker is removed only if it leaves or its time is over: it may be running its tasks.
+6. In the end all that is configured runs, everybody is at one epoch, and nobody is to compute anything.
 """
 
 from collections.abc import Iterable, Mapping
@@ -114,6 +115,8 @@ class Judge:
                 self._members[key.member_id] = value.rebalance_timeout_ms
             else:
                 self._members.pop(key.member_id)
+                if request is not None and not _leaves(request, key.member_id):
+                    raise Violation(f"{key.member_id} is removed by {type(request).__name__}")
                 if self._turn is not None and self._turn[0] == key.member_id:
                     self._turn = None
         if not isinstance(key, c.ConnectWorkerGroupTargetAssignmentKey) or value is None:
@@ -157,3 +160,11 @@ class Judge:
             and set(names) <= {one.member_id for one in prepared.members}
             and sorted(assigned) == sorted(listed(prepared.configured))
         )
+
+
+def _leaves(request: Message, member_id: str) -> bool:
+    return (
+        isinstance(request, c.ConnectGroupHeartbeatRequest)
+        and request.member_epoch == -1
+        and request.member_id == member_id
+    )

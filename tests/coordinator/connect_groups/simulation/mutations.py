@@ -144,17 +144,6 @@ def keep_the_epoch_when_a_worker_goes() -> AbstractContextManager[None]:
     return _patched(fencing.records, "group_epoch", lambda group_id, epoch: real(group_id, _unmoved(epoch)))
 
 
-def let_any_previous_epoch_in() -> AbstractContextManager[None]:
-    """A worker with its previous epoch need not say what it runs."""
-    real = heartbeat._check_epoch
-
-    def broken(member: Any, epoch: int, owned: Any) -> None:
-        if epoch != member.previous_member_epoch:
-            real(member, epoch, owned)
-
-    return _patched(heartbeat, "_check_epoch", broken)
-
-
 def _unmoved(epoch: int) -> int:
     import sys  # noqa: PLC0415
 
@@ -212,5 +201,4 @@ MUTATIONS: tuple[Mutation, ...] = (
     install_for_an_old_epoch,
     give_metadata_before_its_epoch,
     keep_the_epoch_when_a_worker_goes,
-    let_any_previous_epoch_in,
 )

@@ -235,10 +235,17 @@ class World:
             worker.read_configs()
         # An assignor that says that it failed leaves all as it is until something changes: this does.
         self._change_configs()
+        self.kernel.after(REST_MS // 2, self._one_dies_for_good)
+
+    def _one_dies_for_good(self) -> None:
+        """What it ran has to go to others, although nothing else changes. One that computes rightly stays."""
+        others = [worker for worker in self.workers.values() if not worker.habits.never_right]
+        if len(others) > 1:
+            others[0].die()
 
     def _check_rest(self) -> None:
         group = self.coordinator.shard.groups.get(GROUP)
-        epochs = {worker.epoch for worker in self.workers.values()}
+        epochs = {worker.epoch for worker in self.workers.values() if worker.is_alive}
         self.judge.at_the_end(
             self.configs[1], epochs | ({-1} if group is None else {group.group_epoch, group.assignment_epoch})
         )

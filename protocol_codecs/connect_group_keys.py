@@ -1,4 +1,7 @@
-"""Private numbers of APIs and errors that Kafka never numbered: KIP-848 says "TBD"."""
+"""Private numbers of the calls and errors of Connect groups, which Kafka never numbered: KIP-848 says "TBD".
+
+They are apart from :mod:`protocol_codecs.connect_groups`, so that the proxy can refuse these APIs without knowing them.
+"""
 
 from enum import IntEnum
 
