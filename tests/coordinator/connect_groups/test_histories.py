@@ -34,7 +34,7 @@ NOTICED_BY: dict[Mutation, int] = {
     mutated.fence_at_once_as_the_kip_says: 5,
     mutated.forget_members_sooner_than_the_session: 58,
     mutated.never_fence: 1,
-    mutated.never_take_another_to_compute: 1,
+    mutated.never_take_another_to_compute: 3,
     mutated.ask_the_same_worker_again: 1,
     mutated.install_what_names_nobody: 1,
     mutated.install_a_task_twice: 1,

@@ -20,6 +20,9 @@ from protocol_codecs.records import CoordinatorRecord
 if TYPE_CHECKING:
     from tests.coordinator.connect_groups.simulation.worker import Worker
 
+SILENT_MS = 2_500
+"""A worker whose heartbeats come rarer than that."""
+
 
 class Violation(AssertionError):
     """A history broke a rule."""
@@ -34,6 +37,10 @@ class Judge:
         """The rebalance timeouts of the members, as they are in the log."""
         self._turn: tuple[str, int] | None = None
         """Who was told to compute, and since when."""
+        self._told_ms = 0
+        """When it was told so last."""
+        self._is_whole_turn = False
+        """Whether it was told for the first time then; else the turn may have begun before."""
         self._alone_ms = 0
         """When the group had no two members last."""
         self.targets = 0
@@ -76,6 +83,8 @@ class Judge:
             case c.ConnectGroupHeartbeatRequest(), c.ConnectGroupHeartbeatResponse():
                 if response.should_compute_assignment:
                     self._told(request.member_id, now_ms)
+                elif self._turn is not None and self._turn[0] == request.member_id:
+                    self._turn = None
             case _:
                 pass
 
@@ -97,12 +106,14 @@ class Judge:
             raise Violation(f"the group is not at rest: epochs {epochs}")
 
     def _told(self, member_id: str, now_ms: int) -> None:
+        """One that was silent for a while may have had its turn twice, with one between that nobody heard of."""
+        silent_ms, self._told_ms = now_ms - self._told_ms, now_ms
         if self._turn is None or self._turn[0] != member_id:
-            self._turn = member_id, now_ms
+            self._turn, self._is_whole_turn = (member_id, now_ms), True
             return
         since_ms = self._turn[1]
-        if self._alone_ms >= since_ms:
-            self._turn = member_id, now_ms
+        if self._alone_ms >= since_ms or silent_ms > SILENT_MS:
+            self._turn, self._is_whole_turn = (member_id, now_ms), False
             return
         self.longest_turn_ms = max(self.longest_turn_ms, now_ms - since_ms)
         if now_ms - since_ms >= self._members[member_id]:
@@ -139,6 +150,8 @@ class Judge:
         """Whether it is the turn of a worker in which it was told of the group, so that only its work can be wrong."""
         member_id = request.member_id
         if self._turn is None or self._turn[0] != member_id or member_id not in self._prepared:
+            return False
+        if not self._is_whole_turn:
             return False
         since_ms = self._turn[1]
         return (
