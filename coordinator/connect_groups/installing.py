@@ -10,6 +10,7 @@ from coordinator.connect_groups.computation import Prepared
 from coordinator.connect_groups.group import Part
 from coordinator.connect_groups.member import Details
 from coordinator.connect_groups.preparing import computation_of
+from coordinator.connect_groups.settings import MAX_METADATA_BYTES
 from coordinator.connect_groups.shard import ConnectShard
 from coordinator.connect_groups.work import Work, listed
 from coordinator.errors import CoordinatorError
@@ -99,6 +100,8 @@ def _part(
             f"metadata of version {member.version} for {member.member_id!r}, which reads "
             f"{told.minimum_version} to {told.maximum_version}"
         )
+    if len(member.metadata) > MAX_METADATA_BYTES:
+        raise InvalidAssignment(f"{len(member.metadata)} bytes of metadata for {member.member_id!r}")
     works = listed(member.connectors_and_tasks)
     for work in works:
         if work not in prepared.configured:

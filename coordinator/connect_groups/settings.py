@@ -5,6 +5,8 @@ import msgspec
 MAX_ID_LENGTH = 255
 MAX_ASSIGNORS = 16
 """Of one worker; Connect has three."""
+MAX_METADATA_BYTES = 1 << 20
+"""Of one assignor of one worker, and of what an assignor says to one worker."""
 
 
 class ConnectGroupSettings(msgspec.Struct, frozen=True, kw_only=True):

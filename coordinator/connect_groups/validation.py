@@ -3,7 +3,12 @@
 from collections import Counter
 
 from coordinator.connect_groups.member import Assignor
-from coordinator.connect_groups.settings import MAX_ASSIGNORS, MAX_ID_LENGTH, ConnectGroupSettings
+from coordinator.connect_groups.settings import (
+    MAX_ASSIGNORS,
+    MAX_ID_LENGTH,
+    MAX_METADATA_BYTES,
+    ConnectGroupSettings,
+)
 from coordinator.errors import RequestRefused
 from protocol_codecs.connect_groups import (
     ConnectAssignor,
@@ -56,6 +61,8 @@ def assignors_of(declared: tuple[ConnectAssignor, ...]) -> tuple[Assignor, ...]:
             raise _invalid(
                 f"assignor {assignor.name!r}: versions {low} to {high}, metadata {assignor.version}"
             )
+        if len(assignor.metadata) > MAX_METADATA_BYTES:
+            raise _invalid(f"assignor {assignor.name!r}: {len(assignor.metadata)} bytes of metadata")
     name, count = Counter(assignor.name for assignor in declared).most_common(1)[0]
     if count > 1:
         raise _invalid(f"assignor {name!r} is declared twice")

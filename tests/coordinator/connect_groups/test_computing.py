@@ -135,6 +135,15 @@ def test_metadata_that_a_worker_cannot_read_is_not_installed(version: int):
     assert talk.install("w1", epoch, {"w1": "a a-0 a-1"}, version=version).error_code == INVALID
 
 
+def test_more_metadata_than_anybody_needs_is_not_installed():
+    talk = joined("w1")
+    epoch = talk.prepare("w1").group_epoch
+    part = {"w1": "a a-0 a-1"}
+
+    assert talk.install("w1", epoch, part, metadata=bytes((1 << 20) + 1)).error_code == INVALID
+    assert talk.install("w1", epoch, part, metadata=bytes(1 << 20)).error_code == 0
+
+
 def test_an_assignment_that_nobody_asked_for_is_not_installed():
     talk = joined("w1")
 

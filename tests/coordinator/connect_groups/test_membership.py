@@ -205,6 +205,10 @@ def test_the_previous_epoch_is_fenced_if_the_worker_may_run_more_than_its_assign
             ErrorCode.INVALID_REQUEST,
         ),
         ({"client_assignors": (msgspec.structs.replace(COMPATIBLE, version=3),)}, ErrorCode.INVALID_REQUEST),
+        (
+            {"client_assignors": (msgspec.structs.replace(COMPATIBLE, metadata=bytes((1 << 20) + 1)),)},
+            ErrorCode.INVALID_REQUEST,
+        ),
         ({"server_assignor": "uniform"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
         ({"instance_id": "i"}, ErrorCode.INVALID_REQUEST),
         ({"configured": (), "config_offset": -1}, ErrorCode.INVALID_REQUEST),
