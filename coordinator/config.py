@@ -57,6 +57,8 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     experimental_client_assignors: bool = False
     """Whether members may compute the assignment (KIP-848's client-side assignors): an experiment that no Kafka has."""
+    experimental_connect_groups: bool = False
+    """Whether groups of Connect workers (KIP-848) are served: an experiment that no Kafka has."""
     share_session_timeout_ms: int = 45_000
     """``group.share.session.timeout.ms``; the next two bound it for single groups."""
     share_min_session_timeout_ms: int = 45_000

@@ -34,7 +34,10 @@ async def _run(options: argparse.Namespace) -> None:
         auto_create_partitions=options.auto_create_partitions,
         metrics_port=options.metrics_port,
         metrics_host=options.metrics_host,
-        coordinator=CoordinatorConfig(experimental_client_assignors=options.experimental_client_assignors),
+        coordinator=CoordinatorConfig(
+            experimental_client_assignors=options.experimental_client_assignors,
+            experimental_connect_groups=options.experimental_connect_groups,
+        ),
     )
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with serve(cluster):
@@ -75,6 +78,11 @@ def _parser() -> argparse.ArgumentParser:
         "--experimental-client-assignors",
         action="store_true",
         help="an experiment: let members compute the assignment, by calls that no Kafka has",
+    )
+    parser.add_argument(
+        "--experimental-connect-groups",
+        action="store_true",
+        help="an experiment: groups of Connect workers, by calls that no Kafka has",
     )
     return parser
 

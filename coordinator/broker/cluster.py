@@ -10,6 +10,7 @@ import trio
 
 from coordinator import java_order
 from coordinator.broker.clock import Clock
+from coordinator.broker.connect_groups import ConnectGroupsHost
 from coordinator.broker.connections import Connections
 from coordinator.broker.experimental import groups_codec
 from coordinator.broker.partition_log import PartitionLog
@@ -23,6 +24,7 @@ from coordinator.log import FileLog, MemoryLog, RecordLog
 from coordinator.metrics.sensors import Sensors
 from coordinator.share_state import ShareState
 from coordinator.uuids import RandomUuids, UuidSource
+from protocol_codecs.connect_groups import CONNECT_GROUPS
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.records import SHARE_STATE, TopicCodec
 from protocol_codecs.uuids import Uuid, uuid_from_text, uuid_to_text
@@ -113,6 +115,8 @@ class EmbeddedCluster:
         self._log_directory = log_directory
         self.share_leaders: dict[int, ShareLeader] = {}
         """What each node does for share groups as the leader of partitions."""
+        self.connect_groups: ConnectGroupsHost | None = None
+        """Groups of Connect workers, an experiment; from the start on, if the configuration has it."""
         self._next_producer_id = 1000
         self.connections = Connections()
         self._arrivals = trio.lowlevel.ParkingLot()
@@ -218,7 +222,10 @@ class EmbeddedCluster:
         """
         if node_id not in self.node_ids:
             raise ValueError(f"there is no node {node_id}")
-        self.shard_of(group_id).move_to(node_id)
+        shard = self.shard_of(group_id)
+        shard.move_to(node_id)
+        if self.connect_groups is not None:
+            self.connect_groups.reload(shard)
 
     def set_loading(self, group_id: str, *, loading: bool) -> None:
         """Make the group's coordinator answer COORDINATOR_LOAD_IN_PROGRESS, or stop doing so."""
@@ -290,6 +297,12 @@ class EmbeddedCluster:
             )
         for group_id in self.group_settings:
             self._apply_group_settings(group_id)
+        if self.config.experimental_connect_groups:
+            self.connect_groups = ConnectGroupsHost(
+                self.shards,
+                new_log=lambda number: self._new_record_log(f"connect_groups-{number}", CONNECT_GROUPS),
+                clock=clock,
+            )
 
     def stop(self) -> None:
         """Stop the coordinators and close all logs."""

@@ -2,7 +2,7 @@
 
 import trio
 
-from coordinator.broker import dispatch
+from coordinator.broker import connect_groups, dispatch
 from coordinator.broker.cluster import EmbeddedCluster
 from coordinator.broker.context import RequestContext
 from coordinator.broker.frames import BadFrame, FrameReader, framed
@@ -68,6 +68,11 @@ class _Connection:
 
     async def _answer(self, frame: bytes) -> bytes | None:
         """Return the answer to one request; None if it has none. Raises CodecError and UnknownApi."""
+        of_experiment = connect_groups.answer(
+            self._cluster.connect_groups, self._cluster.shard_of, self._node_id, self._host, frame
+        )
+        if of_experiment is not None:
+            return of_experiment
         api_key = int.from_bytes(frame[0:2], "big", signed=True)
         version = int.from_bytes(frame[2:4], "big", signed=True)
         header_version = dispatch.request_header_version(self._cluster.config, api_key, version)

@@ -41,6 +41,8 @@ async def serve(cluster: EmbeddedCluster) -> AsyncIterator[EmbeddedCluster]:
             nursery.start_soon(shard.run)
         for leader in cluster.share_leaders.values():
             nursery.start_soon(leader.run)
+        if cluster.connect_groups is not None:
+            nursery.start_soon(cluster.connect_groups.run)
         try:
             yield cluster
         finally:

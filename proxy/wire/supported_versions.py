@@ -12,6 +12,7 @@ APIs between brokers and controllers are not here.
 """
 
 from protocol_codecs import ApiKey
+from protocol_codecs.connect_group_keys import ConnectApiKey
 from protocol_codecs.experimental_keys import ExperimentalApiKey
 
 NEWEST_REVIEWED: dict[int, int] = {
@@ -108,6 +109,7 @@ NEVER_OFFERED: frozenset[int] = frozenset(
         ApiKey.DELETE_SHARE_GROUP_STATE,
         ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
         *ExperimentalApiKey,
+        *ConnectApiKey,
     }
 )
 """APIs that nobody is offered, whatever the configuration says: those with which brokers keep the state of share

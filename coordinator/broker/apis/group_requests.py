@@ -30,4 +30,7 @@ async def serve(context: RequestContext, request: Message) -> Message:
 
 
 async def _ask(context: RequestContext, shard: ShardHost, request: Message) -> Message:
+    connect_groups = context.cluster.connect_groups  # an experiment
+    if connect_groups is not None and (error := connect_groups.refuses(shard, request)) is not None:
+        return refusal(request, context.version, error)
     return await shard.call(request, context.version, context.client_id, context.client_host)
