@@ -32,7 +32,6 @@ NOTICED_BY: dict[Mutation, int] = {
     mutated.take_without_waiting: 1,
     mutated.forget_what_is_not_given_up_yet: 1,
     mutated.fence_at_once_as_the_kip_says: 5,
-    mutated.forget_members_sooner_than_the_session: 58,
     mutated.never_fence: 1,
     mutated.never_take_another_to_compute: 3,
     mutated.ask_the_same_worker_again: 1,

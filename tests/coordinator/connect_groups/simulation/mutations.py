@@ -71,23 +71,6 @@ def fence_at_once_as_the_kip_says() -> AbstractContextManager[None]:
     return _patched_handler(heartbeat, broken)
 
 
-def forget_members_sooner_than_the_session() -> AbstractContextManager[None]:
-    """The session is half as long as it is said to be."""
-    real = heartbeat.ConnectSessionTimeout
-
-    @contextmanager
-    def broken() -> Iterator[None]:
-        schedule = coordinator.ConnectShard.schedule
-
-        def shorter(self: Any, timer: Any, delay_ms: int) -> None:
-            schedule(self, timer, delay_ms // 2 if isinstance(timer, real) else delay_ms)
-
-        with _patched(coordinator.ConnectShard, "schedule", shorter):
-            yield
-
-    return broken()
-
-
 def never_fence() -> AbstractContextManager[None]:
     """Sessions and the time to stop never end."""
     return _patched(fencing, "expire", lambda shard, group_id, member_id: None)
@@ -190,7 +173,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     take_without_waiting,
     forget_what_is_not_given_up_yet,
     fence_at_once_as_the_kip_says,
-    forget_members_sooner_than_the_session,
     never_fence,
     never_take_another_to_compute,
     ask_the_same_worker_again,

@@ -48,6 +48,8 @@ class Worker:
         self.is_alive = True
         self.life = 0
         """Counts its lives and its turns: what an earlier one had planned does not happen."""
+        self.times_given_up = 0
+        """An answer to what it asked before it gave up all is not for it any more."""
         self.declared: tuple[object, ...] = ()
         self.is_computing = False
         self.old_epoch: int | None = None
@@ -80,6 +82,7 @@ class Worker:
         self.config_offset, self.configured = self.world.configs
 
     def _abandon(self) -> None:
+        self.times_given_up += 1
         self.running.clear()
         self.epoch = 0
         self.declared = ()
@@ -117,10 +120,14 @@ class Worker:
             configured=as_message(self.configured) if news and self.config_offset >= 0 else None,
         )
         answered = [False]
+        times_given_up = self.times_given_up
 
         def on_answer(response: c.ConnectGroupHeartbeatResponse) -> None:
             if life == self.life and not answered[0]:
                 answered[0] = True
+                if times_given_up != self.times_given_up:
+                    kernel.after(1, self._beat, life)
+                    return
                 self._on_answer(response, sent_ms, declaring)
 
         def on_silence() -> None:
