@@ -87,6 +87,9 @@ class Judge:
         self._timed_out: tuple[str, int] | None = None
         """Whose time has passed last, and when, since the last install or restart."""
         self._waits: dict[str, int] = {}
+        """Turns of others that ran out since a member had its own."""
+        self._crowd: dict[str, int] = {}
+        """How many members there were at most in that time: each of them may have had one."""
         """How many turns of others timed out since a member had its own, or joined."""
         self._needed_since_ms: int | None = None
         self._silent: set[str] = set()
@@ -260,8 +263,9 @@ class Judge:
                 f"{member_id} has its turn again before {sorted(others)}",
             )
         for other in others:
-            self._must(self._waits.get(other, 0) <= len(self.members) + 1, f"{other} never has its turn")
-        self._waits[member_id] = 0
+            most = max(len(self.members), self._crowd.get(other, 0)) + 1
+            self._must(self._waits.get(other, 0) <= most, f"{other} never has its turn")
+        self._waits[member_id] = self._crowd[member_id] = 0
         self.turn = Turn(member_id, now)
         self._needed_since_ms = None
         self.count("told")
@@ -275,6 +279,7 @@ class Judge:
             self._timed_out = (turn.member_id, turn.told_ms + self._plan.rebalance_ms) if has_others else None
             for other in self.members:
                 self._waits[other] = self._waits.get(other, 0) + 1
+                self._crowd[other] = max(len(self.members), self._crowd.get(other, 0))
             self.turn = None
             self.count("timed out")
             self._needed_since_ms = turn.told_ms + self._plan.rebalance_ms
@@ -291,7 +296,7 @@ class Judge:
             )
 
     def _new_round(self) -> None:
-        self._timed_out, self._waits = None, {}
+        self._timed_out, self._waits, self._crowd = None, {}, {}
 
     def _outage_ms(self) -> int:
         """Lost messages delay heartbeats; with many of them, by several request timeouts."""
@@ -495,6 +500,7 @@ class Judge:
             case r.ConsumerGroupMemberMetadataKey(member_id=member_id), None:
                 self.members.pop(member_id, None)
                 self._waits.pop(member_id, None)
+                self._crowd.pop(member_id, None)
                 if self._timed_out is not None and self._timed_out[0] == member_id:
                     self._timed_out = None
                 if self.turn is not None and self.turn.member_id == member_id:
