@@ -30,6 +30,7 @@ REPORTS = {
     "pipeline readiness",
     "pipeline progress",
     "pipeline audit",
+    "pipeline tables show",
 }
 COLOUR = re.compile(r"\x1b\[(\d+;)*[39]\d")
 
