@@ -157,7 +157,8 @@ class Judge:
         return (
             self._prepared_ms[member_id] >= since_ms
             and now_ms - since_ms < self._members[member_id]
-            and request.member_epoch == self._workers[member_id].epoch
+            # A worker at epoch 0 has given its membership up, and joins anew before it can install anything.
+            and request.member_epoch == self._workers[member_id].epoch > 0
         )
 
     def _is_valid(self, request: c.ConnectGroupInstallAssignmentRequest) -> bool:
