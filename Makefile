@@ -11,7 +11,7 @@ COORDINATOR_SEEDS ?= 0-199
 SECONDS ?= 60
 UNTIL_MS ?= 5000
 FAULTS ?= 1
-TAKES := half an hour
+TAKES := about 50 minutes
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' Makefile)
@@ -68,11 +68,11 @@ lint: setup $(VENV)/.pipeline ## ruff, mypy --strict and the import contracts
 test: lint ## all checks and the tests, on a real Kafka (ARGS="-k heartbeat" for some of them)
 	-@$(BIN)/python -m tools.chart build
 	$(if $(LONG),-@$(BIN)/python -m tools.s3_server.built)
-	@echo "== testing (about $(TAKES); the integration tests start Kafka brokers of their own)"
+	@echo "== testing ($(TAKES); the integration tests start Kafka brokers of their own)"
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --tb short --durations 20 --durations-min 10 $(LONG) $(ARGS)
 
 test-long: LONG := --long
-test-long: TAKES := forty minutes
+test-long: TAKES := several hours
 test-long: test ## the same with what make test leaves out (ARGS="-m long" for only that): more libraries and assignors
 
 test-unit: setup $(VENV)/.pipeline ## the tests that need no Kafka (a minute or two)
