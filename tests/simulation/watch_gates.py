@@ -3,8 +3,9 @@
 Judged by what is planted (:mod:`tests.simulation.gates`), by the events, and by who is translated in the end.
 
 * Without planted harm no move is aborted; nor is one while other groups have the same harm, while a broker is away, or
-  while a process is silent. One exception: clients crash, connections stall or a coordinator fails over, and then
-  partitions have no owner. If that lasts for three windows, nobody can tell that the move has not done it.
+  while a process is silent. Two exceptions, in which partitions have no owner for three windows, and nobody can tell that
+  the move has not done it: clients crash, connections stall or a coordinator fails over; and no client subscribes any
+  more to a topic that one subscribed to when the group was measured.
 * With harm, somebody translated and nothing else wrong, the move is aborted within :data:`WITHIN_MS`. Harm that began
   while the baseline was measured is in it: the group is like that without the move.
 * While a process is silent nobody is told to move, and no step begins; nor after it was aborted.
@@ -43,6 +44,10 @@ class GateWatch:
         """Whether the baseline is being measured."""
         self._baseline_ms = 0
         """When it was taken."""
+        self._measured_topics = frozenset[str]()
+        """What clients subscribed to then."""
+        self._given_up_ms = -WITHIN_MS
+        """When nobody subscribed to one of these, for the last time."""
 
     def emitted(self, process: "ProxyProcess", event: Event) -> None:
         """The translation reports an event."""
@@ -57,11 +62,14 @@ class GateWatch:
                 self._watch.count(f"gates: {said}")
         if self._is_measured and ", baseline: " not in text:
             self._baseline_ms = self._watch.kernel.now_ms
+            self._measured_topics = self._topics()
         self._is_measured = ", baseline: " in text
         if ", aborted: " not in text:
             return
         if self._planted_kind() != HARM and self._may_be_a_fault(text):
             self._watch.count("gates: aborted after other faults")
+        elif self._planted_kind() != HARM and self._may_be_a_topic(text):
+            self._watch.count("gates: aborted after a topic was given up")
         elif self._planted_kind() != HARM:
             raise Violation(10, f"a move is aborted without harm: {text}")
         if self.aborted_ms:
@@ -72,6 +80,15 @@ class GateWatch:
         """Whether partitions have had no owner since something else went wrong."""
         newest_ms = self._watch.kernel.now_ms - self._watch.last_fault_ms
         return not self.is_faultless and UNOWNED in text and newest_ms <= WITHIN_MS
+
+    def _may_be_a_topic(self, text: str) -> bool:
+        """Whether partitions have had no owner because nobody wanted them."""
+        return UNOWNED in text and self._watch.kernel.now_ms - self._given_up_ms <= WITHIN_MS
+
+    def _topics(self) -> frozenset[str]:
+        """What the clients that run subscribe to."""
+        running = (client for client in self._watch.standings if client.alive)
+        return frozenset[str]().union(*(getattr(client, "topics", ()) for client in running))
 
     def _planted_kind(self) -> str:
         assert self.world is not None
@@ -103,6 +120,8 @@ class GateWatch:
         if self.world is None or not self.world.plan.has_gates:
             return
         now_ms = self._watch.kernel.now_ms
+        if not self._measured_topics <= self._topics():
+            self._given_up_ms = now_ms
         is_judged = any(one.up and one.translator.gated_groups() for one in self.world.processes)
         if (
             self.world.planted() != HARM

@@ -16,7 +16,9 @@ Three answers stop a move, and take nothing back:
   can't be reached. It ends when :data:`CONTROL_WINDOWS` have passed without that.
 * **suspect**: the newest window is worse. If the next are not, the move goes on.
 
-Harm in three windows aborts the move, if somebody was moved by it: else it is not the move that does it.
+Harm in three windows aborts the move, if somebody was moved by it: else it is not the move that does it. A group that
+has fewer partitions than when it was measured, although nobody was moved and its members stay the same, is measured
+anew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,6 +47,8 @@ FRESH_MS = int(WINDOW_S * 2_500)
 _FAILS = 2
 """A source that says nothing in so many windows running is missing."""
 
+_MEASURED = "what the group is like before its first step is being measured"
+
 _MINUTE_MS = 60_000
 _NAMES = 3
 
@@ -67,6 +71,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
     told: int
     members: int
+    """At its beginning or at its end, where there were fewer."""
     changes: int
     """Members that came or went, or joined anew."""
     owned: float
@@ -126,7 +131,12 @@ def looks_of(reports: Sequence[Report]) -> list[Look]:
     depth = min((len(one.windows) for one in reports), default=0)
     columns = [[one.windows[number] for one in reports] for number in range(depth)]
     changes = [0, *(sum(window.changes for window in column) for column in columns), 0]
-    return [look_at(column, changes[n] + changes[n + 2]) for n, column in enumerate(columns)]
+    looks = [look_at(column, changes[n] + changes[n + 2]) for n, column in enumerate(columns)]
+    before = [*(look.members for look in looks[1:]), None]
+    return [
+        look if began_with is None else msgspec.structs.replace(look, members=min(look.members, began_with))
+        for look, began_with in zip(looks, before, strict=True)
+    ]
 
 
 # -- the baseline ------------------------------------------------------------------------------------------------------
@@ -240,7 +250,7 @@ def judge(
     if paused:
         return Verdict(Say.PAUSED, paused)
     if move.baseline is None:
-        return Verdict(Say.BASELINE, "what the group is like before its first step is being measured")
+        return Verdict(Say.BASELINE, _MEASURED)
     found = [
         {} if look.told else _not_caused(excesses(look, move.baseline, now_ms), number, move, now_ms)
         for number, look in enumerate(looks[:WINDOWS])
@@ -300,6 +310,9 @@ def _of_the_group(
             more = f"{gate}: at least {least:.0f} {_UNITS[gate]} more than before the move"
             why = f"{more}, for {WINDOWS} windows; {most} are allowed"
             if not has_moved:
+                is_steady = not any(look.changes for look in newest)
+                if gate is Gate.UNOWNED and is_steady:
+                    return Verdict(Say.BASELINE, f"{_MEASURED}: it has fewer partitions, and nobody has been moved")
                 return Verdict(Say.PAUSED, f"{why}, although nobody has been moved")
             return Verdict(Say.HARM, why)
     for gate, most in limits.items():
