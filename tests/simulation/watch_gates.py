@@ -3,9 +3,9 @@
 Judged by what is planted (:mod:`tests.simulation.gates`), by the events, and by who is translated in the end.
 
 * Without planted harm no move is aborted; nor is one while other groups have the same harm, while a broker is away, or
-  while a process is silent. Two exceptions, in which partitions have no owner for three windows, and nobody can tell that
-  the move has not done it: clients crash, connections stall or a coordinator fails over; and no client subscribes any
-  more to a topic that one subscribed to when the group was measured.
+  while a process is silent. Two exceptions, in which partitions have no owner for three windows, and nobody can tell
+  that the move has not done it: clients crash, connections stall or a coordinator fails over; and no client subscribes
+  any more to a topic that one subscribed to when the group was measured.
 * With harm, somebody translated and nothing else wrong, the move is aborted within :data:`WITHIN_MS`. Harm that began
   while the baseline was measured is in it: the group is like that without the move.
 * While a process is silent nobody is told to move, and no step begins; nor after it was aborted.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WITHIN_MS = 60_000
 SILENT_MS = 40_000
 """By then a report is too old, and everybody has judged."""
-UNOWNED = ", aborted: seconds without an owner: "
+UNOWNED = "seconds without an owner: "
 _TOLD = "told to join the new protocol"
 
 

@@ -1,8 +1,8 @@
 """Judges whether a move by steps does harm: a pure function of what the replicas report.
 
 Each replica reports what it saw of the group in windows of ten seconds (:mod:`translation.fleet.signals`). The newest
-windows of all of them are added up, and so are those before. A gate is closed by **three windows running** that are
-worse than its threshold, each
+windows of all of them are added up, and so are those before. A move is stopped by **three windows running** of which each
+is worse than a threshold, not always by the same gate,
 
 * beyond the group's **own baseline**: the worst windows of the time before its first step;
 * beyond what a **step itself** causes: windows in which somebody was told to join anew are not judged, and of the
@@ -303,24 +303,37 @@ def _of_the_group(
     *,
     has_moved: bool,
 ) -> Verdict:
-    for gate, most in limits.items():
-        over = [one.get(gate, 0) > most for one in found]
-        if len(over) == WINDOWS and all(over):
-            least = min(one[gate] for one in found)
-            more = f"{gate}: at least {least:.0f} {_UNITS[gate]} more than before the move"
-            why = f"{more}, for {WINDOWS} windows; {most} are allowed"
-            if not has_moved:
-                is_steady = not any(look.changes for look in newest)
-                if gate is Gate.UNOWNED and is_steady:
-                    return Verdict(Say.BASELINE, f"{_MEASURED}: it has fewer partitions, and nobody has been moved")
-                return Verdict(Say.PAUSED, f"{why}, although nobody has been moved")
-            return Verdict(Say.HARM, why)
-    for gate, most in limits.items():
-        if found and found[0].get(gate, 0) > most:
-            return Verdict(
-                Say.SUSPECT, f"{gate}: {found[0][gate]:.0f} {_UNITS[gate]} more than before the move"
-            )
+    over = [[gate for gate, most in limits.items() if one.get(gate, 0) > most] for one in found]
+    if len(over) == WINDOWS and all(over):
+        if (
+            not has_moved
+            and all(one == [Gate.UNOWNED] for one in over)
+            and not any(look.changes for look in newest)
+        ):
+            return Verdict(Say.BASELINE, f"{_MEASURED}: it has fewer partitions, and nobody has been moved")
+        why = _harm(found, over, limits)
+        if not has_moved:
+            return Verdict(Say.PAUSED, f"{why}, although nobody has been moved")
+        return Verdict(Say.HARM, why)
+    if over and over[0]:
+        gate = over[0][0]
+        return Verdict(Say.SUSPECT, f"{gate}: {found[0][gate]:.0f} {_UNITS[gate]} more than before the move")
     is_quiet = len(newest) == WINDOWS and not any(look.told for look in newest)
     is_known = Gate.LAG not in limits or all(look.lag is not None for look in newest)
-    is_clean = not any(one.get(gate, 0) > most for one in found for gate, most in limits.items())
-    return Verdict(Say.CLEAR if is_quiet and is_known and is_clean else Say.WATCHING)
+    return Verdict(Say.CLEAR if is_quiet and is_known and not any(over) else Say.WATCHING)
+
+
+def _harm(
+    found: Sequence[Mapping[Gate, float]], over: Sequence[Sequence[Gate]], limits: Mapping[Gate, int]
+) -> str:
+    """What the windows have in common; if they have nothing, what each had, the newest first."""
+    common = [gate for gate in over[0] if all(gate in one for one in over)]
+    if common:
+        gate = common[0]
+        least = min(one[gate] for one in found)
+        more = f"{gate}: at least {least:.0f} {_UNITS[gate]} more than before the move"
+        return f"{more}, for {WINDOWS} windows; {limits[gate]} are allowed"
+    each = (
+        f"{gates[0]}: {one[gates[0]]:.0f} {_UNITS[gates[0]]}" for one, gates in zip(found, over, strict=True)
+    )
+    return f"more than before the move, in {WINDOWS} windows running: {', then '.join(each)}"

@@ -62,6 +62,17 @@ def test_three_windows_of_harm_abort_and_one_or_two_only_stop(gate: Gate) -> Non
     )
 
 
+def test_harm_that_shows_in_one_way_and_then_in_another_aborts_too() -> None:
+    windows = worse(Gate.REJOINS), worse(Gate.UNOWNED), worse(Gate.DISCONNECTS)
+    verdict = say(heard(*windows))
+    assert verdict.say is Say.HARM
+    assert verdict.why == (
+        "more than before the move, in 3 windows running: "
+        "rejoins: 24 a minute, then seconds without an owner: 54 s a minute, then disconnects: 12 a minute"
+    )
+    assert say(heard(worse(Gate.REJOINS), CALM, worse(Gate.DISCONNECTS))).say is Say.SUSPECT
+
+
 @pytest.mark.parametrize("gate", Gate)
 def test_what_the_baseline_has_is_no_harm(gate: Gate) -> None:
     bad = worse(gate)
