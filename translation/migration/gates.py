@@ -1,8 +1,8 @@
 """Judges whether a move by steps does harm: a pure function of what the replicas report.
 
 Each replica reports what it saw of the group in windows of ten seconds (:mod:`translation.fleet.signals`). The newest
-windows of all of them are added up, and so are those before. A move is stopped by **three windows running** of which each
-is worse than a threshold, not always by the same gate,
+windows of all of them are added up, and so are those before. A move is stopped by **three windows running** that are
+each worse than a threshold, not always by the same gate,
 
 * beyond the group's **own baseline**: the worst windows of the time before its first step;
 * beyond what a **step itself** causes: windows in which somebody was told to join anew are not judged, and of the
