@@ -128,6 +128,11 @@ class AnswerWatch:
             # It goes on being a member until it has given up everything and joins anew.
             self._watch.count("clients moved between the protocols")
             return
+        if excuse is None and code == ErrorCode.ILLEGAL_GENERATION and standing.abandoned_join:
+            # Its own JoinGroup, under way for long on a connection that it gave up, made a generation of which it knows
+            # nothing. Kafka answers the same.
+            self._watch.count("clients fenced by their own late JoinGroup")
+            excuse = "its own late JoinGroup"
         if excuse is None:
             raise Violation(6, f"{standing.client} is told {code.name} while it is within its contract")
         standing.end(f"it was told {code.name}")
