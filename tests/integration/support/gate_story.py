@@ -104,7 +104,10 @@ class Story:
     def does_harm(
         self, name: str, harm: Callable[[ConsumerProcess, str], ConsumerProcess | None], gate: str = ""
     ) -> str:
-        """A group in which a real client does harm once it is translated; `harm` returns it, or None if it is gone."""
+        """A group in which a real client does harm, a second after it got partitions, once both are translated.
+
+        `harm` returns the client, or None if it is gone.
+        """
         kind = "lagging" if gate == "lag" else "moving"
         group, topic = self.new_group(name, kind)
         spec = {"heartbeat_interval_ms": 300, "name": f"bad-{name}"}
@@ -114,7 +117,7 @@ class Story:
         def run() -> None:
             client = self.client(group, topic, **spec)
             while not stopping.wait(1.0):
-                if started or kinds(self.kafka, group)["consumer"] == STEP:
+                if client.owned() and (started or kinds(self.kafka, group)["consumer"] == STEP):
                     started[:] = started or [time.monotonic()]
                     if harm(client, topic) is None:
                         client = self.client(group, topic, **spec)
