@@ -101,6 +101,14 @@ def _memberships(member: Member, request: Request) -> list[Member]:
     ]
 
 
+def _is_replaced(member: Member) -> bool:
+    """Whether another member has the instance id of one whose membership is over."""
+    instance_id = member.client.instance_id
+    if member.joined or instance_id is None:
+        return False
+    return member.group.static_member(instance_id) not in (None, member)
+
+
 def _leave(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """End the client's memberships, those that it still has when their turn comes.
 
@@ -124,6 +132,10 @@ def _leave(context: Context, member: Member, connection: Connection, request: Re
                 raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
             if one is member and one.joined:
                 yield from heartbeat_upstream(context, one)
+        if _is_replaced(one):
+            # As a classic member this client would take the place of the translated one that has its instance id now,
+            # and make the group a classic one while others have partitions to give up.
+            raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its instance id went to another member meanwhile")
         yield from leave_consumer_membership(context, one, "back to the classic protocol")
         static_members.forget_instance(one)
         context.registry.drop_if_idle(one)

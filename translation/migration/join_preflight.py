@@ -8,7 +8,7 @@ classic group, and the conversion fails the pending JoinGroups of all its classi
 from functools import partial
 
 from protocol_codecs import ErrorCode
-from translation import member_id_required
+from translation import member_id_required, session_timeout
 from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
@@ -161,6 +161,7 @@ def _end_consumer_membership(
     while (yield from has_to_wait_for_others(before, connection)):
         if context.now >= deadline:
             raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
+        session_timeout.renew(before, context.now)  # its client waits here, and goes on being that member until it ends
         yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
     yield from leave_consumer_membership(context, before, "its client joined anew")
     context.registry.drop_if_idle(before)

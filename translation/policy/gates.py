@@ -27,7 +27,7 @@ class AbortIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             description="Seconds a minute that partitions may be without an owner, summed over all of them: one that "
             "nobody owns counts 60. `null`: not judged."
         ),
-    ] = 50
+    ] = 45
     commit_errors: Annotated[
         _Count | None,
         Meta(

@@ -262,6 +262,30 @@ def test_a_client_that_was_to_go_back_and_then_not_joins_when_the_group_that_it_
     assert bench.error(join) == ErrorCode.NONE
 
 
+def test_a_client_that_was_to_go_back_and_then_not_goes_on_being_the_member_that_it_was_while_it_waits() -> None:
+    """Else it would join beside itself: the broker keeps the old member until its own session timeout."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="epochgate-a")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    assert bench.error(bench.heartbeat(connection, "epochgate-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    bench.translator.set_policy(bench.now, TRANSLATE_ALL)
+    bench._new_group = False
+    bench.advance(8.0)
+    bench.beat(1)
+    bench.join(connection, "")
+    bench.join(connection, "epochgate-uuid-1")
+    for _ in range(12):
+        for call in list(bench.calls):
+            is_heartbeat = call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT
+            behind = described({"epochgate-a": (1, 5), A: (0, 4)})
+            bench.reply(bench.heartbeat_answer(1) if is_heartbeat else behind, call)
+        bench.advance(0.25)
+    bench.reply(described({"epochgate-a": (1, 5), A: (0, 5)}))
+    leave = bench.heartbeat_call().message
+    assert (leave.member_id, leave.member_epoch) == ("epochgate-a", -1)
+
+
 def test_that_the_group_was_a_consumer_group_once_does_not_count() -> None:
     """Its last member of the new protocol may have left since, by another process."""
     bench = Bench(settings=TranslatorSettings(sole_process=False))
