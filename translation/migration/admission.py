@@ -428,7 +428,8 @@ def _free_slot(
     """The slot that a client may take; None if there is none, or if the move does not go on."""
     moves, census = context.moves, looked.census
     held, signals = _found_out(context, group_id, rule, move, looked)
-    is_new = census.classic.isdisjoint(client.names) and census.translated.isdisjoint(client.names)
+    known = census.classic | census.translated
+    is_new = known.isdisjoint(client.names) and client.instance_id not in census.static
     members = census.members(held.values())
     moves.hook.looked(group_id, members, len(census.translated))
     quota = rule.staged[move.step].quota(members + is_new)

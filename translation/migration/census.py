@@ -44,8 +44,14 @@ def take_census(context: Context, group_id: str, connection: Connection) -> Proc
     codes = {group.error_code for group in classic.groups}
     if codes != {ErrorCode.NONE}:
         return _HIDDEN_CENSUS if codes and codes <= _HIDDEN else None
-    members = frozenset(member.member_id for member in classic.groups[0].members)
-    return Census(is_consumer_group=False, translated=frozenset(), classic=members, instances={})
+    members = classic.groups[0].members
+    return Census(
+        is_consumer_group=False,
+        translated=frozenset(),
+        classic=frozenset(one.member_id for one in members),
+        instances={},
+        static=frozenset(one.group_instance_id for one in members if one.group_instance_id is not None),
+    )
 
 
 def _of_consumer_group(
@@ -65,6 +71,7 @@ def _of_consumer_group(
         translated=translated,
         classic=classic,
         instances={instance: one for instance, one in instances.items() if one in translated},
+        static=frozenset(instances),
     )
 
 

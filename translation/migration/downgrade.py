@@ -135,7 +135,9 @@ def _leave(context: Context, member: Member, connection: Connection, request: Re
         if _is_replaced(one):
             # As a classic member this client would take the place of the translated one that has its instance id now,
             # and make the group a classic one while others have partitions to give up.
-            raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its instance id went to another member meanwhile")
+            raise Failed(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, "its instance id went to another member meanwhile"
+            )
         yield from leave_consumer_membership(context, one, "back to the classic protocol")
         static_members.forget_instance(one)
         context.registry.drop_if_idle(one)

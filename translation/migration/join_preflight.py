@@ -161,7 +161,9 @@ def _end_consumer_membership(
     while (yield from has_to_wait_for_others(before, connection)):
         if context.now >= deadline:
             raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
-        session_timeout.renew(before, context.now)  # its client waits here, and goes on being that member until it ends
+        session_timeout.renew(
+            before, context.now
+        )  # its client waits here, and goes on being that member until it ends
         yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
     yield from leave_consumer_membership(context, before, "its client joined anew")
     context.registry.drop_if_idle(before)

@@ -32,6 +32,8 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     classic: frozenset[str]
     instances: Mapping[str, str]
     """The translated members by instance id."""
+    static: frozenset[str] = frozenset()
+    """The instance ids of all members, classic ones too: who comes with one of these makes the group no larger."""
 
     is_hidden: bool = False
     """The sender may not see who is in the group: nothing else of this is known."""

@@ -262,7 +262,9 @@ def test_a_client_that_was_to_go_back_and_then_not_joins_when_the_group_that_it_
     assert bench.error(join) == ErrorCode.NONE
 
 
-def test_a_client_that_was_to_go_back_and_then_not_goes_on_being_the_member_that_it_was_while_it_waits() -> None:
+def test_a_client_that_was_to_go_back_and_then_not_goes_on_being_the_member_that_it_was_while_it_waits() -> (
+    None
+):
     """Else it would join beside itself: the broker keeps the old member until its own session timeout."""
     bench = Bench()
     connection = bench.connect()

@@ -152,6 +152,22 @@ def test_a_new_process_with_the_instance_id_of_a_translated_member_takes_its_pla
     assert bench.forwarded == []
 
 
+def test_a_new_process_with_the_instance_id_of_a_classic_member_makes_the_group_no_larger() -> None:
+    """The step allows one of two members, and one is translated: the restarted one is not the third."""
+    bench = Bench(policy=by_steps("50%"), new_group=False)
+    joined = bench.join(bench.connect(), "", instance_id="one")
+    (group,) = described({"epochgate-other": (1, 5), A: (0, 5)}).groups
+    members = tuple(
+        msgspec.structs.replace(one, instance_id="one") if one.member_id == A else one
+        for one in group.members
+    )
+    answer = ConsumerGroupDescribeResponse(groups=(msgspec.structs.replace(group, members=members),))
+    bench.reply(answer)  # is a translated member to be replaced?
+    bench.reply(answer)  # is there a slot?
+    assert joined in bench.forwarded
+    assert slots_of(bench) == {}
+
+
 def test_a_group_whose_last_translated_member_has_left_is_held() -> None:
     bench = Bench(policy=by_steps(1), new_group=False)
     connection = bench.connect()
