@@ -118,7 +118,11 @@ def join_preflight(
                 context, member, request, old_classic_membership, deadline
             )
     if old_classic_membership is not None:
+        was_consumer_group = group.is_consumer_group(context.now)
         yield from leave_classic(group, old_classic_membership)
+        if was_consumer_group and _may_have_become_classic(group, context.now):
+            # Its last member of the new protocol has left meanwhile.
+            yield from _await_convertible(context, member, request, None, deadline)
     member_id_required.ensure_id_of_ours(context, member, request, owns_partitions=owns_partitions)
     # All this took time, in which the client may have hung up and joined through another process under the same id.
     ensure_client_waiting(context, member, request)
