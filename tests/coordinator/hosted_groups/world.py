@@ -156,6 +156,7 @@ class Client:
             self._failed(response.error_code)
             return
         self.member_id, self.generation = response.member_id, response.generation_id
+        self.world.known_as[self.member_id] = self.instance_id or self.member_id
         self._protocol = response.protocol_name
         self._leads = None
         self.leads = response.leader == self.member_id
@@ -254,6 +255,8 @@ class World:
         self.clients: list[Client] = []
         self.told: list[dict[str, set[tuple[str, int]]]] = []
         self.computed: Computed = {}
+        self.known_as: dict[str, str] = {}
+        """By member id: the instance id of a static member, which inherits what was computed for the one before."""
         self._ids = 0
         self._waiting: dict[int, tuple[Client, Callable]] = {}
         self._calls = 0
@@ -326,7 +329,8 @@ class World:
 
     def settled(self) -> None:
         """Every partition has an owner, and each client has what the last leader computed for it."""
-        alive = {client.member_id: set(client.owned) for client in self.clients if client.alive}
+        alive = {self.known_as[one.member_id]: set(one.owned) for one in self.clients if one.alive}
+        computed = {self.known_as[member_id]: part for member_id, part in self.computed.items()}
         everything = {(topic, number) for topic, count in self.topics.items() for number in range(count)}
         assert set().union(*alive.values()) == everything, alive
-        assert alive == {member_id: part for member_id, part in self.computed.items() if member_id in alive}
+        assert alive == {one: part for one, part in computed.items() if one in alive}
