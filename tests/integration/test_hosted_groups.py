@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from support.broker import Kafka
 from support.clients import JAVA
 from support.entry import running_proxy
 from support.load import Load
@@ -19,6 +20,7 @@ rules:
   - {{pattern: "g-.*", mode: {mode}}}
 """
 EXPERIMENTAL = {"experimental": True}
+WITHOUT_NEW_PROTOCOL = "3.9.1"
 
 
 class Story:
@@ -165,6 +167,34 @@ def test_a_live_group_goes_in_and_back(assignor, kafka, consumers, folder: Path,
                 timeout_s=60,
             )
             story.settled(f"in mode {mode}")
+        load.stop()
+        story.settled("the end")
+    assert overlaps(consumers.logs) == []
+    assert account(story.produced(), consumers.logs).lost == frozenset()
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.parametrize("assignor", ["logged-cooperative-sticky", "logged-sticky", "reversed"])
+def test_on_a_broker_without_the_new_protocol(assignor, own_kafka, consumers, folder: Path, group):
+    """Kafka 3.9, whose coordinator knows classic groups only."""
+    cluster = own_kafka(version=WITHOUT_NEW_PROTOCOL)
+    kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    with (
+        running_proxy(
+            kafka.bootstrap, folder / "proxy", policy=MODE.format(mode="host"), more=EXPERIMENTAL
+        ) as proxy,
+        Load(kafka, topic) as load,
+    ):
+        story = Story(consumers, proxy, load, group, topic, assignor)
+        story.join(2)
+        story.settled("two members")
+        story.kill(story.members[0])
+        story.join(2)
+        story.settled("one was killed and two have come")
+        story.close(story.members[0])
+        story.settled("one has left")
         load.stop()
         story.settled("the end")
     assert overlaps(consumers.logs) == []
