@@ -52,7 +52,7 @@ class EventReporter:
     def commit_answered(
         self, connection: Connection, request: Request, response: Any, protocol: str | None = None
     ) -> None:
-        """Show the watch a commit and its response; ``protocol`` is that of a member that the observer does not know."""
+        """Show the watch a commit and its response; ``protocol`` is for members that the observer does not know."""
         message: Any = request.message
         names = self._observer.topics.names
 

@@ -9,6 +9,10 @@ from translation.engine.procedure import Procedure, Send
 
 _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _DESCRIBE_SHARE = 5, 1, 1
 _WITHOUT_MEMBERS = frozenset({"Dead", "Empty"})
+_NO_SUCH_GROUP = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+"""What a broker says of a group that is none of the new protocol. Kafka 3.9 names the API, and answers
+UNSUPPORTED_VERSION while ``group.coordinator.rebalance.protocols`` has no ``consumer``: it has no such group then
+(``KafkaApis.handleConsumerGroupDescribe``)."""
 
 
 def why_broker_has_it(connection: Connection, group_id: str) -> Procedure[str | None]:
@@ -47,7 +51,7 @@ def _as_consumer(connection: Connection, group_id: str) -> Procedure[str | None]
     for group in response.groups:
         if group.error_code == ErrorCode.NONE and group.members:
             return "the broker has members of it, of the new protocol"
-        if group.error_code not in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:
+        if group.error_code != ErrorCode.NONE and group.error_code not in _NO_SUCH_GROUP:
             return _not_described(group.error_code)
     return None
 

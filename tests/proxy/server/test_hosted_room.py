@@ -53,12 +53,14 @@ class Host(Bench):
         """Change the policy."""
         self._do(self.translator.set_policy(self.now, _policy(mode)))
 
-    def describe(self, classic: DescribedGroup = EMPTY, *native: str) -> None:
+    def describe(
+        self, classic: DescribedGroup = EMPTY, *native: str, no_such: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
+    ) -> None:
         """Say what the broker knows of the group: as a classic one, and members of the new protocol."""
         self.reply(DescribeGroupsResponse(groups=(classic,)), self.waiting(ApiKey.DESCRIBE_GROUPS))
         if any(call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE for call in self.calls):
             members = tuple(ConsumerGroupDescribeResponseMember(member_id=one) for one in native)
-            code = ErrorCode.NONE if native else ErrorCode.GROUP_ID_NOT_FOUND
+            code = ErrorCode.NONE if native else no_such
             group = ConsumerGroupDescribeResponseDescribedGroup(
                 group_id=GROUP, error_code=code, members=members
             )
@@ -142,6 +144,17 @@ def test_nobody_is_let_in_while_the_broker_may_have_members(described):
     assert bench.answers[request].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert not bench.room.has_members(GROUP)
     assert bench.forwarded == []
+
+
+@pytest.mark.parametrize(
+    ("no_such", "lets_in"),
+    [(ErrorCode.UNSUPPORTED_VERSION, True), (ErrorCode.COORDINATOR_NOT_AVAILABLE, False)],
+)
+def test_a_broker_that_has_no_groups_of_the_new_protocol_has_no_members_of_them(no_such, lets_in):
+    bench = Host()
+    bench.join(bench.connect(), "")
+    bench.describe(no_such=no_such)
+    assert bench.room.has_members(GROUP) == lets_in
 
 
 def test_the_way_in():
