@@ -20,8 +20,9 @@ from protocol_codecs.messages.consumer_protocol import (
 )
 from protocol_codecs.uuids import Uuid
 
-MOST_ELEMENTS = 200_000
-"""Topics and partitions that one subscription or assignment may name."""
+MOST_ELEMENTS = 20_000
+"""Topics and partitions that one subscription, or the assignments of a whole group, may name: as many as the proxy
+decodes of a group call by default (``limits.group_call_max_elements``). Reading them holds up everything else."""
 
 STICKY, COOPERATIVE_STICKY = "sticky", "cooperative-sticky"
 _FIRST_WITH_OWNED = 1
@@ -111,6 +112,19 @@ def read_assignment(content: bytes) -> tuple[int, ConsumerProtocolAssignment]:
         return 0, ConsumerProtocolAssignment()
     version, message = decode_assignment(content, MOST_ELEMENTS)
     return version, message
+
+
+def read_assignments(contents: Mapping[str, bytes]) -> dict[str, ConsumerProtocolAssignment]:
+    """Read what a leader has computed for all members. Raises MalformedMessage, and TooManyElements for all of it."""
+    left = MOST_ELEMENTS
+    decoded = {}
+    for member_id, content in contents.items():
+        message = ConsumerProtocolAssignment()
+        if content:
+            _, message = decode_assignment(content, left)
+        left -= sum(1 + len(topic.partitions) for topic in message.assigned_partitions)
+        decoded[member_id] = message
+    return decoded
 
 
 def partitions_of(message: ConsumerProtocolAssignment) -> Partitions:

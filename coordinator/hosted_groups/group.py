@@ -402,7 +402,7 @@ class HostedGroup:
         """Make what a leader has computed the target; False if it has to compute again."""
         contents = {one.member_id: bytes(one.assignment) for one in assignments}
         try:
-            decoded = {one: embedded.read_assignment(content)[1] for one, content in contents.items()}
+            decoded = embedded.read_assignments(contents)
         except CodecError:
             self.refusals += 1
             return False

@@ -32,6 +32,8 @@ from protocol_codecs.messages import (
 )
 
 _MANY_LEAVE_SINCE = 3
+_WITHOUT_PROTOCOL_SINCE = 7
+"""The first version of JoinGroup whose answer may have no protocol; before that its name is empty."""
 
 
 class HostedAnswer(msgspec.Struct, frozen=True):
@@ -215,4 +217,15 @@ class HostedGroups:
 
     def _take(self) -> list[HostedAnswer]:
         answers, self._answers = self._answers, []
-        return answers
+        return [_in_version(answer) for answer in answers]
+
+
+def _in_version(answer: HostedAnswer) -> HostedAnswer:
+    message = answer.message
+    if (
+        not isinstance(message, JoinGroupResponse)
+        or message.protocol_name is not None
+        or answer.call.version >= _WITHOUT_PROTOCOL_SINCE
+    ):
+        return answer
+    return HostedAnswer(answer.call, msgspec.structs.replace(message, protocol_name=""))

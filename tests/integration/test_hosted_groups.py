@@ -105,7 +105,9 @@ def test_the_clients_own_assignor_decides(assignor, kafka, consumers, folder: Pa
         story = Story(consumers, proxy, load, group, topic, assignor)
         story.join(2)
         story.settled("two members")
-        assert kafka.describe_classic(group).members in ((), [])
+        assert len(kafka.describe_classic(group).members) == 0
+        shown = [line for line in proxy.metrics().splitlines() if line.startswith("epochgate_members{")]
+        assert [line for line in shown if 'mode="host"' in line and line.endswith(" 2.0")], shown
         story.join()
         story.settled("a third one has joined")
         story.kill(story.members[0])

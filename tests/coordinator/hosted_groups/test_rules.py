@@ -108,10 +108,13 @@ def test_a_leader_that_computes_nonsense_installs_nothing_and_another_one_is_ask
     def twice(members, topics):
         return {member_id: {("orders", number) for number in range(4)} for member_id in members}
 
+    def endless(members, topics):
+        return {member_id: {("orders", number) for number in range(20_001)} for member_id in members}
+
     def gap(members, topics):
         return {member_id: {("orders", 3)} if member_id == min(members) else set() for member_id in members}
 
-    for wrong in (twice, gap):
+    for wrong in (twice, gap, endless):
         world = _world()
         world.add("wrong", {"acme": wrong}, eager=True)
         world.run(100)

@@ -13,10 +13,12 @@ from coordinator.hosted_groups.room import HostedAnswer, HostedGroups
 from coordinator.hosted_groups.settings import HostedSettings
 from coordinator.uuids import SeededUuids
 from protocol_codecs import ErrorCode
+from protocol_codecs.codec import encode
 from protocol_codecs.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
+    JoinGroupResponse,
     LeaveGroupRequest,
     MemberIdentity,
     SyncGroupRequest,
@@ -287,6 +289,8 @@ class World:
 
     def _deliver(self, answers: list[HostedAnswer]) -> None:
         for answer in answers:
+            version = answer.call.version if isinstance(answer.message, JoinGroupResponse) else 3
+            encode(answer.message, version)
             client, on_answer = self._waiting.pop(answer.call.key)
             if client.alive:
                 on_answer(answer.message)
