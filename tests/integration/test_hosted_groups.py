@@ -8,11 +8,11 @@ from support.clients import JAVA
 from support.entry import running_proxy
 from support.load import Load
 from support.ownership import Partition, account, overlaps
-from support.short_form import long
 from support.waiting import eventually
 
 PARTITIONS = 6
-SESSION_MS = 6_000
+ASSIGNORS = ("logged-cooperative-sticky", "logged-sticky", "reversed")
+"""Those of ConsumerDriver.java that say what they have computed."""
 
 MODE = """\
 default: observe
@@ -26,7 +26,8 @@ WITHOUT_NEW_PROTOCOL = "3.9.1"
 class Story:
     """A group with load on its topic, and the consumers that are meant to live."""
 
-    def __init__(self, consumers, proxy, load, group, topic, assignor) -> None:
+    def __init__(self, consumers, proxy, load, group, topic, assignor, **spec) -> None:
+        self.spec = spec
         self.consumers, self.proxy, self.load = consumers, proxy, load
         self.group, self.topic, self.assignor = group, topic, assignor
         self.members = []
@@ -34,7 +35,9 @@ class Story:
     def join(self, count: int = 1) -> None:
         """Start consumers."""
         self.members += [
-            self.consumers.start(JAVA, self.proxy.bootstrap, self.group, self.topic, self.assignor)
+            self.consumers.start(
+                JAVA, self.proxy.bootstrap, self.group, self.topic, self.assignor, **self.spec
+            )
             for _ in range(count)
         ]
 
@@ -92,7 +95,28 @@ class Story:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("assignor", ["logged-cooperative-sticky", long("logged-sticky"), long("reversed")])
+def test_the_clients_own_assignor_decides_shortly(kafka, consumers, folder: Path, group):
+    """The short form of the next one: no broker has this assignor."""
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    with (
+        running_proxy(
+            kafka.bootstrap, folder / "proxy", policy=MODE.format(mode="host"), more=EXPERIMENTAL
+        ) as proxy,
+        Load(kafka, topic) as load,
+    ):
+        story = Story(consumers, proxy, load, group, topic, "reversed", session_timeout_ms=3_000)
+        story.join(2)
+        story.settled("two members")
+        story.close(story.members[0])
+        load.stop()
+        story.settled("one has left")
+    assert overlaps(consumers.logs) == []
+    assert account(story.produced(), consumers.logs).lost == frozenset()
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_the_clients_own_assignor_decides(assignor, kafka, consumers, folder: Path, group):
     """Members join, leave and die. (The rolling restart and the way in and back are the next tests'.)"""
     topic = kafka.new_topic(partitions=PARTITIONS)
@@ -123,7 +147,7 @@ def test_the_clients_own_assignor_decides(assignor, kafka, consumers, folder: Pa
 
 @pytest.mark.kafka
 @pytest.mark.long
-@pytest.mark.parametrize("assignor", ["logged-cooperative-sticky", "logged-sticky", "reversed"])
+@pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_a_rolling_restart(assignor, kafka, consumers, folder: Path, group):
     topic = kafka.new_topic(partitions=PARTITIONS)
     with (
@@ -147,7 +171,7 @@ def test_a_rolling_restart(assignor, kafka, consumers, folder: Path, group):
 
 @pytest.mark.kafka
 @pytest.mark.long
-@pytest.mark.parametrize("assignor", ["logged-cooperative-sticky", "logged-sticky", "reversed"])
+@pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_a_live_group_goes_in_and_back(assignor, kafka, consumers, folder: Path, group):
     topic = kafka.new_topic(partitions=PARTITIONS)
     with (
@@ -177,7 +201,7 @@ def test_a_live_group_goes_in_and_back(assignor, kafka, consumers, folder: Path,
 
 @pytest.mark.kafka
 @pytest.mark.long
-@pytest.mark.parametrize("assignor", ["logged-cooperative-sticky", "logged-sticky", "reversed"])
+@pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_on_a_broker_without_the_new_protocol(assignor, own_kafka, consumers, folder: Path, group):
     """Kafka 3.9, whose coordinator knows classic groups only."""
     cluster = own_kafka(version=WITHOUT_NEW_PROTOCOL)
