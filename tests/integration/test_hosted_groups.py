@@ -176,7 +176,12 @@ def test_a_live_group_goes_in_and_back(assignor, kafka, consumers, folder: Path,
     topic = kafka.new_topic(partitions=PARTITIONS)
     with (
         running_proxy(
-            kafka.bootstrap, folder / "proxy", policy=MODE.format(mode="observe"), more=EXPERIMENTAL
+            kafka.bootstrap,
+            folder / "proxy",
+            policy=MODE.format(mode="observe"),
+            more=EXPERIMENTAL,
+            journal={"path": "journal", "file_max_age_s": 1},
+            verify={"live": True},
         ) as proxy,
         Load(kafka, topic) as load,
     ):
@@ -195,6 +200,13 @@ def test_a_live_group_goes_in_and_back(assignor, kafka, consumers, folder: Path,
             story.settled(f"in mode {mode}")
         load.stop()
         story.settled("the end")
+        proof = eventually(
+            lambda: proxy.group(group)["proof"] or {},
+            lambda found: bool(found.get("certificate")),
+            what="the proxy has verified its journal",
+        )
+        assert proof["verdict"] != "violated", proof
+        assert proof["certificate"]["owners"]["violations"] == []
     assert overlaps(consumers.logs) == []
     assert account(story.produced(), consumers.logs).lost == frozenset()
 
