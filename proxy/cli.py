@@ -6,7 +6,7 @@ import platform
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +19,7 @@ from protocol_codecs.policy_manifest import MANIFEST
 from protocol_codecs.printable import printable
 from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.fleet import UnreadableSecret, kafka_properties
+from proxy.config.hosting import check_hosting
 from proxy.config.loader import ConfigError, load_config
 from proxy.config.policy_explanation import assignor_notes, explain, rule_reports, wave_reports
 from proxy.config.policy_plan import LiveGroups, plan, plan_lines, summary, unused, unused_rules
@@ -176,7 +177,14 @@ async def _run(
         reloadables: list[Reloadable] = list(certificates)
         if policy_at is not None:
             required = config.policy.manifest_required
-            reloader = PolicyReloader(policy_at, apply, process.metrics, policy, manifest_required=required)
+            reloader = PolicyReloader(
+                policy_at,
+                apply,
+                process.metrics,
+                policy,
+                manifest_required=required,
+                check=partial(check_hosting, config),
+            )
             name, labels = config.policy.config_map, config.policy.config_maps
             if name is None and labels is None:
                 reloadables.append(reloader)
@@ -210,7 +218,9 @@ def _checked(config: Path) -> tuple[Config, Policy]:
     check_files((*(listener.tls for listener in loaded.listeners), control), loaded.upstream.tls)
     check_hook(loaded.hook)
     check_preflight(loaded)
-    return loaded, policy_of(loaded, config)
+    policy = policy_of(loaded, config)
+    check_hosting(loaded, policy)
+    return loaded, policy
 
 
 def _refused(error: Exception, code: ExitCode = ExitCode.USAGE) -> typer.Exit:

@@ -14,6 +14,7 @@ from translation import deadlines, log_outputs, relayed_responses
 from translation.actions import Action, CallId, Connection, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
+from translation.engine.hosting import HostedRoom
 from translation.engine.mends import Unowned
 from translation.engine.wave_counts import WaveCount
 from translation.fleet.group_records import Phase, Proof
@@ -31,6 +32,7 @@ from translation.migration.wave_progress import is_look_due, look
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
 from translation.routing.call_routing import predict_heartbeat, route
+from translation.routing.hosted_calls import apply_answers
 from translation.routing.relayed_calls import is_relayed
 from translation.settings import TranslatorSettings
 from translation.upstream.assignor_vote import update_assignors
@@ -48,6 +50,9 @@ class Translator:
     ``member_log`` is that of this process, if it is one of several replicas that have one. It is never the only process
     then (``sole_process``). Every method may ask the member log for something, so its outputs are to be taken after
     each; those that are not for the shell itself come back by :meth:`handle_log_outputs`.
+
+    ``hosted_room`` serves the groups of ``mode: host``, an experiment of the only process. Without one such groups are
+    observed.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Translator:
         settings: TranslatorSettings | None = None,
         new_uuid: Callable[[], str] = kafka_uuid,
         member_log: MemberLog | None = None,
+        hosted_room: HostedRoom | None = None,
     ) -> None:
         settings = settings or TranslatorSettings()
         if member_log is not None:
@@ -69,6 +75,7 @@ class Translator:
             on_group_time=lambda group, now: deadlines.group_time(self._context, group, now),
             on_other_rule=self._other_rule,
             member_log=member_log,
+            hosted_room=None if member_log is not None or not settings.sole_process else hosted_room,
         )
         self._predicted: PredictedHeartbeat | None = None
 
@@ -109,6 +116,7 @@ class Translator:
         context.now = now
         return (
             context.registry.find(group_id, member_id) is None
+            and not context.hosting.concerns(group_id, context.rules.rule_for(group_id).mode)
             and group_id not in context.mends.telling
             and is_relayed(context, group_id, member_id)
         )
@@ -138,6 +146,8 @@ class Translator:
         context = self._context
         context.now = now
         members = context.connections.members_on(connection_id)
+        if context.hosting.room is not None:
+            apply_answers(context, context.hosting.room.client_gone(now, connection_id))
         context.connections.client_disconnected(connection_id)
         context.fleet.lapse(connection_id)
         context.abandon_joins(members, connection_id)
@@ -147,6 +157,8 @@ class Translator:
         """Handle the end of an upstream connection, and the client's with it: calls on it get no response."""
         context = self._context
         context.now = now
+        if context.hosting.room is not None:
+            apply_answers(context, context.hosting.room.client_gone(now, connection_id))
         context.connection_lost(connection_id)
         return self._actions()
 
@@ -278,12 +290,14 @@ class Translator:
 
     def next_deadline(self) -> float:
         """When :meth:`handle_time` has to be called (seconds, ``math.inf`` for never); ask again after every call."""
-        return self._context.timers.next_deadline()
+        return min(self._context.timers.next_deadline(), self._context.hosting.next_deadline())
 
     def handle_time(self, now: float) -> list[Action]:
         """Handle every deadline that is due at ``now``."""
         self._context.now = now
         self._context.timers.run(now)
+        if self._context.hosting.room is not None:
+            apply_answers(self._context, self._context.hosting.room.advance(now))
         return self._actions()
 
     def set_policy(self, now: float, policy: Policy) -> list[Action]:

@@ -22,6 +22,7 @@ _MODE_EFFECT = {
     Mode.OBSERVE: "passed through and counted",
     Mode.TRANSLATE: "made members of the new protocol",
     Mode.REJECT: "refused with GROUP_AUTHORIZATION_FAILED",
+    Mode.HOST: "served by the proxy itself, an experiment",
 }
 
 _KEPT_OUT = {
@@ -163,7 +164,7 @@ def _describe(rule: Rule) -> str:
         said += f", assigned by the server's {rule.assignor}"
     if rule.type is not None and rule.mode is not Mode.REJECT:
         said += f"; {_KEPT_OUT[rule.type]} may not join"
-    if rule.mode is not Mode.REJECT:
+    if rule.mode not in {Mode.REJECT, Mode.HOST}:
         said += f"; a live group is moved one member every {rule.switch_pause_ms} ms"
     if rule.staged:
         said += f" in steps of {text_of(rule.staged)}, each held for {rule.hold_s} s"
@@ -205,6 +206,8 @@ def _notes(policy: Policy, number: int, rule: Rule, earlier: tuple[int, Rule] | 
         yield "not known from the file: `proof_s` needs the live verification (`verify.live`), else no step is proven"
     if rule.type is not None and rule.mode is Mode.REJECT:
         yield f"the type {rule.type} has no effect: nobody may join"
+    if rule.mode is Mode.HOST:
+        yield "not known from the file: `mode: host` needs `experimental: true` in the configuration, and one process"
     if rule.assignor is not None and rule.mode is not Mode.TRANSLATE:
         yield f"the assignor {rule.assignor} has no effect: only translated groups get one"
     elif rule.assignor is not None and rule.assignor not in _BUILT_IN_ASSIGNORS:

@@ -184,6 +184,13 @@ class Config(Section, frozen=True, kw_only=True):
             "same of them.",
         ),
     ] = 1
+    experimental: Annotated[
+        bool,
+        Meta(
+            description="`true` lets the policy use what is an experiment: `mode: host` "
+            "(docs/explanation/hosted-groups.md). Never for production data."
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         """Refuse an exporter without an account, and two that listen on one port (admin and control among them)."""

@@ -52,12 +52,12 @@ class EventReporter:
     def commit_answered(
         self, connection: Connection, request: Request, response: Any, protocol: str | None = None
     ) -> None:
-        """Show the watch a commit and its response; ``protocol`` is null if the member's calls pass through."""
+        """Show the watch a commit and its response; ``protocol`` is for members that the observer does not know."""
         message: Any = request.message
         names = self._observer.topics.names
 
         def look(now: float) -> Iterable[Event]:
-            known = protocol or self._observer.protocol_of(message.group_id, message.member_id)
+            known = self._observer.protocol_of(message.group_id, message.member_id) or protocol or ""
             return self._commits.answered(
                 now, connection, request, response, known, lambda topic_id: names.get(topic_id, "")
             )

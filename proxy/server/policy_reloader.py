@@ -22,7 +22,10 @@ __all__ = ["POLL_INTERVAL_S", "PolicyReloader"]
 
 
 class PolicyReloader:
-    """Watches one policy file, or a directory of them. ``apply`` gets each new policy that is valid."""
+    """Watches one policy file, or a directory of them. ``apply`` gets each new policy that is valid.
+
+    ``check`` raises ConfigError for a policy that this process can't have.
+    """
 
     def __init__(
         self,
@@ -32,8 +35,10 @@ class PolicyReloader:
         in_force: Policy | None = None,
         *,
         manifest_required: bool = False,
+        check: Callable[[Policy], None] = lambda _: None,
     ) -> None:
         self._file = file
+        self._check = check
         self._manifest_required = manifest_required
         self._apply = apply
         self._metrics = metrics
@@ -70,6 +75,7 @@ class PolicyReloader:
     def _take(self, load: Callable[[], LoadedPolicy], why: str, *, again: bool) -> None:
         try:
             policy, digest, left_out = load()
+            self._check(policy)
         except ConfigError as error:
             self._metrics.policy_reloads.labels("refused").inc()
             self._metrics.policy_is_current.set(0)

@@ -8,13 +8,16 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import structlog
+import trio
 
+from coordinator.hosted_groups.settings import HostedSettings
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.fleet import UnreadableSecret, kafka_properties
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.runtime.fd_limits import raise_file_limit
+from proxy.server.hosted_room import ProcessRoom
 from proxy.transport.listeners import BindError
 from proxy.transport.tls_context import TlsFilesError
 from translation.policy.policy import Policy
@@ -46,14 +49,33 @@ _START_ERRORS = (
 
 
 def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" = None) -> Translator:
-    """Make the translator that this configuration describes, with this policy. It asks ``fleet``, the member log."""
+    """Make the translator that this configuration describes, with this policy. It asks ``fleet``, the member log.
+
+    To be called in trio if ``experimental`` is set.
+    """
     settings = TranslatorSettings(
         sole_process=config.sole_process and config.workers == 1,
         session_timeout_min_ms=config.limits.session_timeout_min_ms,
         session_timeout_max_ms=config.limits.session_timeout_max_ms,
         asks_hook=config.hook is not None,
     )
-    return Translator(policy, settings=settings, member_log=None if fleet is None else fleet.log)
+    return Translator(
+        policy,
+        settings=settings,
+        member_log=None if fleet is None else fleet.log,
+        hosted_room=_hosted_room(config),
+    )
+
+
+def _hosted_room(config: Config) -> ProcessRoom | None:
+    """The room for groups of ``mode: host``; None unless this configuration may have such (an experiment)."""
+    if not config.experimental or config.fleet is not None or config.workers > 1 or not config.sole_process:
+        return None
+    settings = HostedSettings(
+        session_timeout_min_ms=config.limits.session_timeout_min_ms,
+        session_timeout_max_ms=config.limits.session_timeout_max_ms,
+    )
+    return ProcessRoom(settings, trio.current_time())
 
 
 def check_fleet(config: Config) -> None:

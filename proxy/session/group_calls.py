@@ -152,7 +152,7 @@ class GroupCalls:
             self._counted.labels("refused").inc()
             self.refusal_code = code
             return Treatment.REFUSE
-        if rule.mode is Mode.TRANSLATE or header.api_key in GUARDED:
+        if rule.mode in {Mode.TRANSLATE, Mode.HOST} or header.api_key in GUARDED:
             self._counted.labels("ended").inc()
             call = api_name(header.api_key)
             raise ClientError("group_call_too_large", f"a {call} of group {group_id[:255]!r} {reason}")

@@ -54,6 +54,7 @@ from translation.actions import (
 )
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.authorization import NOBODY
+from translation.engine.hosting import HostedRoom
 from translation.fleet.member_log import MemberLog
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
@@ -118,6 +119,7 @@ class Bench:
         new_group: bool = True,
         lets_in: bool = True,
         member_log: MemberLog | None = None,
+        hosted_room: HostedRoom | None = None,
     ) -> None:
         """``new_group``: the broker has no such group before the first join, and the bench answers so by itself.
 
@@ -129,7 +131,11 @@ class Bench:
         self.versions = versions
         self._uuids = iter(f"uuid-{n}" for n in range(1, 10_000))
         self.translator = Translator(
-            policy, settings=settings, new_uuid=lambda: next(self._uuids), member_log=member_log
+            policy,
+            settings=settings,
+            new_uuid=lambda: next(self._uuids),
+            member_log=member_log,
+            hosted_room=hosted_room,
         )
         self.calls: list[Call] = []
         self.answers: dict[RequestId, Any] = {}

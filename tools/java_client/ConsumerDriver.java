@@ -4,12 +4,17 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.StickyAssignor;
+import org.apache.kafka.common.Cluster;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
@@ -21,6 +26,7 @@ import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
@@ -45,7 +51,12 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
         "range", "org.apache.kafka.clients.consumer.RangeAssignor",
         "roundrobin", "org.apache.kafka.clients.consumer.RoundRobinAssignor",
         "sticky", "org.apache.kafka.clients.consumer.StickyAssignor",
-        "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
+        "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+        "logged-sticky", LoggedSticky.class.getName(),
+        "logged-cooperative-sticky", LoggedCooperativeSticky.class.getName(),
+        "reversed", Reversed.class.getName());
+    /** The only one of this process; for assignors, which the client makes itself. */
+    private static ConsumerDriver driver;
 
     private final JsonNode spec;
     private final boolean incremental;
@@ -62,13 +73,14 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
     private ConsumerDriver(JsonNode spec) {
         this.spec = spec;
         this.incremental = spec.get("group_protocol").asText().equals("consumer")
-            || texts(spec.get("assignors")).contains("cooperative-sticky");
+            || texts(spec.get("assignors")).stream().anyMatch(name -> name.endsWith("cooperative-sticky"));
         this.commitEveryNs = 1_000_000L * spec.get("commit_every_ms").asLong();
         this.commitDue = System.nanoTime() + commitEveryNs;
     }
 
     public static void main(String[] arguments) throws IOException {
-        new ConsumerDriver(JSON.readTree(arguments[0])).run();
+        driver = new ConsumerDriver(JSON.readTree(arguments[0]));
+        driver.run();
     }
 
     private void run() {
@@ -188,7 +200,93 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
         ObjectNode fields = JSON.createObjectNode();
         fields.set("partitions", JSON.valueToTree(byTopic));
         fields.put("incremental", incremental);
+        if (logsAssignments()) {
+            fields.put("member_id", consumer.groupMetadata().memberId());
+        }
         write(event, fields);
+    }
+
+    // What an assignor of this process computes, as the leader of its group.
+
+    private boolean logsAssignments() {
+        return texts(spec.get("assignors")).stream().anyMatch(
+            name -> name.startsWith("logged-") || name.equals("reversed"));
+    }
+
+    private static void computed(Map<String, List<TopicPartition>> assignment) {
+        ObjectNode members = JSON.createObjectNode();
+        assignment.forEach((member, partitions) -> members.set(member, JSON.valueToTree(
+            partitions.stream().map(at -> List.of(at.topic(), at.partition())).toList())));
+        driver.write("computed", JSON.createObjectNode().set("members", members));
+    }
+
+    /** StickyAssignor, which says what it has computed. */
+    public static final class LoggedSticky extends StickyAssignor {
+        @Override
+        public Map<String, List<TopicPartition>> assign(
+                Map<String, Integer> partitionsPerTopic, Map<String, Subscription> subscriptions) {
+            Map<String, List<TopicPartition>> assignment = super.assign(partitionsPerTopic, subscriptions);
+            computed(assignment);
+            return assignment;
+        }
+
+        @Override
+        public Map<String, List<TopicPartition>> assignPartitions(
+                Map<String, List<PartitionInfo>> partitionsPerTopic, Map<String, Subscription> subscriptions) {
+            Map<String, List<TopicPartition>> assignment =
+                super.assignPartitions(partitionsPerTopic, subscriptions);
+            computed(assignment);
+            return assignment;
+        }
+    }
+
+    /** CooperativeStickyAssignor, which says what it has computed. */
+    public static final class LoggedCooperativeSticky extends CooperativeStickyAssignor {
+        @Override
+        public Map<String, List<TopicPartition>> assign(
+                Map<String, Integer> partitionsPerTopic, Map<String, Subscription> subscriptions) {
+            Map<String, List<TopicPartition>> assignment = super.assign(partitionsPerTopic, subscriptions);
+            computed(assignment);
+            return assignment;
+        }
+
+        @Override
+        public Map<String, List<TopicPartition>> assignPartitions(
+                Map<String, List<PartitionInfo>> partitionsPerTopic, Map<String, Subscription> subscriptions) {
+            Map<String, List<TopicPartition>> assignment =
+                super.assignPartitions(partitionsPerTopic, subscriptions);
+            computed(assignment);
+            return assignment;
+        }
+    }
+
+    /** An assignor that no broker has: the highest partition goes to the first member, and so on downwards. */
+    public static final class Reversed implements ConsumerPartitionAssignor {
+        @Override
+        public String name() {
+            return "reversed";
+        }
+
+        @Override
+        public GroupAssignment assign(Cluster metadata, GroupSubscription group) {
+            List<String> members = new ArrayList<>(new TreeSet<>(group.groupSubscription().keySet()));
+            Map<String, List<TopicPartition>> assignment = new TreeMap<>();
+            members.forEach(member -> assignment.put(member, new ArrayList<>()));
+            TreeSet<String> topics = new TreeSet<>();
+            group.groupSubscription().values().forEach(one -> topics.addAll(one.topics()));
+            for (String topic : topics) {
+                int count = metadata.partitionCountForTopic(topic);
+                for (int number = count - 1; number >= 0; number--) {
+                    String member = members.get((count - 1 - number) % members.size());
+                    assignment.get(member).add(new TopicPartition(topic, number));
+                }
+            }
+            computed(assignment);
+            Map<String, Assignment> assigned = new HashMap<>();
+            assignment.forEach((member, partitions) -> assigned.put(member, new Assignment(
+                partitions, ByteBuffer.wrap("reversed".getBytes(StandardCharsets.UTF_8)))));
+            return new GroupAssignment(assigned);
+        }
     }
 
     private void report(ConsumerRecords<String, String> polled) {

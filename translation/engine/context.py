@@ -14,6 +14,7 @@ part                    who uses it
 ``rules``               whoever asks for the policy's rule of a group
 ``fleet``               whoever serves a member that another replica may serve, or speaks for it to the broker
 ``moves``               whoever moves a member of a group that is moved by steps
+``hosting``             whoever asks whether a group is hosted here, an experiment
 ``mends``               whoever finds partitions that nobody has, or does something about them
 ``topic_names``         whoever turns topic ids into names
 ======================= ============================================================================================
@@ -31,6 +32,7 @@ from translation.engine.connections import ClientConnections
 from translation.engine.environment import Environment
 from translation.engine.events import Events
 from translation.engine.fleet import Fleet
+from translation.engine.hosting import HostedRoom, Hosting
 from translation.engine.member import Group, Member
 from translation.engine.member_ids import MemberIds
 from translation.engine.memberships import Memberships
@@ -58,6 +60,7 @@ class Context(Environment):
         on_group_time: Callable[[Group, float], None],
         on_other_rule: Callable[[str], None],
         member_log: MemberLog | None,
+        hosted_room: HostedRoom | None = None,
     ) -> None:
         super().__init__(settings)
         self.rules = RuleCache(policy)
@@ -68,6 +71,7 @@ class Context(Environment):
         self.moves = Moves(self, self.rules, member_log, on_other_rule)
         self.mends = Mends(self, self.moves.records, member_log)
         self.natives = NativeMembers(settings.native_members_limit)
+        self.hosting = Hosting(hosted_room)
         self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
         self.connections = ClientConnections(self._release, self._awaits_answer)
         self.scheduler = Scheduler(
@@ -108,6 +112,7 @@ class Context(Environment):
         waiting = self.connections.members_on(connection_id)
         self.connections.upstream_lost(connection_id)
         self.authorized_groups.forget(connection_id)
+        self.hosting.forget(connection_id)
         self.fleet.lapse(connection_id)
         self.abandon_joins(waiting, connection_id)
         self.scheduler.connection_lost(connection_id)
@@ -123,6 +128,7 @@ class Context(Environment):
 
     def _release(self, connection_id: ConnectionId) -> None:
         self.authorized_groups.forget(connection_id)
+        self.hosting.forget(connection_id)
         self.actions.append(Release(connection_id))
 
 

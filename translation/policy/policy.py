@@ -44,6 +44,9 @@ class Mode(StrEnum):
     REJECT = "reject"
     """Let nobody join: answer GROUP_AUTHORIZATION_FAILED."""
 
+    HOST = "host"
+    """Serve the group calls here; the assignment is what an assignor of the clients computes. An experiment."""
+
 
 class Approval(StrEnum):
     """Whether somebody has to approve each step of a move."""
@@ -60,7 +63,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(
             description="`observe`: calls pass through, and are counted. `translate`: classic members become members "
             "of the new protocol. `reject`: nobody may join; members of every protocol are answered "
-            "GROUP_AUTHORIZATION_FAILED."
+            "GROUP_AUTHORIZATION_FAILED. `host`: an experiment (docs/explanation/hosted-groups.md), refused without "
+            "`experimental: true` in the configuration."
         ),
     ]
     group: Annotated[
@@ -196,10 +200,9 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             raise ValueError(
                 "`wave` needs `steps`, and `group` or `groups`: nobody knows how many groups a pattern matches"
             )
-        if self.mode is Mode.TRANSLATE and self.type not in {None, GroupType.CONSUMER}:
-            raise ValueError(
-                f"a {self.type} group is never translated: `mode` has to be `observe` or `reject`"
-            )
+        if self.mode in {Mode.TRANSLATE, Mode.HOST} and self.type not in {None, GroupType.CONSUMER}:
+            what = "translated" if self.mode is Mode.TRANSLATE else "hosted"
+            raise ValueError(f"a {self.type} group is never {what}: `mode` has to be `observe` or `reject`")
         if self.steps is not None:
             if self.mode is not Mode.TRANSLATE:
                 raise ValueError(
@@ -279,9 +282,13 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """
         if self.mode is Mode.REJECT:
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        is_classic = api_key == ApiKey.JOIN_GROUP
+        if (
+            self.mode is Mode.HOST and not is_classic
+        ):  # a member at the broker would own partitions beside those here
+            return ErrorCode.GROUP_ID_NOT_FOUND
         if self.type is None or self.type is JOINED_BY[api_key]:
             return None
-        is_classic = api_key == ApiKey.JOIN_GROUP
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_classic else ErrorCode.GROUP_ID_NOT_FOUND
 
 

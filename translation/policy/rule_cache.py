@@ -6,7 +6,9 @@ from translation.policy.policy import Mode, Policy, Rule
 _REMEMBERED = 10_000
 LONGEST_GROUP_ID = 255
 """Characters. A client makes up as many group ids as it likes, of up to 32 KiB; a group with a longer one is never
-translated, so that nothing has to be remembered of it."""
+translated or hosted, so that nothing has to be remembered of it."""
+_FOR_ANY_ID = frozenset({Mode.OBSERVE, Mode.REJECT})
+"""The modes that groups with longer ids may have."""
 
 
 class RuleCache:
@@ -54,7 +56,7 @@ class RuleCache:
         if rule is None:
             rule = self.policy.rule_for(group_id)
             if len(group_id) > LONGEST_GROUP_ID:
-                return Rule(mode=Mode.OBSERVE, group=group_id) if rule.mode is Mode.TRANSLATE else rule
+                return rule if rule.mode in _FOR_ANY_ID else Rule(mode=Mode.OBSERVE, group=group_id)
             if len(self._found) == _REMEMBERED:
                 self._found.clear()
             self._found[group_id] = rule

@@ -40,6 +40,7 @@ from translation.migration import downgrade, mending
 from translation.migration.adoption import adopt_then
 from translation.policy.policy import Mode
 from translation.routing.guarded_joins import route_member_heartbeat
+from translation.routing.hosted_calls import route_hosted
 from translation.routing.join_routing import route_join_group
 from translation.routing.relayed_calls import is_of_native, is_relayed
 from translation.upstream.member_lookup import Found
@@ -49,6 +50,8 @@ _COMMITS = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
 
 def route(context: Context, connection: Connection, request: Request) -> None:
     """Send a group request its way; requests of other APIs are relayed."""
+    if context.hosting.room is not None and route_hosted(context, connection, request, route):
+        return
     route_request = _ROUTES.get(request.api_key)
     if route_request is None:
         context.forward(request)

@@ -51,7 +51,7 @@ def route_join_group(
     why_not = relayed_responses.why_not_translated(context, message)
     if rule.refusal(request.api_key) is not None:
         guarded_joins.refuse(context, request, rule)
-    elif rule.mode is Mode.OBSERVE:
+    elif rule.mode is not Mode.TRANSLATE:
         _observe(context, connection, request, rule, why_not)
     elif why_not is not None and not _was_allowed(context, message):
         context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
@@ -131,7 +131,7 @@ def _observe(
         _translate(context, connection, request)
         return
     given_here = context.ids.is_issued(message.member_id)
-    if rule.mode is Mode.OBSERVE:
+    if rule.mode is not Mode.TRANSLATE:
         context.ids.joins_classic(message.member_id, connection.id)
     reason = f"observed: {why_not or 'translatable'}"
     context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)

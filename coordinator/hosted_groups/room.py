@@ -1,0 +1,231 @@
+"""All hosted groups of one process: calls and time in, answers out. Sans-IO.
+
+    room = HostedGroups(HostedSettings(), new_id=..., uuids=RandomUuids(), now_ms=0)
+    answers = room.handle(call, JoinGroupRequest(...), now_ms)      # none of this call if it has to wait
+    answers = room.advance(now_ms)                                  # when next_deadline_ms() has come
+
+The caller has made sure that the sender of a call may act in its group.
+"""
+
+import heapq
+from collections.abc import Callable
+
+import msgspec
+
+from coordinator.hosted_groups.group import HostedGroup
+from coordinator.hosted_groups.member import ClientCall
+from coordinator.hosted_groups.settings import HostedSettings
+from coordinator.uuids import UuidSource
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.message import Message
+from protocol_codecs.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+_MANY_LEAVE_SINCE = 3
+_WITHOUT_PROTOCOL_SINCE = 7
+"""The first version of JoinGroup whose answer may have no protocol; before that its name is empty."""
+
+
+class HostedAnswer(msgspec.Struct, frozen=True):
+    """The answer to a call, which may have waited."""
+
+    call: ClientCall
+    message: Message
+
+
+class HostedGroups:
+    """The groups that this process hosts. ``now_ms`` is of any clock that does not run backwards.
+
+    For the longest session timeout of those that join a group, counted from ``now_ms`` of the start, nobody is given
+    anything: clients of an earlier process may not have heard yet that they are members no longer.
+    """
+
+    def __init__(
+        self, settings: HostedSettings, *, new_id: Callable[[], str], uuids: UuidSource, now_ms: int
+    ) -> None:
+        self.groups: dict[str, HostedGroup] = {}
+        self._settings = settings
+        self._new_id = new_id
+        self._uuids = uuids
+        self._started_ms = now_ms
+        self._answers: list[HostedAnswer] = []
+        self._booked: list[tuple[int, str]] = []
+        self._booked_at: dict[str, int] = {}
+
+    def is_member(self, group_id: str, member_id: str) -> bool:
+        """Whether this is a member of a hosted group."""
+        group = self.groups.get(group_id)
+        return group is not None and member_id in group.members
+
+    def has_members(self, group_id: str) -> bool:
+        """Whether a group is hosted here now."""
+        return group_id in self.groups
+
+    def why_refused(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Return the error of a commit; NONE if it is one of a member's present generation."""
+        group = self.groups.get(group_id)
+        return (
+            ErrorCode.UNKNOWN_MEMBER_ID
+            if group is None
+            else group.why_refused(member_id, instance_id, generation)
+        )
+
+    def handle(self, call: ClientCall, message: Message, now_ms: int) -> list[HostedAnswer]:
+        """Serve a JoinGroup, SyncGroup, Heartbeat or LeaveGroup."""
+        response: Message | None
+        match message:
+            case JoinGroupRequest():
+                response = self._join(call, message, now_ms)
+            case SyncGroupRequest():
+                group = self.groups.get(message.group_id)
+                response = (
+                    SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+                    if group is None
+                    else group.sync(message, now_ms)
+                )
+            case HeartbeatRequest():
+                group = self.groups.get(message.group_id)
+                response = (
+                    HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+                    if group is None
+                    else group.heartbeat(message, now_ms)
+                )
+            case LeaveGroupRequest():
+                response = self._leave(call, message, now_ms)
+            case _:
+                raise TypeError(type(message).__name__)
+        if response is not None:
+            self._answers.append(HostedAnswer(call, response))
+        return self._done(getattr(message, "group_id", ""))
+
+    def remove(self, group_id: str, member_id: str, now_ms: int) -> list[HostedAnswer]:
+        """Remove a member whose client has shown that it owns nothing any more."""
+        if self.is_member(group_id, member_id):
+            self.groups[group_id].leave(member_id, now_ms)
+        return self._done(group_id)
+
+    def renew(self, group_id: str, member_id: str, now_ms: int) -> None:
+        """Note that a member's client is alive."""
+        if self.is_member(group_id, member_id):
+            self.groups[group_id].renew(member_id, now_ms)
+
+    def client_gone(self, connection: object, now_ms: int) -> list[HostedAnswer]:
+        """Forget the JoinGroups that wait on a connection that has ended."""
+        for group_id, group in list(self.groups.items()):
+            if any(
+                m.join is not None and m.join.call.connection == connection for m in group.members.values()
+            ):
+                group.client_gone(connection, now_ms)
+                self._look_at(group_id)
+        return self._take()
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`advance` has something to look at; None if never."""
+        return self._booked[0][0] if self._booked else None
+
+    def advance(self, now_ms: int) -> list[HostedAnswer]:
+        """Do everything that is due."""
+        while self._booked and self._booked[0][0] <= now_ms:
+            when, group_id = heapq.heappop(self._booked)
+            if self._booked_at.get(group_id) != when:
+                continue  # an earlier booking replaced it
+            del self._booked_at[group_id]
+            if (group := self.groups.get(group_id)) is not None:
+                group.advance(now_ms)
+                self._look_at(group_id, after_ms=now_ms)
+        return self._take()
+
+    def _join(self, call: ClientCall, message: JoinGroupRequest, now_ms: int) -> JoinGroupResponse | None:
+        group = self.groups.get(message.group_id)
+        if message.member_id and (group is None or message.member_id not in group.members):
+            static = None if group is None else group.static_member(message.group_instance_id)
+            code = ErrorCode.UNKNOWN_MEMBER_ID if static is None else ErrorCode.FENCED_INSTANCE_ID
+            return JoinGroupResponse(error_code=code, member_id=message.member_id)
+        if group is None:
+            if len(self.groups) >= self._settings.most_groups:
+                return JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
+            group = self.groups[message.group_id] = HostedGroup(
+                message.group_id,
+                self._settings,
+                self._uuids,
+                lambda waited, answer: self._answers.append(HostedAnswer(waited, answer)),
+                started_ms=self._started_ms,
+                now_ms=now_ms,
+            )
+        return group.join(call, message, self._new_id, now_ms)
+
+    def _leave(self, call: ClientCall, message: LeaveGroupRequest, now_ms: int) -> LeaveGroupResponse:
+        if call.version < _MANY_LEAVE_SINCE:
+            code = self._leave_one(message.group_id, MemberIdentity(member_id=message.member_id), now_ms)
+            return LeaveGroupResponse(error_code=code)
+        return LeaveGroupResponse(
+            members=tuple(
+                MemberResponse(
+                    member_id=one.member_id,
+                    group_instance_id=one.group_instance_id,
+                    error_code=self._leave_one(message.group_id, one, now_ms),
+                )
+                for one in message.members
+            )
+        )
+
+    def _leave_one(self, group_id: str, who: MemberIdentity, now_ms: int) -> ErrorCode:
+        group = self.groups.get(group_id)
+        static = None if group is None else group.static_member(who.group_instance_id)
+        member_id = static.member_id if static is not None and not who.member_id else who.member_id
+        if static is not None and static.member_id != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        if group is None or member_id not in group.members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        group.leave(member_id, now_ms)
+        return ErrorCode.NONE
+
+    def _done(self, group_id: str) -> list[HostedAnswer]:
+        self._look_at(group_id)
+        return self._take()
+
+    def _look_at(self, group_id: str, after_ms: int | None = None) -> None:
+        """Drop a group without members, and book the next deadline of one that has some."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return
+        if group.is_empty:
+            del self.groups[group_id]
+            self._booked_at.pop(group_id, None)
+            return
+        due = group.next_deadline_ms()
+        if due is None:
+            return
+        if after_ms is not None:
+            due = max(due, after_ms + 1)
+        booked = self._booked_at.get(group_id)
+        if booked is None or due < booked:
+            self._booked_at[group_id] = due
+            heapq.heappush(self._booked, (due, group_id))
+
+    def _take(self) -> list[HostedAnswer]:
+        answers, self._answers = self._answers, []
+        return [_in_version(answer) for answer in answers]
+
+
+def _in_version(answer: HostedAnswer) -> HostedAnswer:
+    message = answer.message
+    if (
+        not isinstance(message, JoinGroupResponse)
+        or message.protocol_name is not None
+        or answer.call.version >= _WITHOUT_PROTOCOL_SINCE
+    ):
+        return answer
+    return HostedAnswer(answer.call, msgspec.structs.replace(message, protocol_name=""))

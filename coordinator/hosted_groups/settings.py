@@ -1,0 +1,41 @@
+"""The numbers of hosted groups, with the reason for each."""
+
+import msgspec
+
+from coordinator.config import MAX_INT, CoordinatorConfig
+
+
+class HostedSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times are in milliseconds."""
+
+    initial_delay_ms: int = 3_000
+    """How long the first JoinGroup of an empty group waits for others (``group.initial.rebalance.delay.ms``)."""
+
+    longest_join_ms: int = 10_000
+    """How long a JoinGroup waits for a computed target, and for partitions that others have not given up yet. What
+    comes later costs the member another rejoin, and it consumes nothing while it waits."""
+
+    session_timeout_min_ms: int = 6_000
+    """``group.min.session.timeout.ms``."""
+
+    session_timeout_max_ms: int = 1_800_000
+    """``group.max.session.timeout.ms``."""
+
+    most_groups: int = 1_000
+    """Groups that are hosted at a time; what is kept of clients has a bound."""
+
+    most_members: int = 250
+    """Members of a group."""
+
+    most_bytes: int = 8 * 1024 * 1024
+    """Bytes of all subscriptions and assignments of a group. A leader is told all of them in one answer."""
+
+
+COORDINATOR_CONFIG = CoordinatorConfig(
+    experimental_client_assignors=True,
+    # The sessions are the classic clients', and are kept by the room.
+    consumer_session_timeout_ms=MAX_INT,
+    consumer_min_session_timeout_ms=MAX_INT,
+    consumer_max_session_timeout_ms=MAX_INT,
+)
+"""The settings of the coordinator of one group."""

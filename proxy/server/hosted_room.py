@@ -1,0 +1,80 @@
+"""The groups that this process hosts (``mode: host``), as the translation uses them. An experiment."""
+
+import math
+
+from coordinator.hosted_groups.member import ClientCall
+from coordinator.hosted_groups.room import HostedAnswer, HostedGroups
+from coordinator.hosted_groups.settings import HostedSettings
+from coordinator.uuids import RandomUuids
+from protocol_codecs import ErrorCode
+from translation.actions import Connection, ConnectionId, Request
+from translation.uuids import kafka_uuid
+
+_MS = 1000
+
+
+class ProcessRoom:
+    """The room of this process, which has run since ``started`` (seconds of the translation's clock).
+
+    It implements :class:`translation.engine.hosting.HostedRoom`.
+    """
+
+    def __init__(self, settings: HostedSettings, started: float) -> None:
+        self.groups = HostedGroups(
+            settings, new_id=lambda: f"hosted-{kafka_uuid()}", uuids=RandomUuids(), now_ms=_ms(started)
+        )
+
+    def is_member(self, group_id: str, member_id: str) -> bool:
+        """See :class:`translation.engine.hosting.HostedRoom`; so the others."""
+        return self.groups.is_member(group_id, member_id)
+
+    def has_members(self, group_id: str) -> bool:
+        """Whether a group is hosted here now."""
+        return self.groups.has_members(group_id)
+
+    def why_refused(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """The error of a call with this generation; NONE if it is the member's present one."""
+        return self.groups.why_refused(group_id, member_id, instance_id, generation)
+
+    def handle(self, now: float, connection: Connection, request: Request) -> list[tuple[Request, object]]:
+        """Serve a JoinGroup, SyncGroup, Heartbeat or LeaveGroup; its own answer may come later."""
+        call = ClientCall(
+            key=request,
+            connection=connection.id,
+            version=request.version,
+            client_id=request.client_id or "",
+            client_host=connection.client_host,
+        )
+        return _answers(self.groups.handle(call, request.message, _ms(now)))
+
+    def remove(self, now: float, group_id: str, member_id: str) -> list[tuple[Request, object]]:
+        """Remove a member whose client has shown that it owns nothing any more."""
+        return _answers(self.groups.remove(group_id, member_id, _ms(now)))
+
+    def renew(self, now: float, group_id: str, member_id: str) -> None:
+        """Note that a member's client is alive."""
+        self.groups.renew(group_id, member_id, _ms(now))
+
+    def client_gone(self, now: float, connection_id: ConnectionId) -> list[tuple[Request, object]]:
+        """Forget the JoinGroups that wait on a connection that has ended."""
+        return _answers(self.groups.client_gone(connection_id, _ms(now)))
+
+    def next_deadline(self) -> float:
+        """When :meth:`advance` has something to do; infinity for never."""
+        due = self.groups.next_deadline_ms()
+        return math.inf if due is None else due / _MS
+
+    def advance(self, now: float) -> list[tuple[Request, object]]:
+        """Do what is due."""
+        return _answers(self.groups.advance(_ms(now)))
+
+
+def _ms(now: float) -> int:
+    """Milliseconds, rounded up: what is due at a deadline in seconds is due then."""
+    return math.ceil(now * _MS)
+
+
+def _answers(answers: list[HostedAnswer]) -> list[tuple[Request, object]]:
+    return [(one.call.key, one.message) for one in answers]  # type: ignore[misc]

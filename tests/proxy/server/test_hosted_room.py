@@ -1,0 +1,292 @@
+"""Calls of hosted groups between the translation and the room: who is let in, the way in and back, and commits."""
+
+import pytest
+
+from coordinator.hosted_groups.settings import HostedSettings
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseDescribedGroup,
+    ConsumerGroupDescribeResponseMember,
+)
+from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol_codecs.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolTopicPartition,
+    encode_assignment,
+)
+from protocol_codecs.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupResponse
+from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from proxy.server.hosted_room import ProcessRoom
+from tests.translation.answers import commit_answer, commit_error
+from tests.translation.bench import GROUP, KAFKA_4_3, TOPIC, Bench
+from tests.translation.victim import ACCEPTED, REFUSED
+from translation.policy.policy import Mode, Policy, Rule
+
+VERSIONS = {**KAFKA_4_3, ApiKey.DESCRIBE_GROUPS: (0, 6)}
+OF_THE_BROKER = "consumer-1"
+EMPTY = DescribedGroup(group_id=GROUP, group_state="Empty")
+WITH_MEMBERS = DescribedGroup(
+    group_id=GROUP, group_state="Stable", members=(DescribedGroupMember(member_id=OF_THE_BROKER),)
+)
+
+
+def _policy(mode: Mode) -> Policy:
+    return Policy(rules=(Rule(group=GROUP, mode=mode),))
+
+
+class Host(Bench):
+    """A translator with a room, before a broker that has nothing to say of the group unless it is told."""
+
+    def __init__(self, mode: Mode = Mode.HOST) -> None:
+        self.room = ProcessRoom(HostedSettings(), started=0.0)
+        super().__init__(_policy(mode), versions=VERSIONS, new_group=False, hosted_room=self.room)
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change the policy."""
+        self._do(self.translator.set_policy(self.now, _policy(mode)))
+
+    def describe(
+        self, classic: DescribedGroup = EMPTY, *native: str, no_such: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
+    ) -> None:
+        """Say what the broker knows of the group: as a classic one, and members of the new protocol."""
+        self.reply(DescribeGroupsResponse(groups=(classic,)), self.waiting(ApiKey.DESCRIBE_GROUPS))
+        if any(call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE for call in self.calls):
+            members = tuple(ConsumerGroupDescribeResponseMember(member_id=one) for one in native)
+            code = ErrorCode.NONE if native else no_such
+            group = ConsumerGroupDescribeResponseDescribedGroup(
+                group_id=GROUP, error_code=code, members=members
+            )
+            self.reply(ConsumerGroupDescribeResponse(groups=(group,)))
+
+    def waiting(self, api_key: ApiKey):
+        """The call of this API that waits for the broker's answer."""
+        return next(call for call in self.calls if call.api_key == api_key)
+
+    def let_in(self, connection) -> JoinGroupResponse:
+        """A client joins, and the broker has no members."""
+        request = self.join(connection, "")
+        self.describe()
+        self.advance(3.0)
+        return self.answers[request]
+
+    def member(self, connection) -> JoinGroupResponse:
+        """A client that is the only member, and has all three partitions."""
+        joined = self.let_in(connection)
+        assigned = ConsumerProtocolAssignment(
+            assigned_partitions=(ConsumerProtocolTopicPartition(topic=TOPIC, partitions=(0, 1, 2)),)
+        )
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=(
+                SyncGroupRequestAssignment(
+                    member_id=joined.member_id, assignment=encode_assignment(assigned, 1)
+                ),
+            ),
+        )
+        assert self.handed(self.send(connection, ApiKey.SYNC_GROUP, 5, request)) == {TOPIC: (0, 1, 2)}
+        return joined
+
+
+def test_a_member_is_let_in_and_commits_as_a_simple_consumer():
+    bench = Host()
+    connection = bench.connect()
+    joined = bench.member(connection)
+    assert joined.leader == joined.member_id
+    heartbeat = bench.heartbeat(connection, joined.member_id, joined.generation_id)
+    assert bench.answers[heartbeat].error_code == ErrorCode.NONE
+
+    commit = bench.commit(connection, joined.member_id, joined.generation_id, instance_id=None)
+    sent = bench.waiting(ApiKey.OFFSET_COMMIT).message
+    assert (sent.member_id, sent.generation_id_or_member_epoch, sent.group_instance_id) == ("", -1, None)
+    bench.reply(commit_answer())
+    assert commit_error(bench, commit) == ErrorCode.NONE
+    assert bench.forwarded == []
+
+
+def test_a_commit_of_another_generation_or_member_does_not_reach_the_broker():
+    bench = Host()
+    connection = bench.connect()
+    joined = bench.member(connection)
+    commit = bench.commit(connection, joined.member_id, joined.generation_id + 1)
+    assert commit_error(bench, commit) == ErrorCode.ILLEGAL_GENERATION
+    fenced = bench.commit(connection, joined.member_id, joined.generation_id - 1)
+    assert commit_error(bench, fenced) == ErrorCode.ILLEGAL_GENERATION
+    assert bench.calls == []
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        (WITH_MEMBERS,),
+        (EMPTY, "a-native-member"),
+        (DescribedGroup(group_id=GROUP, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE),),
+        (DescribedGroup(group_id=GROUP, group_state="PreparingRebalance"),),
+    ],
+    ids=["classic members", "native members", "not described", "a state that is not empty"],
+)
+def test_nobody_is_let_in_while_the_broker_may_have_members(described):
+    bench = Host()
+    connection = bench.connect()
+    request = bench.join(connection, "")
+    bench.describe(*described)
+    bench.advance(1.0)
+    bench.describe(*described)
+    assert bench.answers[request].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert not bench.room.has_members(GROUP)
+    assert bench.forwarded == []
+
+
+@pytest.mark.parametrize(
+    ("no_such", "lets_in"),
+    [(ErrorCode.UNSUPPORTED_VERSION, True), (ErrorCode.COORDINATOR_NOT_AVAILABLE, False)],
+)
+def test_a_broker_that_has_no_groups_of_the_new_protocol_has_no_members_of_them(no_such, lets_in):
+    bench = Host()
+    bench.join(bench.connect(), "")
+    bench.describe(no_such=no_such)
+    assert bench.room.has_members(GROUP) == lets_in
+
+
+def test_the_way_in():
+    bench = Host(Mode.OBSERVE)
+    connection = bench.connect()
+    assert bench.heartbeat(connection, OF_THE_BROKER, 3) in bench.forwarded
+    bench.set_mode(Mode.HOST)
+
+    heartbeat = bench.heartbeat(connection, OF_THE_BROKER, 3)
+    bench.reply(HeartbeatResponse())  # it keeps the member alive there
+    assert bench.answers[heartbeat].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    rejoin = bench.join(connection, OF_THE_BROKER, claims=(0, 1))
+    assert bench.answers[rejoin].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.calls == []  # its membership guards its partitions until it has given them up
+
+    anew = bench.join(connection, "")
+    left = bench.waiting(ApiKey.LEAVE_GROUP).message
+    assert [one.member_id for one in left.members] == [OF_THE_BROKER]
+    bench.reply(LeaveGroupResponse())
+    bench.describe()
+    bench.advance(3.0)
+    assert bench.answers[anew].error_code == ErrorCode.NONE
+    assert bench.room.is_member(GROUP, bench.answers[anew].member_id)
+
+
+def test_the_way_back():
+    bench = Host()
+    connection, other = bench.connect(), bench.connect()
+    joined = bench.member(connection)
+    bench.set_mode(Mode.OBSERVE)
+
+    waits = bench.join(other, "")
+    bench.advance(1.0)
+    assert bench.answers[waits].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    native = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="native", member_epoch=0)
+    refused = bench.send(other, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, native)
+    assert bench.answers[refused].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    heartbeat = bench.heartbeat(connection, joined.member_id, joined.generation_id)
+    assert bench.answers[heartbeat].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    rejoin = bench.join(connection, joined.member_id, claims=(0, 1, 2))
+    assert bench.answers[rejoin].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.room.has_members(GROUP)  # until it comes back with nothing
+    assert bench.forwarded == []
+    anew = bench.join(connection, "")
+    assert not bench.room.has_members(GROUP)
+    assert bench.forwarded == [anew]
+    assert bench.join(other, "") in bench.forwarded
+
+
+def test_a_member_that_does_not_come_back_goes_with_its_session():
+    bench = Host()
+    connection, other = bench.connect(), bench.connect()
+    joined = bench.member(connection)
+    bench.set_mode(Mode.OBSERVE)
+    bench.join(connection, joined.member_id)
+    bench.upstream_lost(connection)
+    bench.advance(9.0)
+    assert bench.room.has_members(GROUP)
+    bench.advance(2.0)  # the session timeout is 10 s
+    assert not bench.room.has_members(GROUP)
+    assert bench.join(other, "") in bench.forwarded
+
+
+CALLS = {
+    "JoinGroup": lambda bench, by, member: bench.join(by, member.member_id),
+    "JoinGroup of somebody new": lambda bench, by, _: bench.join(by, ""),
+    "SyncGroup": lambda bench, by, member: bench.sync(by, member.member_id, member.generation_id),
+    "Heartbeat": lambda bench, by, member: bench.heartbeat(by, member.member_id, member.generation_id),
+    "LeaveGroup": lambda bench, by, member: bench.leave(by, member.member_id),
+    "OffsetCommit": lambda bench, by, member: bench.commit(by, member.member_id, member.generation_id),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("mode", [Mode.HOST, Mode.OBSERVE], ids=str)
+def test_a_call_of_whom_the_broker_does_not_let_in_changes_nothing(call, mode):
+    bench = Host()
+    joined = bench.member(bench.connect())
+    bench.set_mode(mode)
+    before, stranger = _state(bench), bench.connect()
+    bench._lets_in = False
+    bench.advance(1.0)
+    request = CALLS[call](bench, stranger, joined)
+    assert request not in bench.answers
+    assert _state(bench) == before, "it counted before the broker was asked"
+    (question,) = bench.calls
+    bench.reply(REFUSED, question)
+    assert "GROUP_AUTHORIZATION_FAILED" in str(_codes(bench.answers[request]))
+    assert bench.forwarded == []  # a moment later the broker might let it through
+    assert _state(bench) == before
+    assert bench.calls == []
+
+
+@pytest.mark.parametrize(("call", "counts"), [("JoinGroup", False), ("LeaveGroup", True)])
+def test_only_what_clients_send_before_they_close_counts_once_they_have_gone(call, counts):
+    bench = Host()
+    joined = bench.member(bench.connect())
+    other = bench.connect()
+    before = _state(bench)
+    bench._lets_in = False
+    CALLS[call](bench, other, joined)
+    (question,) = bench.calls
+    bench.client_disconnected(other)
+    bench.reply(ACCEPTED, question)
+    assert (not bench.room.has_members(GROUP)) == counts
+    assert counts or _state(bench) == before
+
+
+def test_without_a_room_such_groups_are_observed():
+    bench = Bench(_policy(Mode.HOST), versions=VERSIONS, new_group=False)
+    assert bench.join(bench.connect(), "") in bench.forwarded
+
+
+def _state(bench: Host):
+    group = bench.room.groups.groups[GROUP]
+    members = {
+        one.member_id: (
+            one.generation,
+            one.session_deadline_ms,
+            one.join,
+            one.told_to_rejoin,
+            one.subscriptions,
+        )
+        for one in group.members.values()
+    }
+    return members, bench.room.next_deadline(), dict(bench.translator._context.hosting._told)
+
+
+def _codes(answer) -> set[str]:
+    if hasattr(answer, "topics"):
+        return {
+            ErrorCode(partition.error_code).name for topic in answer.topics for partition in topic.partitions
+        }
+    return {ErrorCode(answer.error_code).name}

@@ -1,0 +1,102 @@
+"""The groups that this process hosts (``mode: host``), and who has been told to leave which side. An experiment.
+
+The room itself is the shell's (:mod:`coordinator.hosted_groups`); the translation knows it by :class:`HostedRoom`.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+from protocol_codecs import ErrorCode
+from translation.actions import Connection, ConnectionId, Request
+from translation.policy.policy import Mode
+
+HostedAnswers: TypeAlias = Sequence[tuple[Request, Any]]
+"""Requests that are answered now, each with its response."""
+
+_MOST_TOLD = 16
+"""Groups that are remembered for a connection; a client has few on one."""
+
+
+class HostedRoom(Protocol):
+    """All hosted groups of this process. Times are in seconds of the translation's clock."""
+
+    def is_member(self, group_id: str, member_id: str) -> bool:
+        """Whether this is a member of a hosted group."""
+        ...
+
+    def has_members(self, group_id: str) -> bool:
+        """Whether a group is hosted here now."""
+        ...
+
+    def why_refused(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """The error of a call with this generation; NONE if it is the member's present one."""
+        ...
+
+    def handle(self, now: float, connection: Connection, request: Request) -> HostedAnswers:
+        """Serve a JoinGroup, SyncGroup, Heartbeat or LeaveGroup; its own answer may come later."""
+        ...
+
+    def remove(self, now: float, group_id: str, member_id: str) -> HostedAnswers:
+        """Remove a member whose client has shown that it owns nothing any more."""
+        ...
+
+    def renew(self, now: float, group_id: str, member_id: str) -> None:
+        """Note that a member's client is alive."""
+        ...
+
+    def client_gone(self, now: float, connection_id: ConnectionId) -> HostedAnswers:
+        """Forget the JoinGroups that wait on a connection that has ended."""
+        ...
+
+    def next_deadline(self) -> float:
+        """When :meth:`advance` has something to do; infinity for never."""
+        ...
+
+    def advance(self, now: float) -> HostedAnswers:
+        """Do what is due."""
+        ...
+
+
+class Hosting:
+    """The room, and the members that were told UNKNOWN_MEMBER_ID so that they move between it and the broker.
+
+    Such a member keeps its membership until its client joins without a member id on the same connection: by then it
+    has given up its partitions. A client that never comes back loses it when its session ends.
+    """
+
+    def __init__(self, room: HostedRoom | None) -> None:
+        self.room = room
+        self._told: dict[ConnectionId, OrderedDict[str, str]] = {}
+
+    def has_members(self, group_id: str) -> bool:
+        """Whether a group is hosted here now."""
+        return self.room is not None and self.room.has_members(group_id)
+
+    def concerns(self, group_id: str, mode: Mode) -> bool:
+        """Whether calls of a group are looked at because it is hosted, or is to be by this mode."""
+        return self.room is not None and (mode is Mode.HOST or self.room.has_members(group_id))
+
+    def next_deadline(self) -> float:
+        """When the room has something to do; infinity for never."""
+        return math.inf if self.room is None else self.room.next_deadline()
+
+    def note_told(self, connection_id: ConnectionId, group_id: str, member_id: str) -> None:
+        """Note that a member's client has been told, on this connection, to join without a member id."""
+        told = self._told.setdefault(connection_id, OrderedDict())
+        told[group_id] = member_id
+        told.move_to_end(group_id)
+        if len(told) > _MOST_TOLD:
+            told.popitem(last=False)
+
+    def take_told(self, connection_id: ConnectionId, group_id: str) -> str | None:
+        """The member that was told on this connection, once; None if there is none."""
+        told = self._told.get(connection_id)
+        return None if told is None else told.pop(group_id, None)
+
+    def forget(self, connection_id: ConnectionId) -> None:
+        """Forget a connection that has ended."""
+        self._told.pop(connection_id, None)

@@ -1,0 +1,334 @@
+"""The calls of groups that this process hosts (``mode: host``), and the way in and back. An experiment.
+
+Theory of operation. While a group is hosted, the broker has its offsets and no members of it. A group is on one side
+or the other, never on both:
+
+* **In.** A member that the broker has is told REBALANCE_IN_PROGRESS at its Heartbeat, and UNKNOWN_MEMBER_ID at the
+  JoinGroup that follows. It joins without a member id then, on the same connection, and owns nothing any more: only now
+  does its membership at the broker end. It is let in here when the broker describes the group as without members, so
+  not before all others have come the same way, or have lost their membership there.
+* **Back.** The same the other way round: nobody's JoinGroup reaches the broker before the last hosted member has come
+  back with nothing.
+
+Until then a JoinGroup is answered COORDINATOR_LOAD_IN_PROGRESS, with which clients try again. The membership that is
+left behind guards the partitions of a client that was told and has not come back yet, as long as its session lasts.
+
+A call changes nothing here before the broker has said that its sender may act in the group: it is asked each time, as
+in :mod:`translation.authorization`. A commit with a member's present generation goes to the broker as that of a simple
+consumer, without a member; the broker checks its sender itself.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest
+from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol_codecs.messages.sync_group import SyncGroupResponse
+from translation import generation
+from translation.actions import Authorized, Connection, EventKind, Relayed, Request
+from translation.apis import commit_messages
+from translation.authorization import ALLOWED, NOBODY
+from translation.engine.context import Context, replaced
+from translation.engine.hosting import HostedAnswers, HostedRoom
+from translation.engine.join_outcomes import refused
+from translation.engine.procedure import Procedure, ProcedureQueue, Send, Wait
+from translation.policy.policy import Mode
+from translation.upstream.group_members import why_broker_has_it
+
+_PAUSE_S = 0.5
+"""How long a JoinGroup waits before the broker is asked a second time whether it has members of the group."""
+
+_HEARTBEAT_VERSION, _LEAVE_VERSION = 3, 3
+_JOINS = 0
+_LAST_CALLS = frozenset({ApiKey.LEAVE_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
+_NO_GENERATION = -1
+
+RouteAgain = Callable[[Context, Connection, Request], None]
+
+_Route = Callable[[Context, HostedRoom, Connection, Request], bool]
+"""Handles a call of a group that is hosted, or is to be; False if it goes the way of all others."""
+
+
+def route_hosted(context: Context, connection: Connection, request: Request, route_again: RouteAgain) -> bool:
+    """Handle a call if its group is hosted, or is to be; return whether it was one.
+
+    ``route_again`` is called for a JoinGroup that has waited until its group is not hosted any more.
+    """
+    room = context.hosting.room
+    route = _ROUTES.get(request.api_key)
+    if room is None or not (route is not None or request.api_key == ApiKey.JOIN_GROUP):
+        return False
+    group_id: str = request.message.group_id
+    if not group_id or not (_is_to_be_hosted(context, group_id) or room.has_members(group_id)):
+        return False
+    if not room.has_members(group_id) and _has_translated_members(context, group_id):
+        return False  # they become classic members first
+    if request.api_key == ApiKey.JOIN_GROUP:
+        return _route_join(context, room, connection, request, route_again)
+    return route is not None and route(context, room, connection, request)
+
+
+def apply_answers(context: Context, answers: HostedAnswers) -> None:
+    """Answer what the room has answered, and show it to observers: as that of classic members."""
+    for request, response in answers:
+        connection = context.connections.connection_of(request)
+        if connection is not None:
+            context.actions.append(Relayed(connection, request, response))
+        context.answer(request, response)
+
+
+def _is_to_be_hosted(context: Context, group_id: str) -> bool:
+    return context.rules.rule_for(group_id).mode is Mode.HOST
+
+
+def _has_translated_members(context: Context, group_id: str) -> bool:
+    group = context.registry.groups.get(group_id)
+    return group is not None and any(member.joined for member in group.members.values())
+
+
+# -- may its sender act in the group? ----------------------------------------------------------------------------------
+
+
+def _if_allowed(
+    context: Context,
+    connection: Connection,
+    request: Request,
+    refusal: Callable[[int], Any],
+    proceed: Callable[[], None],
+) -> None:
+    """Ask the broker whether the sender of a call may act in its group, then ``proceed``; else refuse it.
+
+    Such a call is never relayed: the broker may let it through a moment later, and would have a member then.
+    """
+    steps = _ask(context, connection, request, refusal, proceed)
+    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+
+
+def _ask(
+    context: Context,
+    connection: Connection,
+    request: Request,
+    refusal: Callable[[int], Any],
+    proceed: Callable[[], None],
+) -> Procedure[None]:
+    group_id: str = request.message.group_id
+    version = connection.version(ApiKey.HEARTBEAT, newest=_HEARTBEAT_VERSION) or 0
+    question = HeartbeatRequest(group_id=group_id, generation_id=_NO_GENERATION, member_id=NOBODY)
+    response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, version, question)
+    if response.error_code not in ALLOWED:
+        context.authorized_groups.withdraw(connection.id, group_id)
+        context.answer(request, refusal(response.error_code))
+        return
+    context.authorized_groups.add(connection.id, group_id)
+    # The client may have gone meanwhile: then only counts what clients send just before they close.
+    if request.api_key in _LAST_CALLS or context.connections.is_waiting(request):
+        proceed()
+
+
+# -- JoinGroup ---------------------------------------------------------------------------------------------------------
+
+
+def _route_join(
+    context: Context, room: HostedRoom, connection: Connection, request: Request, route_again: RouteAgain
+) -> bool:
+    proceed = partial(_join, context, room, connection, request, route_again)
+    _if_allowed(context, connection, request, lambda code: refused(request, code), proceed)
+    return True
+
+
+def _join(
+    context: Context, room: HostedRoom, connection: Connection, request: Request, route_again: RouteAgain
+) -> None:
+    message: JoinGroupRequest = request.message
+    group_id, member_id = message.group_id, message.member_id
+    context.actions.append(Authorized(request))
+    if not member_id:
+        steps = _come_without_id(context, room, connection, request, route_again)
+        context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    elif _is_to_be_hosted(context, group_id) and room.is_member(group_id, member_id):
+        apply_answers(context, room.handle(context.now, connection, request))
+    else:
+        context.hosting.note_told(connection.id, group_id, member_id)
+        reason = "told to join without a member id, because its group moves to or from mode host"
+        context.events.emit_group(EventKind.CALL_REFUSED, group_id, request, reason)
+        answer = refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
+        apply_answers(context, ((request, answer),))
+
+
+def _come_without_id(
+    context: Context, room: HostedRoom, connection: Connection, request: Request, route_again: RouteAgain
+) -> Procedure[None]:
+    """A client joins that owns nothing: end the membership that it has left behind, and let it in if that is safe."""
+    group_id: str = request.message.group_id
+    left = context.hosting.take_told(connection.id, group_id)
+    if left is not None and room.is_member(group_id, left):
+        apply_answers(context, room.remove(context.now, group_id, left))
+    elif left is not None:
+        yield from _leave_broker(connection, group_id, left)
+    for is_last in (False, True):
+        if not _is_to_be_hosted(context, group_id):
+            why = "it is still hosted" if room.has_members(group_id) else None
+        else:
+            why = yield from why_broker_has_it(connection, group_id)
+        if why is None or is_last:
+            break
+        yield Wait(context.now + _PAUSE_S)
+    if not context.connections.is_waiting(request):
+        return
+    if why is not None:
+        context.events.emit_group(EventKind.CALL_REFUSED, group_id, request, f"has to wait: {why}")
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    elif _is_to_be_hosted(context, group_id):
+        apply_answers(context, room.handle(context.now, connection, request))
+    else:
+        route_again(context, connection, request)
+
+
+def _leave_broker(connection: Connection, group_id: str, member_id: str) -> Procedure[None]:
+    """End a classic membership at the broker. Whether that worked is seen when the broker describes the group."""
+    version = connection.version(ApiKey.LEAVE_GROUP, newest=_LEAVE_VERSION) or 0
+    leave = (
+        LeaveGroupRequest(group_id=group_id, members=(MemberIdentity(member_id=member_id),))
+        if version >= _LEAVE_VERSION
+        else LeaveGroupRequest(group_id=group_id, member_id=member_id)
+    )
+    yield Send(ApiKey.LEAVE_GROUP, version, leave)
+
+
+# -- Heartbeat, SyncGroup, LeaveGroup ----------------------------------------------------------------------------------
+
+
+def _route_heartbeat(context: Context, room: HostedRoom, connection: Connection, request: Request) -> bool:
+    message: HeartbeatRequest = request.message
+    if room.is_member(message.group_id, message.member_id):
+        proceed = partial(_member_call, context, room, connection, request, HeartbeatResponse)
+        _if_allowed(context, connection, request, lambda code: HeartbeatResponse(error_code=code), proceed)
+        return True
+    if not _is_to_be_hosted(context, message.group_id):
+        return False
+    steps = _heartbeat_of_brokers(context, request)
+    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    return True
+
+
+def _heartbeat_of_brokers(context: Context, request: Request) -> Procedure[None]:
+    """Keep a member of the broker alive there, and tell its client to rejoin."""
+    response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
+    if response.error_code == ErrorCode.NONE:
+        response = replaced(response, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    apply_answers(context, ((request, response),))
+
+
+def _route_sync(context: Context, room: HostedRoom, connection: Connection, request: Request) -> bool:
+    message = request.message
+    if not room.is_member(message.group_id, message.member_id):
+        return False
+    proceed = partial(_member_call, context, room, connection, request, SyncGroupResponse)
+    _if_allowed(context, connection, request, lambda code: SyncGroupResponse(error_code=code), proceed)
+    return True
+
+
+def _member_call(
+    context: Context,
+    room: HostedRoom,
+    connection: Connection,
+    request: Request,
+    response_type: Callable[..., HeartbeatResponse | SyncGroupResponse],
+) -> None:
+    """Serve a call of a hosted member; if its group is not to be hosted any more, tell it to rejoin."""
+    message = request.message
+    if _is_to_be_hosted(context, message.group_id):
+        apply_answers(context, room.handle(context.now, connection, request))
+        return
+    code = room.why_refused(
+        message.group_id, message.member_id, message.group_instance_id, message.generation_id
+    )
+    if code == ErrorCode.NONE:
+        room.renew(context.now, message.group_id, message.member_id)
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+    apply_answers(context, ((request, response_type(error_code=code)),))
+
+
+def _route_leave(context: Context, room: HostedRoom, connection: Connection, request: Request) -> bool:
+    message: LeaveGroupRequest = request.message
+    named = (message.member_id, *(one.member_id for one in message.members))
+    instances = any(one.group_instance_id is not None and not one.member_id for one in message.members)
+    if not any(room.is_member(message.group_id, member_id) for member_id in named) and not (
+        instances and room.has_members(message.group_id)
+    ):
+        return False
+    proceed = partial(_leave, context, room, connection, request)
+    _if_allowed(context, connection, request, lambda code: LeaveGroupResponse(error_code=code), proceed)
+    return True
+
+
+def _leave(context: Context, room: HostedRoom, connection: Connection, request: Request) -> None:
+    apply_answers(context, room.handle(context.now, connection, request))
+
+
+# -- commits, members of the new protocol ------------------------------------------------------------------------------
+
+
+def _route_commit(context: Context, room: HostedRoom, connection: Connection, request: Request) -> bool:
+    message = request.message
+    if not room.is_member(message.group_id, message.member_id):
+        return False
+    proceed = partial(_commit, context, room, connection, request)
+    if context.authorized_groups.includes(connection.id, message.group_id):
+        proceed()  # nothing changes here, and the broker checks the sender of what it gets
+        return True
+    _if_allowed(context, connection, request, lambda code: commit_messages.refused(request, code), proceed)
+    return True
+
+
+def _commit(context: Context, room: HostedRoom, connection: Connection, request: Request) -> None:
+    message = request.message
+    code = room.why_refused(
+        message.group_id, message.member_id, message.group_instance_id, generation.in_request(request)
+    )
+    if code != ErrorCode.NONE:
+        context.answer(request, commit_messages.refused(request, code))
+        return
+    steps = _commit_simply(context, request)
+    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+
+
+def _commit_simply(context: Context, request: Request) -> Procedure[None]:
+    """Commit as a consumer without a group membership: the broker has no member that could."""
+    message = replaced(request.message, member_id="", group_instance_id=None)
+    response = yield from commit_messages.send_commit(
+        _NO_GENERATION, request.api_key, request.version, message
+    )
+    context.answer(request, response)
+
+
+def _route_native(context: Context, room: HostedRoom, connection: Connection, request: Request) -> bool:
+    """Keep members of the new protocol out while hosted members have partitions, also on the way back."""
+    message = request.message
+    if message.member_epoch != _JOINS or _is_to_be_hosted(context, message.group_id):
+        return False  # the policy's rule keeps them out
+    if not room.has_members(message.group_id):
+        return False
+    response = ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    _if_allowed(
+        context,
+        connection,
+        request,
+        lambda code: ConsumerGroupHeartbeatResponse(error_code=code),
+        lambda: context.answer(request, response),
+    )
+    return True
+
+
+_ROUTES: Mapping[int, _Route] = {
+    ApiKey.HEARTBEAT: _route_heartbeat,
+    ApiKey.SYNC_GROUP: _route_sync,
+    ApiKey.LEAVE_GROUP: _route_leave,
+    ApiKey.OFFSET_COMMIT: _route_commit,
+    ApiKey.TXN_OFFSET_COMMIT: _route_commit,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _route_native,
+}
