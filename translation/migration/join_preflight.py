@@ -118,11 +118,7 @@ def join_preflight(
                 context, member, request, old_classic_membership, deadline
             )
     if old_classic_membership is not None:
-        was_consumer_group = group.is_consumer_group(context.now)
-        yield from leave_classic(group, old_classic_membership)
-        if was_consumer_group and _may_have_become_classic(group, context.now):
-            # Its last member of the new protocol has left meanwhile.
-            yield from _await_convertible(context, member, request, None, deadline)
+        yield from _leave_before_joining(context, member, request, old_classic_membership, deadline)
     member_id_required.ensure_id_of_ours(context, member, request, owns_partitions=owns_partitions)
     # All this took time, in which the client may have hung up and joined through another process under the same id.
     ensure_client_waiting(context, member, request)
@@ -198,6 +194,16 @@ def _leave_classic_memberships(
     if described is Described.CLASSIC_MEMBER and member_id_required.may_be_left_again(context, request):
         raise NeedsNewMemberId("another process may be ending its classic membership too")
     return described is Described.CLASSIC_MEMBER or old_classic_membership is not None
+
+
+def _leave_before_joining(
+    context: Context, member: Member, request: Request, old_classic_membership: PendingMove, deadline: float
+) -> Procedure[None]:
+    """End a client's classic membership. If the last member of the new protocol left meanwhile, look at the group anew."""
+    was_consumer_group = member.group.is_consumer_group(context.now)
+    yield from leave_classic(member.group, old_classic_membership)
+    if was_consumer_group and _may_have_become_classic(member.group, context.now):
+        yield from _await_convertible(context, member, request, None, deadline)
 
 
 def _may_have_become_classic(group: Group, now: float) -> bool:
