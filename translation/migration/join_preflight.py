@@ -199,7 +199,7 @@ def _leave_classic_memberships(
 def _leave_before_joining(
     context: Context, member: Member, request: Request, old_classic_membership: PendingMove, deadline: float
 ) -> Procedure[None]:
-    """End a client's classic membership. If the last member of the new protocol left meanwhile, look at the group anew."""
+    """End a client's classic membership; look at the group anew if its last translated member left meanwhile."""
     was_consumer_group = member.group.is_consumer_group(context.now)
     yield from leave_classic(member.group, old_classic_membership)
     if was_consumer_group and _may_have_become_classic(member.group, context.now):
