@@ -30,11 +30,11 @@ from pipeline.progress.output import (
     TRANSITIONS,
     WINDOWS,
 )
-from pipeline.progress.single_run import single_run
 from pipeline.progress.streams import Options
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness.records import connector_missing
 from pipeline.rules.unfinished import Unfinished, by_file, unread
+from pipeline.single_run import single_run
 from pipeline.watch import console, step
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from pipeline.errors import PipelineError
 from pipeline.journal import events
 from pipeline.location import of_path
 from pipeline.progress import job, streams
-from pipeline.progress.single_run import single_run
 from pipeline.quarantine import QUARANTINE
+from pipeline.single_run import single_run
 from tests.pipeline import other_groups
 from tests.pipeline.following import assert_equals_the_batch, running, until
 from tests.pipeline.migration import START_US, Migration, Plan, S
