@@ -31,6 +31,7 @@ sys.path.insert(0, str(ROOT / "tests" / "integration"))  # its `support`: a brok
 from confluent_kafka import Producer  # noqa: E402
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 from support import find_broker  # noqa: E402
+from support.children import ending_with_its_parent  # noqa: E402
 
 from tools.spark_connector.jars import ensure_connector  # noqa: E402
 
@@ -169,7 +170,9 @@ def following(bootstrap: str, out: Path, port: int, options: list[str]) -> Itera
         *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
     ]  # fmt: skip
     with (BUILD / "progress.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
+        process = subprocess.Popen(
+            ending_with_its_parent(command), stdout=log, stderr=log, cwd=ROOT, start_new_session=True
+        )
     try:
         yield process
     finally:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -146,6 +147,31 @@ def test_following_sees_what_comes_ends_by_hand_and_lets_the_next_run_go_on(
             assert next_run.wait() == 0, log.read_text()[-3000:]
 
     assert_equals_the_batch(spark, events.from_files(spark, journal), out)
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="util-linux has setpriv")
+def test_a_run_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """A pytest that was killed left runs that followed a journal for ever."""
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    run = int(killed.stdout)
+    status = Path(f"/proc/{run}/status")
+    until_gone = time.monotonic() + 10
+    while status.exists() and "State:\tZ" not in status.read_text():
+        if time.monotonic() > until_gone:
+            os.kill(run, signal.SIGKILL)
+            pytest.fail("it went on")
+        time.sleep(0.01)
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from tests.pipeline import conftest, following
+folder = pathlib.Path(sys.argv[1])
+with following.running(folder / "out", "--journal", folder, "--follow-s", 1) as process:
+    print(process.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def test_ctrl_c_and_sigterm_interrupt_no_call_while_following() -> None:
