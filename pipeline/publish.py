@@ -15,9 +15,9 @@ from pipeline import delta, location, runs
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
 from pipeline.location import Location
-from pipeline.progress.single_run import PATIENCE_S, single_run
 from pipeline.rules.lines import VERSION as JOURNAL_VERSION
 from pipeline.runs import TABLES_VERSION, Form, Manifest, State
+from pipeline.single_run import PATIENCE_S, single_run
 from pipeline.tables import Table
 from pipeline.watch import step
 

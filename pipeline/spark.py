@@ -32,6 +32,8 @@ _SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+    # The live audit (pipeline/progress/streams.py) does not wait until the batches of the tables have had their tasks.
+    "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
     # A file that disappears or a bad block ends the job with an error: nothing is dropped silently.
     "spark.sql.files.ignoreCorruptFiles": "false",

@@ -8,10 +8,10 @@ from pipeline import delta, runs
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
 from pipeline.location import Location
-from pipeline.progress.single_run import single_run
 from pipeline.publish import OPEN
 from pipeline.quality import QUALITY
 from pipeline.runs import Manifest
+from pipeline.single_run import single_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

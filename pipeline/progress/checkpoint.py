@@ -19,6 +19,8 @@ STATE = 2
 """The version of what the streams keep. It is raised when a checkpoint of the version before can't be read on."""
 
 FORM = "form.json"
+OFFSETS = "offsets"
+"""Folder in a stream's checkpoint with a file for each batch, which says what the batch reads."""
 ASIDE = "_before"
 
 
@@ -59,6 +61,24 @@ def check(files: FileSystems, checkpoints: Location, form: Form) -> None:
         )
     decided = {name: value for name, value in msgspec.structs.asdict(before).items() if value is not None}
     _write(files, checkpoints, msgspec.structs.replace(form, **decided | {"pyspark": form.pyspark}))
+
+
+def forget_unbegun(files: FileSystems, checkpoints: Location) -> None:
+    """Delete what a killed run has left of streams that have noted no offset yet: they begin anew in any case.
+
+    Spark writes each offset beside its place and renames it. Since 4.1 it refuses to begin where one is left that has
+    not been renamed, as if offsets of batches had been lost. Where any batch is noted, nothing is deleted.
+    """
+    if not files.is_folder(checkpoints):
+        return
+    for stream in files.names(checkpoints):
+        offsets = checkpoints / stream / OFFSETS
+        if not files.is_folder(offsets):
+            continue
+        names = files.names(offsets)
+        if all(name.startswith(".") for name in names):
+            for name in names:
+                files.delete(offsets / name)
 
 
 def set_aside(files: FileSystems, out: Location, names: tuple[str, ...]) -> Location | None:

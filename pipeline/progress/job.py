@@ -21,6 +21,7 @@ from pipeline.progress.live import LiveAudit
 from pipeline.progress.metrics import Progress, served
 from pipeline.progress.output import (
     CONVERGENCES,
+    LIVE_OVERLAPS,
     OTHER_EVENTS,
     OTHER_GROUPS,
     OTHER_MEMBERS,
@@ -30,11 +31,11 @@ from pipeline.progress.output import (
     TRANSITIONS,
     WINDOWS,
 )
-from pipeline.progress.single_run import single_run
 from pipeline.progress.streams import Options
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness.records import connector_missing
 from pipeline.rules.unfinished import Unfinished, by_file, unread
+from pipeline.single_run import single_run
 from pipeline.watch import console, step
 
 if TYPE_CHECKING:
@@ -202,7 +203,10 @@ class _Run:
         if (audit := self._options.audit) is not None:
             form = structs.replace(form, skew_us=audit.skew_us, delay_s=audit.delay_s, shards=audit.shards)
         checkpoint.check(files, checkpoints, form)
+        checkpoint.forget_unbegun(files, checkpoints)
         files.make_folder(self._out / WINDOWS.name)
+        if audit is not None:
+            files.make_folder(self._out / LIVE_OVERLAPS.name)
 
     def _audit(self) -> LiveAudit | None:
         if self._options.audit is None:

@@ -202,7 +202,7 @@ LIVE_OVERLAPS = Table(
     "overlap is told again: of the rows of one partition, `first_event` and `second_event` the newest (`told_us`) is "
     "right. "
     "Those that the clocks' allowed difference, a static member's replacement or a silent process explain are counted "
-    "only. The table is there once there is such an overlap.",
+    "only. The folder is there, and empty until there is such an overlap.",
     (
         _GROUP,
         Column("topic", TEXT, "topic name"),

@@ -31,6 +31,8 @@ _IDENTITY = ["replica", "boot", "seq"]
 CHECKPOINTS = "_checkpoints"
 AUDIT = "audit"
 """The live audit's stream."""
+_POOL = "spark.scheduler.pool"
+"""Name of the local property that says to which of Spark's pools of tasks the jobs of a thread belong."""
 
 
 class Audit(NamedTuple):
@@ -136,7 +138,10 @@ def _appending(rows: "DataFrame", folder: str) -> "DataStreamWriter":
 def start_audit(
     lines: "DataFrame", out: str, options: Audit, audit: LiveAudit, follow_s: float | None
 ) -> "StreamingQuery":
-    """Start the stream of the live audit; ``audit`` judges what it tells. With ``follow_s`` it goes on."""
+    """Start the stream of the live audit; ``audit`` judges what it tells. With ``follow_s`` it goes on.
+
+    Its tasks get half of the cores, if it needs as many: the tables' batches are longer, and not urgent.
+    """
     delay_us = int(options.delay_s * 1_000_000)
     rules = live.Rules(options.shards, options.skew_us, delay_us, options.files_at_once)
     told = live.told(lines, rules)
@@ -144,10 +149,13 @@ def start_audit(
     settings, partitions = lines.sparkSession.conf, "spark.sql.shuffle.partitions"
     before = settings.get(partitions)
     settings.set(partitions, str(options.shards))  # the stream takes it when it starts, and keeps it
+    context = lines.sparkSession.sparkContext
+    context.setLocalProperty(_POOL, AUDIT)  # likewise
     try:
         return _start(AUDIT, writer, out, None if follow_s is None else options.every_s)
     finally:
         settings.set(partitions, before or "")
+        context.setLocalProperty(_POOL, None)  # type: ignore[arg-type]  # takes it back
 
 
 def _start(name: str, writer: "DataStreamWriter", out: str, every_s: float | None) -> "StreamingQuery":

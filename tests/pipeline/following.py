@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
+from support.children import ending_with_its_parent
 
 from pipeline.journal import events
 from pipeline.progress import others, pauses, streams
@@ -20,8 +21,11 @@ from tests.pipeline.command_line import pipeline
 
 @contextlib.contextmanager
 def running(out: Path, *options: object, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command, in a process group of its own together with its JVM; its output is in ``progress.log``."""
-    command = pipeline("progress", "--out", out, *options, **settings)
+    """The command, in a process group of its own together with its JVM; its output is in ``progress.log``.
+
+    It ends with this process, and its JVM with it.
+    """
+    command = ending_with_its_parent(pipeline("progress", "--out", out, *options, **settings))
     with (out.parent / "progress.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:

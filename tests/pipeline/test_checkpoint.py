@@ -58,6 +58,29 @@ def test_an_audit_that_begins_later_is_compared_from_then_on(tmp_path: Path) -> 
         checked(tmp_path, structs.replace(AUDITED, shards=5))
 
 
+def test_what_a_killed_run_left_of_a_stream_without_an_offset_is_deleted_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    """Spark refuses to begin beside an offset that was not renamed yet."""
+    unbegun, begun = tmp_path / "windows" / "offsets", tmp_path / "audit" / "offsets"
+    for offsets in (unbegun, begun):
+        offsets.mkdir(parents=True)
+        for name in (".1.c0ffee.tmp", "..1.c0ffee.tmp.crc"):
+            (offsets / name).touch()
+    (begun / "0").touch()
+    (unbegun.parent / "metadata").touch()
+    (tmp_path / "form.json").touch()
+    checkpoint.forget_unbegun(FILES, of_path(tmp_path))
+    assert sorted(str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.is_file()) == [
+        "audit/offsets/..1.c0ffee.tmp.crc",
+        "audit/offsets/.1.c0ffee.tmp",
+        "audit/offsets/0",
+        "form.json",
+        "windows/metadata",
+    ]
+    checkpoint.forget_unbegun(FILES, of_path(tmp_path / "not-there"))
+
+
 def test_a_replay_moves_checkpoints_and_tables_aside_and_nothing_else(tmp_path: Path) -> None:
     for name in ("_checkpoints", "windows", "notes"):
         (tmp_path / name).mkdir()

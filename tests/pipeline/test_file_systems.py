@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems, NotThereError
+from pipeline.lease import Lease, Times
 from pipeline.location import Location, of_path, parse
-from pipeline.progress.lease import Lease, Times
-from pipeline.progress.single_run import LOCK, single_run
 from pipeline.readiness import records
+from pipeline.single_run import LOCK, single_run
 from proxy.console.exit_codes import ExitCode
 from tests.pipeline.migration import Migration, Plan
 from tests.pipeline.several_commands import run

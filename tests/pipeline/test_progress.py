@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +17,9 @@ from pyspark.sql import SparkSession
 from pipeline.errors import PipelineError
 from pipeline.journal import events
 from pipeline.location import of_path
-from pipeline.progress import job, streams
-from pipeline.progress.single_run import single_run
+from pipeline.progress import checkpoint, job, streams
 from pipeline.quarantine import QUARANTINE
+from pipeline.single_run import single_run
 from tests.pipeline import other_groups
 from tests.pipeline.following import assert_equals_the_batch, running, until
 from tests.pipeline.migration import START_US, Migration, Plan, S
@@ -148,6 +149,31 @@ def test_following_sees_what_comes_ends_by_hand_and_lets_the_next_run_go_on(
     assert_equals_the_batch(spark, events.from_files(spark, journal), out)
 
 
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="util-linux has setpriv")
+def test_a_run_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """A pytest that was killed left runs that followed a journal for ever."""
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    run = int(killed.stdout)
+    status = Path(f"/proc/{run}/status")
+    until_gone = time.monotonic() + 10
+    while status.exists() and "State:\tZ" not in status.read_text():
+        if time.monotonic() > until_gone:
+            os.kill(run, signal.SIGKILL)
+            pytest.fail("it went on")
+        time.sleep(0.01)
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from tests.pipeline import conftest, following
+folder = pathlib.Path(sys.argv[1])
+with following.running(folder / "out", "--journal", folder, "--follow-s", 1) as process:
+    print(process.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 def test_ctrl_c_and_sigterm_interrupt_no_call_while_following() -> None:
     """One that came in the middle of a call broke the connection to the JVM: no last batch, and exit code 1."""
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -183,7 +209,11 @@ def test_what_is_later_than_allowed_is_counted(spark: SparkSession, tmp_path: Pa
 
 
 def test_an_empty_journal_gives_empty_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """In a folder where a run was killed while it noted its first offset."""
     (tmp_path / "journal").mkdir()
+    left = tmp_path / "out" / streams.CHECKPOINTS / QUARANTINE.name / checkpoint.OFFSETS / ".0.c0ffee.tmp"
+    left.parent.mkdir(parents=True)
+    left.touch()
     summary = job.run(spark, job.lines_of_files(spark, tmp_path / "journal"), tmp_path / "out")
     assert summary == job.Summary(
         groups=0, other_groups={}, pauses=0, stuck=0, late=0, unfinished={}, unread={}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
+from pipeline.lease import DEFAULT_TIMES, Lease, Times
 from pipeline.location import Location
-from pipeline.progress.lease import DEFAULT_TIMES, Lease, Times
 from pipeline.watch import console
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def single_run(
     """Lock ``folder`` against other runs, after waiting for a run that is about to end.
 
     Yields a function to call now and then: it raises PipelineError when another run has taken the folder meanwhile,
-    which only a folder without real locks allows (see :mod:`pipeline.progress.lease`; ``times`` are its). Raises
+    which only a folder without real locks allows (see :mod:`pipeline.lease`; ``times`` are its). Raises
     PipelineError if the other run has not ended after ``patience_s``.
     """
     files = FileSystems(spark)
