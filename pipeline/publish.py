@@ -89,7 +89,7 @@ class Run:
             state=state,
         )
         self._check_alone()
-        runs.replace(self._files, self.out, manifest)
+        runs.replace_if(self._files, self.out, manifest, self.before)
         if self.form == runs.DELTA:
             self._forget_own(tables, state)
         else:

@@ -73,7 +73,7 @@ def compact(spark: "SparkSession", folder: Location) -> list[str]:
             done += [name for name in kept if kept[name] != getattr(state, name)]
             fresh = msgspec.structs.replace(fresh, state=msgspec.structs.replace(state, **kept))
         check_alone()
-        runs.replace(files, folder, fresh)
+        runs.replace_if(files, folder, fresh, manifest)
     return done
 
 
