@@ -3,6 +3,7 @@
 They have three columns more than the tables of Parquet: the run that wrote the row, and what they are partitioned by.
 """
 
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from pipeline.file_systems import FileSystems
 from pipeline.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -30,6 +31,17 @@ RUN, DATE, BUCKET, SETTLED = "run_id", "date", "group_bucket", "settled"
 BUCKETS = 16
 _LOG_FILE = re.compile(r"(\d{20})\.json")
 _CHECKS_RANGE = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
+_REFUSES_OLD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+"""By default versions of a week ago can't be read, unless they are the last: but the one that holds may be as old, and
+not the last while a run writes, or after one was killed."""
+_OF_VACUUM = {
+    # By default Delta 4.4 takes no hours but 0, and for all others the table's own property.
+    "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
+    # Delta's own check wants a week: it cannot know of the lock.
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # So many tasks list the folders of a table, of which there are 16 for a day: Spark's 10,000 take minutes.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+}
 
 
 def has_jars(conf: "Mapping[str, str]") -> bool:
@@ -38,7 +50,7 @@ def has_jars(conf: "Mapping[str, str]") -> bool:
 
 
 def check(spark: "SparkSession") -> None:
-    """Raise PipelineError if the session has no Delta Lake."""
+    """Have the session read every version that there is. Raises PipelineError if it has no Delta Lake."""
     if _EXTENSION not in (spark.conf.get(EXTENSIONS, "") or ""):
         from pyspark import __version__ as spark_version  # noqa: PLC0415 - this module is there without Spark
 
@@ -47,6 +59,7 @@ def check(spark: "SparkSession") -> None:
             f"Delta Lake is not in this Spark session: add --conf spark.jars.packages="
             f"io.delta:delta-spark_{minor}_2.13:{VERSION} (or spark.jars with its jars and {EXTENSIONS}={_EXTENSION})"
         )
+    spark.conf.set(_REFUSES_OLD, "false")
 
 
 def latest_version(files: FileSystems, table: Location) -> int | None:
@@ -82,12 +95,8 @@ def overwrite(spark: "SparkSession", rows: "DataFrame", table: Location, run: st
 def replace_unsettled(spark: "SparkSession", rows: "DataFrame", table: Location, run: str) -> None:
     """Write a new version of the table in which these rows stand in place of those that are not settled."""
     check(spark)
-    before = spark.conf.get(_CHECKS_RANGE, "true") or "true"
-    spark.conf.set(_CHECKS_RANGE, "false")  # the new rows may be settled
-    try:
+    with _with(spark, {_CHECKS_RANGE: "false"}):  # the new rows may be settled
         _writer(rows, run).option("replaceWhere", f"NOT {SETTLED}").save(table.uri)
-    finally:
-        spark.conf.set(_CHECKS_RANGE, before)
 
 
 def _writer(rows: "DataFrame", run: str) -> Any:
@@ -100,6 +109,52 @@ def _writer(rows: "DataFrame", run: str) -> Any:
         .option("userMetadata", run)
         .partitionBy(DATE, BUCKET)
     )
+
+
+def hold(spark: "SparkSession", files: FileSystems, table: Location, version: int) -> None:
+    """Make a version the last one (with a new number), if a killed run has written one after it. Raises PipelineError.
+
+    What Delta Lake deletes, adds to and replaces is the last version's, whatever the manifest says.
+    """
+    last = latest_version(files, table)
+    if last is None:
+        raise PipelineError(
+            f"{table}: there is no table of Delta Lake, although _run.json names its version {version}"
+        )
+    if last != version:
+        check(spark)
+        spark.sql(f"RESTORE TABLE delta.`{_quoted(table)}` TO VERSION AS OF {version}").collect()
+
+
+def optimize(spark: "SparkSession", table: Location) -> None:
+    """Write the table's small files anew as larger ones. The rows stay as they are."""
+    check(spark)
+    spark.sql(f"OPTIMIZE delta.`{_quoted(table)}`").collect()
+
+
+def vacuum(spark: "SparkSession", table: Location, keep_hours: int) -> None:
+    """Delete the files that were replaced more hours ago: versions that need one of them can't be read from then on.
+
+    Files that belong to no version are deleted too, if they are as old. So nobody else may write for that long.
+    """
+    check(spark)
+    with _with(spark, _OF_VACUUM):
+        spark.sql(f"VACUUM delta.`{_quoted(table)}` RETAIN {keep_hours} HOURS").collect()
+
+
+@contextlib.contextmanager
+def _with(spark: "SparkSession", settings: "Mapping[str, str]") -> "Iterator[None]":
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is not None:
+                spark.conf.set(name, old)
+            else:
+                spark.conf.unset(name)
 
 
 def history(spark: "SparkSession", table: Location) -> list[dict[str, Any]]:

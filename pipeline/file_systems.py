@@ -8,7 +8,7 @@ import contextlib
 import functools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import SEEK_END
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,6 +39,10 @@ _UNREACHABLE = frozenset(
 )
 _OBJECTS = frozenset({"s3a", "gs"})
 """Schemes of stores where writing an object is one step, and renaming one is a copy."""
+_IF_ABSENT = "fs.option.create.conditional.overwrite"
+_IF_TAG = "fs.option.create.conditional.overwrite.etag"
+"""Options of S3A (Hadoop 3.5 has both): a PUT with If-None-Match, and with If-Match."""
+_CONDITION_FAILED = frozenset({"RemoteFileChangedException", "FileAlreadyExistsException"})
 _LARGEST = 256 * 2**20
 """Bytes of a file that is read here; that of the largest cluster's topics has a tenth of it."""
 
@@ -194,11 +198,16 @@ class FileSystems:
             context.rename(source, target, options)
 
     def write_new(self, at: Location, content: bytes) -> bool:
-        """Write a file unless there is one; whether it was written. Object stores may let two writers pass."""
+        """Write a file unless there is one; whether it was written.
+
+        On S3 by a conditional write, so that of two writers one passes. Other object stores may let both pass.
+        """
         with self._explained(at):
             files, path = self._open(at)
             if files.exists(path):
                 return False
+            if self.has_tags(at):
+                return self._create_if(at, content, lambda builder: builder.must(_IF_ABSENT, True))  # noqa: FBT003 - Java's
             try:
                 self._create(at, content, overwrite=False)
             except Exception as error:
@@ -206,6 +215,34 @@ class FileSystems:
                     return False
                 raise
             return True
+
+    def has_tags(self, at: Location) -> bool:
+        """Whether a file there can be replaced on the condition that it is still what it was: so far on S3 only."""
+        if at.local is not None:
+            return False
+        with self._explained(at):
+            files, path = self._open(at)
+            return all(bool(files.hasPathCapability(path, what)) for what in (_IF_ABSENT, _IF_TAG))
+
+    def tag(self, at: Location) -> str | None:
+        """Return what names the content of a file where :meth:`has_tags`; None if it is not there."""
+        try:
+            with self._explained(at):
+                files, path = self._open(at)
+                return str(files.getFileStatus(path).getEtag())
+        except NotThereError:
+            return None
+
+    def write_over(self, at: Location, content: bytes, tag: str | None) -> bool:
+        """Write a small file if it still has that tag (None: if there is none); whether it was written.
+
+        Only where :meth:`has_tags`. If the store's answer is lost and the call repeated, this says no although it was
+        written: look at the content.
+        """
+        with self._explained(at):
+            if tag is None:
+                return self._create_if(at, content, lambda builder: builder.must(_IF_ABSENT, True))  # noqa: FBT003 - Java's
+            return self._create_if(at, content, lambda builder: builder.overwrite(True).must(_IF_TAG, tag))  # noqa: FBT003
 
     def delete(self, at: Location) -> None:
         """Delete a file, if it is there."""
@@ -247,6 +284,20 @@ class FileSystems:
             stream.write(content)
         finally:
             stream.close()
+
+    def _create_if(
+        self, at: Location, content: bytes, condition: "Callable[[JavaObject], JavaObject]"
+    ) -> bool:
+        files, path = self._open(at)
+        stream = condition(files.createFile(path)).build()
+        try:
+            stream.write(content)
+            stream.close()  # it is now that the store looks
+        except Exception as error:
+            if java_errors.classes(error) & _CONDITION_FAILED:
+                return False
+            raise
+        return True
 
     @contextlib.contextmanager
     def _explained(self, at: Location) -> Iterator[None]:

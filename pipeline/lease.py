@@ -4,9 +4,10 @@ Nobody's clock is compared with another's: a run that waits looks whether the fi
 been the same for ``expires_s``. So the folder of a run that was killed is free after that time, in which its JVM has
 ended too.
 
-HDFS makes a file for one of two writers only. Object stores may not, so after writing each reads what holds: the last
-one wins. Two runs that start at once and of which one stands still for seconds between looking and writing can both go
-on until the next renewal, at which one of them ends.
+HDFS makes a file for one of two writers only. On S3 each write is conditional: of two writers, whatever they have slept
+through, one passes. Other object stores have neither here, so after writing each reads what holds: the last one wins.
+There two runs that start at once and of which one stands still for seconds between looking and writing can both go on
+until the next renewal, at which one of them ends.
 """
 
 import json
@@ -59,9 +60,7 @@ class Lease:
         else:
             if content != self._seen:
                 self._seen, self._seen_since = content, time.monotonic()
-            written = time.monotonic() - self._seen_since >= self._times.expires_s
-            if written:
-                self._files.write(self._file, self._next())
+            written = time.monotonic() - self._seen_since >= self._times.expires_s and self._replace(content)
         if not written:
             return False
         time.sleep(self._times.settles_s)
@@ -94,12 +93,22 @@ class Lease:
         while not self._done.wait(self._times.renewed_every_s) and not self._taken_by_another:
             asked = time.monotonic()
             try:
-                self._taken_by_another = not self._is_own(self._content())
-                if not self._taken_by_another:
-                    self._files.write(self._file, self._next())
+                content = self._content()
+                self._taken_by_another = not self._is_own(content)
+                if content is not None and not self._taken_by_another and self._replace(content):
                     self._renewed = asked
             except PipelineError:  # tried again; `check` ends the run if that lasts
                 continue
+
+    def _replace(self, content: bytes) -> bool:
+        """Write the file in place of this content; on S3 only if it is still there. Whether it was written."""
+        if not self._files.has_tags(self._file):
+            self._files.write(self._file, self._next())
+            return True
+        tag = self._files.tag(self._file)
+        if tag is None or self._content() != content:  # no two contents are equal, so the tag is of this one
+            return False
+        return self._files.write_over(self._file, self._next(), tag)
 
     def _content(self) -> bytes | None:
         try:

@@ -89,7 +89,7 @@ class Run:
             state=state,
         )
         self._check_alone()
-        runs.replace(self._files, self.out, manifest)
+        runs.replace_if(self._files, self.out, manifest, self.before)
         if self.form == runs.DELTA:
             self._forget_own(tables, state)
         else:
@@ -150,6 +150,7 @@ class Run:
         self._check_alone()
         self._forget_older_form(table)
         at = self.out / table.name
+        self._hold(table, at)
         if part is None:
             rows = self._placed(table, (f"{self.part}/{table.name}",), settled=True)
             delta.overwrite(self._spark, rows, at, self.id)
@@ -157,19 +158,23 @@ class Run:
             rows = self._placed(table, part.settled, settled=True).unionByName(
                 self._placed(table, (part.open,), settled=False)
             )
-            self._write_parts(table, rows, at, anew=part.anew)
+            self._write_parts(rows, at, anew=part.anew)
         version = delta.latest_version(self._files, at)
         return 0 if version is None else version
 
-    def _write_parts(self, table: Table, rows: "DataFrame", at: Location, *, anew: bool) -> None:
-        before = self.before
-        if anew or before is None:
+    def _hold(self, table: Table, at: Location) -> None:
+        """Take back what a killed run has written, so that what holds is replaced now, and not when that one wrote."""
+        version = self.before.versions.get(table.name) if self.before is not None else None
+        if version is not None and delta.latest_version(self._files, at) is not None:
+            delta.hold(self._spark, self._files, at, version)
+
+    def _write_parts(self, rows: "DataFrame", at: Location, *, anew: bool) -> None:
+        if anew or self.before is None:
             delta.overwrite(self._spark, rows, at, self.id)
-        elif before.versions[table.name] == delta.latest_version(self._files, at):
+        elif delta.latest_version(self._files, at) is None:
+            raise PipelineError(f"{at}: the table to go on from is gone: leave --incremental out once")
+        else:
             delta.replace_unsettled(self._spark, rows, at, self.id)
-        else:  # a run was killed after it had written a version
-            kept = delta.read(self._spark, at, before.versions[table.name]).where(delta.SETTLED)
-            delta.overwrite(self._spark, kept.unionByName(rows, allowMissingColumns=True), at, self.id)
 
     def _placed(self, table: Table, folders: Sequence[str], *, settled: bool) -> "DataFrame":
         return self._of_parquet(table, table.read_parts(self._spark, self._places(folders)), settled=settled)

@@ -96,4 +96,25 @@ def decoded(content: bytes, at: object) -> Manifest:
 
 def replace(files: FileSystems, folder: Location, manifest: Manifest) -> None:
     """Make this run the one that holds."""
-    files.replace(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
+    files.replace(folder / MANIFEST, _encoded(manifest))
+
+
+def replace_if(files: FileSystems, folder: Location, manifest: Manifest, before: Manifest | None) -> None:
+    """Make this run the one that holds; on S3 only if that which holds is still ``before``, else raise PipelineError.
+
+    So a run that has slept while another one took its folder changes nothing. Elsewhere the lock must do.
+    """
+    at = folder / MANIFEST
+    if not files.has_tags(at):
+        replace(files, folder, manifest)
+        return
+    tag = files.tag(at)  # before the content is read: if that is the old one, the tag is its own
+    written = current(files, folder) == before and files.write_over(at, _encoded(manifest), tag)
+    if (
+        not written and current(files, folder) != manifest
+    ):  # the answer to the call that wrote it may have been lost
+        raise PipelineError(f"{at}: another run has replaced it, so this one ends")
+
+
+def _encoded(manifest: Manifest) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(manifest))

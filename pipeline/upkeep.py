@@ -1,4 +1,4 @@
-"""Keeps tables in order: shows what holds, and makes few files of many."""
+"""Keeps tables in order: shows what holds, makes few files of many, and deletes what old versions needed."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,28 +53,67 @@ def compact(spark: "SparkSession", folder: Location) -> list[str]:
     """Make few files of many; return what was compacted. Raises PipelineError.
 
     The folders of an incremental audit's runs are joined: of its tables, and of what it goes on from. The next run
-    deletes those of the runs before, so that readers may end.
+    deletes those of the runs before, so that readers may end. Tables in Delta Lake: OPTIMIZE.
     """
     files = FileSystems(spark)
     with single_run(spark, folder) as check_alone:
         manifest = _manifest(files, folder)
         if manifest.form == runs.DELTA:
-            raise PipelineError(
-                f"{folder}: its tables are in Delta Lake: only those in Parquet are compacted"
-            )
-        parts = {
-            name: _settled_joined(spark, folder, manifest.run, name, parts)
-            for name, parts in manifest.parts.items()
-        }
-        done = [name for name in parts if parts[name] != manifest.parts[name]]
-        fresh = msgspec.structs.replace(manifest, parts=parts)
+            versions = {
+                name: _optimized(spark, files, folder / name, of) for name, of in manifest.versions.items()
+            }
+            done = [name for name in versions if versions[name] != manifest.versions[name]]
+            fresh = msgspec.structs.replace(manifest, versions=versions)
+        else:
+            parts = {
+                name: _settled_joined(spark, folder, manifest.run, name, parts)
+                for name, parts in manifest.parts.items()
+            }
+            done = [name for name in parts if parts[name] != manifest.parts[name]]
+            fresh = msgspec.structs.replace(manifest, parts=parts)
         if (state := manifest.state) is not None:
             kept = {name: _joined(spark, folder, manifest.run, name, getattr(state, name)) for name in _KEPT}
             done += [name for name in kept if kept[name] != getattr(state, name)]
             fresh = msgspec.structs.replace(fresh, state=msgspec.structs.replace(state, **kept))
         check_alone()
-        runs.replace(files, folder, fresh)
+        runs.replace_if(files, folder, fresh, manifest)
     return done
+
+
+def vacuum(spark: "SparkSession", folder: Location, keep_hours: int) -> None:
+    """Delete the files that tables in Delta Lake do not need any more. Raises PipelineError.
+
+    A reader that began with the manifest can end if it takes less than ``keep_hours``, together with the run that
+    replaced what it reads: files are kept for so long after the version that no longer needs them was written.
+    """
+    files = FileSystems(spark)
+    with single_run(spark, folder) as check_alone:
+        manifest = _manifest(files, folder)
+        if manifest.form != runs.DELTA:
+            raise PipelineError(
+                f"{folder}: its tables are in Parquet: the next run deletes what is no longer needed"
+            )
+        versions = {}
+        for name, version in manifest.versions.items():
+            delta.hold(spark, files, folder / name, version)
+            delta.vacuum(spark, folder / name, keep_hours)
+            versions[name] = _latest(files, folder / name)  # it logs that it was here
+        check_alone()
+        runs.replace_if(files, folder, msgspec.structs.replace(manifest, versions=versions), manifest)
+
+
+def _optimized(spark: "SparkSession", files: FileSystems, table: Location, version: int) -> int:
+    """Compact a table of Delta Lake; return the version that it has now."""
+    delta.hold(spark, files, table, version)
+    delta.optimize(spark, table)
+    return _latest(files, table)
+
+
+def _latest(files: FileSystems, table: Location) -> int:
+    version = delta.latest_version(files, table)
+    if version is None:
+        raise PipelineError(f"{table}: its log is gone")
+    return version
 
 
 def _settled_joined(

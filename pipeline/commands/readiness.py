@@ -8,10 +8,12 @@ from pipeline import kafka_clients
 from pipeline.commands.common import (
     FOLDER,
     Conf,
+    Format,
     Kafka,
     KafkaConf,
     KafkaConfFile,
     Master,
+    TableFormat,
     check_folder,
     check_topic,
     exit_on_error,
@@ -77,6 +79,7 @@ def readiness(
     kafka: Kafka = None,
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,
+    table_format: Format = TableFormat.PARQUET,
     master: Master = None,
     conf: Conf = None,
     output: Output = OutputFormat.TEXT,
@@ -117,7 +120,7 @@ def readiness(
         options = job.Options(limits, frozenset(allow_assignor or ()), pause_ms)
         seen = None if journal is None else events.from_files(spark, check_folder(spark, journal).uri)
         files.make_folder(out)  # says at once if that can't be
-        summary = job.run(spark, rows, about, out, options, seen, share)
+        summary = job.run(spark, rows, about, out, options, seen, share, table_format.form)
     if output is OutputFormat.JSON:
         print_json(summary._asdict() | {"policies": [str(file) for file in summary.policies]})
         return

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pipeline.upkeep import Held
 
 app = typer.Typer(
-    help="Show and compact the tables in a folder that readiness or audit wrote.",
+    help="Show, compact and clean up the tables in a folder that readiness or audit wrote.",
     no_args_is_help=True,
 )
 _Folder = Annotated[Location, typer.Argument(parser=FOLDER, metavar="DIR", help="Folder with the tables.")]
@@ -35,12 +35,38 @@ def show(
 
 @app.command("compact")
 def compact(folder: _Folder, master: Master = None, conf: Conf = None) -> None:
-    """Join the folders that incremental audits have added. The rows stay as they are, and readers may go on."""
+    """Write small files anew as larger ones: folders that incremental audits have added, and Delta Lake's files.
+
+    The rows stay as they are, and readers may go on.
+    """
     with exit_on_error(), session("tables", master, pairs(conf)) as spark:
         from pipeline import upkeep  # noqa: PLC0415 - the session says what is missing
 
         names = upkeep.compact(spark, folder)
     say(f"{folder}: {'compacted ' + ', '.join(names) if names else 'nothing to compact'}")
+
+
+@app.command("vacuum")
+def vacuum(
+    folder: _Folder,
+    keep_hours: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="HOURS",
+            help="For so long after they were replaced, earlier versions can be read. Longer than any reader and any "
+            "run takes.",
+        ),
+    ] = 168,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Delete the files of earlier versions of tables in Delta Lake: these can't be read from then on."""
+    with exit_on_error(), session("tables", master, pairs(conf)) as spark:
+        from pipeline import upkeep  # noqa: PLC0415 - the session says what is missing
+
+        upkeep.vacuum(spark, folder, keep_hours)
+    say(f"{folder}: what was replaced more than {keep_hours} hours ago is deleted")
 
 
 def _print(held: "Held") -> None:

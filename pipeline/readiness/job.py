@@ -29,6 +29,7 @@ from pipeline.readiness.output import (
 from pipeline.readiness.staying import does_not_move, other_protocol
 from pipeline.readiness.verdicts import AT_ONCE, judge
 from pipeline.readiness.waves import Candidate, Limits, plan
+from pipeline.runs import PARQUET, Form
 from pipeline.watch import step
 
 if TYPE_CHECKING:
@@ -68,13 +69,14 @@ def run(
     options: Options = DEFAULTS,
     journal: "DataFrame | None" = None,
     share_rows: "DataFrame | None" = None,
+    form: Form = PARQUET,
 ) -> Summary:
     """Write every table and the policy files into ``out``: the tables of a run hold all at once.
 
     ``rows`` are records from ``records.captured`` or ``records.from_kafka``, ``journal`` lines from ``journal.events``,
     ``share_rows`` records of the share state topic from ``share_partitions.captured`` or ``records.from_kafka``.
     """
-    with run_of(spark, location.of(out), "readiness") as into:
+    with run_of(spark, location.of(out), "readiness", form) as into:
         return _run(spark, rows, cluster, into, options, journal, share_rows)
 
 

@@ -44,6 +44,9 @@ ELSEWHERE = {
     rf"{_EPOCHGATE} pipeline audit .*--incremental": "test_two_days_equal_a_full_run_and_the_checker",
     rf"{_EPOCHGATE} pipeline tables show .*": "test_findings_equal_the_checkers",
     rf"{_EPOCHGATE} pipeline tables compact .*": "test_a_run_goes_on_from_what_is_compacted",
+    rf"{_EPOCHGATE} pipeline tables vacuum .*": (
+        "test_what_was_replaced_within_the_hours_that_are_kept_can_be_read_and_what_holds_always"
+    ),
     rf"{_EPOCHGATE} exporter .*": "test_each_kind_of_group_has_the_series_of_kafka_exporter",
     rf"{_EPOCHGATE} verify .*": "test_the_exit_code_says_the_verdict",
     rf"{_EPOCHGATE} pipeline report .*": "test_the_page_tells_what_was_found_and_needs_nothing_else",

@@ -20,7 +20,10 @@ from pipeline import spark as sessions  # noqa: E402
 from pipeline.errors import PipelineError  # noqa: E402
 from tests.pipeline.command_line import SETTINGS  # noqa: E402
 from tools.delta_lake.jars import DeltaUnavailableError, ensure_delta  # noqa: E402
+from tools.maven import MavenError  # noqa: E402
+from tools.s3_server import built  # noqa: E402
 from tools.spark_connector.jars import ConnectorUnavailableError, ensure_connector  # noqa: E402
+from tools.spark_s3.jars import ensure_s3  # noqa: E402
 
 
 def without(reason: str) -> None:
@@ -41,6 +44,9 @@ def spark() -> Iterator[SparkSession]:
             jars += ensure_connector()
         with contextlib.suppress(DeltaUnavailableError):  # the tests that need it say so
             jars += ensure_delta()
+        if built.program() is not None:  # only with it are there tests that need these
+            with contextlib.suppress(MavenError):
+                jars += ensure_s3()
         conf["spark.jars"] = ",".join(map(str, jars))
         session = sessions.start("tests", master="local[2]", conf=conf)
     except PipelineError as error:

@@ -1,7 +1,14 @@
 """Tables in Delta Lake: each run is a version of every table, and readers see those of one run."""
 
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
+import msgspec
 import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
@@ -10,13 +17,21 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 from pipeline import delta, runs, upkeep
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
+from pipeline.journal import events
 from pipeline.location import of_path
 from pipeline.publish import run_of
-from pipeline.runs import DELTA, Manifest
+from pipeline.quality import QUALITY
+from pipeline.quarantine import QUARANTINE
+from pipeline.readiness import job as readiness
+from pipeline.readiness import records, share_partitions
+from pipeline.readiness.output import TABLES as OF_READINESS
+from pipeline.runs import DELTA, PARQUET, Form, Manifest
 from pipeline.table_files import files_of_table
 from pipeline.tables import LONG, TEXT, Column, Table
 from tests.pipeline.conftest import without
 from tests.pipeline.migration import START_US
+from tests.pipeline.test_bad_records import CLUSTER
+from tests.pipeline.test_file_systems import prepared
 from tests.pipeline.test_incremental_audit import check, plan
 
 pytestmark = pytest.mark.timeout(1_800)
@@ -28,6 +43,8 @@ OWNERS = Table(
     "from_us",
 )
 DAY_US = 86_400_000_000
+TIMES = {"timestamp", "modificationTime", "deletionTimestamp"}
+"""Fields of Delta's log."""
 
 
 @pytest.fixture
@@ -49,6 +66,31 @@ def write(spark: SparkSession, folder: Path, *rows: tuple[str, int, str], table:
 
 def owners(spark: SparkSession, folder: Path) -> list[tuple[str, int, str]]:
     return sorted(map(tuple, OWNERS.read(spark, str(folder)).collect()))
+
+
+def rows_of(spark: SparkSession, folder: Path, tables: Sequence[Table]) -> dict[str, list[str]]:
+    return {one.name: sorted(map(str, one.read(spark, str(folder)).collect())) for one in tables}
+
+
+def aged(folder: Path, hours: Sequence[float]) -> Path:
+    """A copy of a folder of tables whose versions are so old, as if they had been written then."""
+    copy = folder.with_name(f"{folder.name}-aged")
+    shutil.copytree(folder, copy)
+    table = copy / OWNERS.name
+    for version, age in enumerate(hours):
+        then_ms = int((time.time() - 3600 * age) * 1000)
+        commit = table / "_delta_log" / f"{version:020}.json"
+        actions = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
+        for action in actions:
+            for told in action.values():
+                told.update(dict.fromkeys(told.keys() & TIMES, then_ms))
+            if "add" in action:
+                os.utime(table / unquote(action["add"]["path"]), ns=(then_ms * 10**6,) * 2)
+        commit.write_text("".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8")
+        os.utime(commit, ns=(then_ms * 10**6,) * 2)
+    for checksum in [*table.rglob(".*.crc"), *table.rglob("*.crc")]:  # of the log as it was
+        checksum.unlink(missing_ok=True)
+    return copy
 
 
 def held(spark: SparkSession, folder: Path) -> Manifest:
@@ -75,8 +117,6 @@ def test_each_run_is_a_version_that_can_be_read_later(spark: SparkSession, tmp_p
     rows = spark.createDataFrame([("a", START_US, "half")], OWNERS.ddl)
     delta.overwrite(spark, delta.placed(rows, "killed", F.current_date(), "group"), at, "killed")
     assert owners(spark, tmp_path) == second
-    with pytest.raises(PipelineError, match="its tables are in Delta Lake"):
-        upkeep.compact(spark, of_path(tmp_path))
     found = files_of_table(tmp_path, OWNERS.name)
     assert parquet.read_table(found.files, partitioning=None).select(OWNERS.names).to_pylist() == [
         dict(zip(OWNERS.names, second[0], strict=True))
@@ -86,6 +126,117 @@ def test_each_run_is_a_version_that_can_be_read_later(spark: SparkSession, tmp_p
     write(spark, tmp_path, ("c", START_US, "m4", "r1"), table=more)  # type: ignore[arg-type]
     assert owners(spark, tmp_path) == [("c", START_US, "m4")], "older code reads on"
     assert [row["rack"] for row in more.read(spark, str(tmp_path)).collect()] == ["r1"]
+
+
+@pytest.mark.long
+def test_what_a_killed_run_wrote_is_not_read_however_old_the_run_before_is_and_compacting_takes_it_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [("a", START_US, "m1"), ("b", START_US, "m2")]
+    write(spark, tmp_path / "tables", *rows)
+    folder = aged(tmp_path / "tables", [1000])
+    at, files = of_path(folder) / OWNERS.name, FileSystems(spark)
+
+    half = spark.createDataFrame([("a", START_US, "half")], OWNERS.ddl)
+    delta.overwrite(spark, delta.placed(half, "killed", F.current_date(), "group"), at, "killed")
+    assert delta.latest_version(files, at) != held(spark, folder).versions[OWNERS.name]
+    assert owners(spark, folder) == rows
+
+    upkeep.compact(spark, of_path(folder))
+
+    assert delta.latest_version(files, at) == held(spark, folder).versions[OWNERS.name]
+    assert owners(spark, folder) == rows
+    assert "restore" in [one["by"] for one in delta.history(spark, at)]
+
+
+@pytest.mark.long
+def test_what_was_replaced_within_the_hours_that_are_kept_can_be_read_and_what_holds_always(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    by_run = [[("a", START_US, f"m{number}")] for number in range(4)]
+    for rows in by_run:
+        write(spark, tmp_path / "tables", *rows)
+    folder = aged(tmp_path / "tables", [800, 300, 130, 50])
+    at = of_path(folder) / OWNERS.name
+
+    upkeep.vacuum(spark, of_path(folder), 100)
+
+    def read(version: int) -> list[tuple[str, int, str]]:
+        return sorted(map(tuple, OWNERS.of(delta.read(spark, at, version)).collect()))
+
+    assert owners(spark, folder) == by_run[3]
+    assert read(2) == by_run[2], "written 130 hours ago, and replaced 50 hours ago"
+    for version in (0, 1):
+        with pytest.raises(Exception, match=r"FAILED_READ_FILE|not exist"):
+            read(version)
+    write(spark, folder, *by_run[0])
+    assert owners(spark, folder) == by_run[0], "runs go on"
+
+
+@pytest.mark.long
+def test_small_files_are_joined_and_the_rows_stay(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("a", START_US, f"m{number}") for number in range(20)]
+    write(spark, tmp_path, *rows)
+    at = tmp_path / OWNERS.name
+    more = spark.createDataFrame([("a", START_US, "more")], OWNERS.ddl)
+    day = F.to_date(F.timestamp_micros("from_us"))
+    placed = delta.placed(more, "more", day, "group").withColumn(delta.SETTLED, F.lit(True))  # noqa: FBT003 - a literal of Spark's
+    placed.write.format("delta").mode("append").save(str(at))
+    version = delta.latest_version(FileSystems(spark), of_path(at))
+    assert version is not None
+    manifest = msgspec.structs.replace(held(spark, tmp_path), versions={OWNERS.name: version})
+    runs.replace(FileSystems(spark), of_path(tmp_path), manifest)
+    before = files_of_table(tmp_path, OWNERS.name).files
+
+    assert upkeep.compact(spark, of_path(tmp_path)) == [OWNERS.name]
+
+    after = files_of_table(tmp_path, OWNERS.name).files
+    assert before is not None
+    assert after is not None
+    assert (len(before), len(after)) == (2, 1)
+    assert owners(spark, tmp_path) == sorted([*rows, ("a", START_US, "more")])
+    assert upkeep.compact(spark, of_path(tmp_path)) == [], "nothing is left to do"
+
+
+def test_tables_in_parquet_need_no_vacuum(spark: SparkSession, tmp_path: Path) -> None:
+    runs.replace(
+        FileSystems(spark),
+        of_path(tmp_path),
+        Manifest(tables_version=1, journal_version=1, run="a", command="audit", form=PARQUET),
+    )
+    with pytest.raises(PipelineError, match="its tables are in Parquet: the next run deletes"):
+        upkeep.vacuum(spark, of_path(tmp_path), 168)
+
+
+@pytest.mark.long
+def test_readiness_in_delta_lake_has_the_rows_of_one_in_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    prepared(tmp_path)
+    rows = records.captured(spark, tmp_path / "capture")
+    share = share_partitions.captured(spark, of_path(tmp_path / "capture"))
+    journal = events.from_files(spark, tmp_path / "journal")
+
+    def run(form: Form) -> readiness.Summary:
+        return readiness.run(spark, rows, CLUSTER, tmp_path / form, readiness.DEFAULTS, journal, share, form)
+
+    first, second = run(PARQUET), run(DELTA)
+    assert first._replace(policies=[]) == second._replace(policies=[])
+    assert first.groups > 0
+    for file in (tmp_path / PARQUET / readiness.POLICY).iterdir():
+        assert (tmp_path / DELTA / readiness.POLICY / file.name).read_bytes() == file.read_bytes()
+    tables = (*OF_READINESS, QUARANTINE, QUALITY)
+    assert rows_of(spark, tmp_path / DELTA, tables) == rows_of(spark, tmp_path / PARQUET, tables)
+
+
+@pytest.mark.long
+def test_the_form_may_change_from_run_to_run(spark: SparkSession, tmp_path: Path) -> None:
+    forms: tuple[Form, ...] = (PARQUET, DELTA, PARQUET)
+    for number, form in enumerate(forms):
+        with run_of(spark, tmp_path, "owners", form) as run:
+            OWNERS.write(spark.createDataFrame([("a", START_US, str(number))], OWNERS.ddl), run.folder)
+            run.commit([OWNERS])
+        assert owners(spark, tmp_path) == [("a", START_US, str(number))]
+    shutil.rmtree(tmp_path / OWNERS.name)
+    assert owners(spark, tmp_path) == [("a", START_US, "2")]
 
 
 @pytest.mark.long
