@@ -6,15 +6,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pipeline.progress.lease import Lease, Times
-from pipeline.progress.single_run import LOCK, single_run
 from pyspark.sql import SparkSession
 
 from pipeline import runs
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
+from pipeline.lease import Lease, Times
 from pipeline.location import Location, parse
 from pipeline.publish import Run, run_of
+from pipeline.single_run import LOCK, single_run
 from proxy.console.exit_codes import ExitCode
 from tests.pipeline.on_disk import rows, tables
 from tests.pipeline.s3 import S3
