@@ -128,14 +128,24 @@ class AnswerWatch:
             # It goes on being a member until it has given up everything and joins anew.
             self._watch.count("clients moved between the protocols")
             return
-        if excuse is None and code == ErrorCode.ILLEGAL_GENERATION and standing.abandoned_join:
-            # Its own JoinGroup, under way for long on a connection that it gave up, made a generation of which it knows
-            # nothing. Kafka answers the same.
-            self._watch.count("clients fenced by their own late JoinGroup")
-            excuse = "its own late JoinGroup"
+        if excuse is None and _is_by_its_own_join_group(standing, ask, code):
+            self._watch.count("clients fenced by their own JoinGroup")
+            excuse = "its own JoinGroup"
         if excuse is None:
             raise Violation(6, f"{standing.client} is told {code.name} while it is within its contract")
         standing.end(f"it was told {code.name}")
+
+
+def _is_by_its_own_join_group(standing: Standing, ask: Ask, code: ErrorCode) -> bool:
+    """Whether a client is told what another JoinGroup of its own has done, as a broker would tell it.
+
+    One that was under way for long on a connection that the client gave up makes a generation of which it knows
+    nothing. One without a member id takes the instance id over, also from a commit that is still on its way.
+    """
+    if code == ErrorCode.ILLEGAL_GENERATION:
+        return standing.abandoned_join
+    later = (number for number in standing.taking_over if number > ask.number)
+    return code == ErrorCode.FENCED_INSTANCE_ID and ask.api_key == ApiKey.OFFSET_COMMIT and any(later)
 
 
 def _policy_moves(process: "ProxyProcess", standing: Standing) -> bool:
