@@ -25,6 +25,8 @@ FAILED_ONCE = (
     26223,  # a JoinGroup that nobody waited for put a classic member in the place of the translated one
     26811,  # a client joined beside itself, since what it had been timed out while it waited
     29681,  # a client converted the group again whose last translated member left at the same moment
+    45279,  # likewise, while the LeaveGroup of the last one was on its way to the broker
+    47057,  # a client joined beside what it had been: it gave up waiting twice, and another spoke for it
     1984,  # a group without members was taken for one that is held
 )
 

@@ -38,7 +38,14 @@ def leave_group(context: Context, connection: Connection, request: Request) -> P
     for last in [member for member in members if member is not None]:
         while context.now < deadline and (yield from has_to_wait_for_others(last, connection)):
             yield Wait(context.now + context.settings.join_poll_s)
-    response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, request.version, message)
+    leaving = [member for member in members if member is not None and member.joined]
+    for one in leaving:
+        one.group.leaving.add(one.member_id)
+    try:
+        response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, request.version, message)
+    finally:
+        for one in leaving:
+            one.group.leaving.discard(one.member_id)
     if response.error_code == ErrorCode.NONE and message.members:
         answers = []
         for member, answer in zip(members, response.members, strict=True):

@@ -46,7 +46,13 @@ def has_to_move_back(context: Context, connection: Connection, request: Request)
     rule = context.rules.rule_for(message.group_id)
     translated = rule.mode is _TRANSLATE
     if translated and group.pending_moves and member is not None and member.joined:
-        group.pending_moves.pop(message.member_id, None)  # it was to go back, and is not any more
+        move = group.pending_moves.get(message.member_id)
+        # It was to go back, and is not any more. Who else may read the group does not say so for it.
+        if move is not None and (move.client_id, move.client_host) == (
+            request.client_id,
+            connection.client_host,
+        ):
+            del group.pending_moves[message.member_id]
     if message.member_id in group.pending_moves:
         return True
     if translated or member is None or not member.joined:

@@ -158,6 +158,9 @@ def _end_consumer_membership(
     )
     if before is None or not before.joined:
         return old_classic_membership
+    member.join.old_classic_membership = (
+        old_classic_membership  # the next JoinGroup ends it if this one gives up
+    )
     while (yield from has_to_wait_for_others(before, connection)):
         if context.now >= deadline:
             raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
@@ -166,6 +169,7 @@ def _end_consumer_membership(
         )  # its client waits here, and goes on being that member until it ends
         yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
     yield from leave_consumer_membership(context, before, "its client joined anew")
+    member.join.old_classic_membership = None
     context.registry.drop_if_idle(before)
     return None
 
