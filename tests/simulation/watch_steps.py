@@ -120,6 +120,8 @@ class StepWatch:
         self._watch.gates.look()
         if self._translated() and now_ms - self._since_ms > KNOWN_AFTER_MS:
             self._is_converted = True
+        if not size:
+            self._is_converted = False  # who comes now begins anew
         if self._began and self._watch.broker.group is None and size:
             self._may_be_held = True
 
