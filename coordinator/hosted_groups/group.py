@@ -80,6 +80,8 @@ class HostedGroup:
     ) -> None:
         self.group_id = group_id
         self.members: dict[str, HostedMember] = {}
+        self._static_members: dict[str, HostedMember] = {}
+        """By instance id."""
         self.installs = 0
         """How many assignments of clients became the target, and how many were refused."""
         self.refusals = 0
@@ -114,7 +116,7 @@ class HostedGroup:
         """Return the member with this instance id, if there is one."""
         if instance_id is None:
             return None
-        return next((one for one in self.members.values() if one.instance_id == instance_id), None)
+        return self._static_members.get(instance_id)
 
     def why_refused(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Return the error of a call with this generation; NONE if it is the member's present one."""
@@ -187,13 +189,15 @@ class HostedGroup:
         if replaced is not None:
             self._abandon_join(replaced, ErrorCode.FENCED_INSTANCE_ID)
             self._send(replaced, now_ms, epoch=STATIC_LEAVE_EPOCH)
-            del self.members[replaced.member_id]
+            self._drop(replaced)
             member.revision = replaced.revision + self._asks_for_assignment(replaced, member.subscriptions)
         self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self._static_members[member.instance_id] = member
         member.reported = {}
         code = self._send(member, now_ms, epoch=0, declares=True)
         if code is not ErrorCode.NONE:
-            self.members.pop(member.member_id, None)
+            self._drop(member)
             return _refused_join("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self._wait(member, call, now_ms)
         return None
@@ -264,7 +268,23 @@ class HostedGroup:
             if member.join is not None and member.member_id in self.members:
                 self._try_answer(member, member.join, now_ms)
 
+    def _only_waits(self, member: HostedMember, join: WaitingJoin, now_ms: int) -> bool:
+        """Whether nothing has come yet of what a JoinGroup waits for.
+
+        It is asked for each that waits at every call of the group, and the coordinator's own answer costs much more.
+        """
+        group, own = self._group(), self._own(member)
+        if group is None or own is None or now_ms >= join.limit_ms:
+            return False
+        if group.computation is not None and group.computation.member_id == member.member_id:
+            return False
+        if own.state is MemberState.UNREVOKED_PARTITIONS or own.member_epoch < group.assignment_epoch:
+            return False
+        return group.assignment_epoch < group.group_epoch or group.waits_for_partitions(own)
+
     def _try_answer(self, member: HostedMember, join: WaitingJoin, now_ms: int) -> None:
+        if self._only_waits(member, join, now_ms):
+            return
         if self._move(member, now_ms) is not ErrorCode.NONE:
             return
         group, own = self._group(), self._own(member)
@@ -541,7 +561,7 @@ class HostedGroup:
         member = self.members[member_id]
         self._abandon_join(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self._send(member, now_ms, epoch=LEAVE_EPOCH)
-        self.members.pop(member_id, None)
+        self._drop(member)
         self.settle(now_ms)
 
     def client_gone(self, connection: object, now_ms: int) -> None:
@@ -651,8 +671,14 @@ class HostedGroup:
         group = self._group()
         there = set() if group is None else set(group.members)
         for member_id in self.members.keys() - there:
-            self._abandon_join(self.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID)
-            self.members.pop(member_id, None)
+            member = self.members[member_id]
+            self._abandon_join(member, ErrorCode.UNKNOWN_MEMBER_ID)
+            self._drop(member)
+
+    def _drop(self, member: HostedMember) -> None:
+        self.members.pop(member.member_id, None)
+        if member.instance_id is not None and self._static_members.get(member.instance_id) is member:
+            del self._static_members[member.instance_id]
 
 
 def _declared_in(subscriptions: Mapping[str, bytes]) -> list[tuple[str, tuple[str, ...], bytes | None]]:
