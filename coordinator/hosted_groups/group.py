@@ -15,7 +15,7 @@ from coordinator.consumer_groups.member import (
 from coordinator.errors import BrokenInvariant
 from coordinator.group_coordinator import GroupCoordinator
 from coordinator.hosted_groups import embedded
-from coordinator.hosted_groups.member import ClientCall, Given, HostedMember, Leadership, WaitingJoin
+from coordinator.hosted_groups.member import ClientCall, Given, HostedMember, Leadership, Offer, WaitingJoin
 from coordinator.hosted_groups.settings import COORDINATOR_CONFIG, HostedSettings
 from coordinator.image import MetadataImage, TopicImage
 from coordinator.partitions import EpochedPartitions, Partitions, same_partitions
@@ -92,10 +92,17 @@ class HostedGroup:
         """Until when no JoinGroup is answered; None if that is over."""
         self._coordinator = GroupCoordinator(COORDINATOR_CONFIG, uuids=uuids)
         self._topic_names: dict[Uuid, str] = {}
+        self._computed_size = 0
         self._held_back: dict[str, Partitions] | None = None
         """What a cooperative assignor left to each member, while the rest waits for its second round."""
 
     # -- what others ask ------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """How many bytes are kept of its clients: of JoinGroups, and of what was computed."""
+        given = sum(len(one.given.assignment) for one in self.members.values() if one.given is not None)
+        return given + self._computed_size + sum(one.size for one in self.members.values())
 
     @property
     def is_empty(self) -> bool:
@@ -137,17 +144,24 @@ class HostedGroup:
     # -- JoinGroup ------------------------------------------------------------------------------------------------
 
     def join(
-        self, call: ClientCall, message: JoinGroupRequest, new_id: Callable[[], str], now_ms: int
+        self,
+        call: ClientCall,
+        message: JoinGroupRequest,
+        new_id: Callable[[], str],
+        now_ms: int,
+        room_left: int,
     ) -> JoinGroupResponse | None:
-        """Serve a JoinGroup without a member id, or of a member; return None if it waits."""
+        """Serve a JoinGroup without a member id, or of a member; return None if it waits.
+
+        ``room_left`` is how many more bytes may be kept of all groups.
+        """
         known = self.members.get(message.member_id)
         if known is not None and known.instance_id != message.group_instance_id:
             return _refused_join(message.member_id, ErrorCode.FENCED_INSTANCE_ID)
         replaced = self.static_member(message.group_instance_id) if known is None else None
-        offered = self._check_join(message, known or replaced)
-        if isinstance(offered, ErrorCode):
-            return _refused_join(message.member_id, offered)
-        subscriptions, topics, reported = offered
+        offer = self._check_join(call, message, known or replaced, room_left)
+        if isinstance(offer, ErrorCode):
+            return _refused_join(message.member_id, offer)
         rebalance_timeout_ms = message.rebalance_timeout_ms if call.version else message.session_timeout_ms
         if known is None:
             return self._join_anew(
@@ -159,8 +173,9 @@ class HostedGroup:
                     client_host=call.client_host,
                     session_timeout_ms=message.session_timeout_ms,
                     rebalance_timeout_ms=max(0, rebalance_timeout_ms),
-                    topics=topics,
-                    subscriptions=subscriptions,
+                    topics=offer.topics,
+                    subscriptions=offer.subscriptions,
+                    size=offer.size,
                     session_deadline_ms=now_ms + message.session_timeout_ms,
                 ),
                 replaced,
@@ -169,10 +184,10 @@ class HostedGroup:
         self._abandon_join(known, ErrorCode.REBALANCE_IN_PROGRESS)
         known.session_timeout_ms = message.session_timeout_ms
         known.rebalance_timeout_ms = max(0, rebalance_timeout_ms)
-        if self._asks_for_assignment(known, subscriptions):
+        if self._asks_for_assignment(known, offer.subscriptions):
             known.revision += 1
-        known.topics, known.subscriptions = topics, subscriptions
-        known.reported, known.given, known.leadership = reported, None, None
+        known.topics, known.subscriptions, known.size = offer.topics, offer.subscriptions, offer.size
+        known.reported, known.given, known.leadership = offer.owned, None, None
         code = self._move(known, now_ms, declares=True)
         if code is not ErrorCode.NONE:
             return _refused_join(message.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -203,9 +218,9 @@ class HostedGroup:
         return None
 
     def _check_join(
-        self, message: JoinGroupRequest, former: HostedMember | None
-    ) -> ErrorCode | tuple[dict[str, bytes], tuple[str, ...], Partitions]:
-        """Return what a JoinGroup offers by assignor, its topics, and what its client still owns; or an error."""
+        self, call: ClientCall, message: JoinGroupRequest, former: HostedMember | None, room_left: int
+    ) -> ErrorCode | Offer:
+        """Return what a JoinGroup brings, or an error."""
         settings = self._settings
         if (
             not settings.session_timeout_min_ms
@@ -216,7 +231,7 @@ class HostedGroup:
         names = [protocol.name for protocol in message.protocols]
         if (
             message.protocol_type != CONSUMER_PROTOCOL_TYPE
-            or not 0 < len(set(names)) <= MOST_ASSIGNORS
+            or not 0 < len(set(names)) == len(names) <= MOST_ASSIGNORS
             or not all(name.strip() for name in names)
         ):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -234,10 +249,16 @@ class HostedGroup:
         others = [one for one in self.members.values() if one is not former]
         if not set(subscriptions).intersection(*(one.subscriptions for one in others)):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        size = sum(one.size for one in others) + sum(len(content) for content in subscriptions.values())
-        if (former is None and len(others) >= settings.most_members) or size > settings.most_bytes:
+        texts = (call.client_id, message.group_instance_id or "", *names, *subscriptions.values())
+        size = sum(map(len, texts)) + len(topics) * settings.bytes_of_a_topic
+        grows_by = size if former is None else size - former.size
+        if (
+            (former is None and len(others) >= settings.most_members)
+            or sum(one.size for one in others) + size > settings.most_bytes
+            or grows_by > max(0, room_left)
+        ):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
-        return subscriptions, tuple(sorted(topics)), reported
+        return Offer(subscriptions, tuple(sorted(topics)), reported, size)
 
     def _asks_for_assignment(self, member: HostedMember, subscriptions: Mapping[str, bytes]) -> bool:
         """Whether a JoinGroup asks for a new assignment, as one of the classic protocol does.
@@ -420,7 +441,22 @@ class HostedGroup:
         now_ms: int,
     ) -> bool:
         """Make what a leader has computed the target; False if it has to compute again."""
+        own, group = self._own(member), self._group()
+        now = None if group is None else group.computation
+        if (
+            own is None
+            or now is None
+            or now.member_id != member.member_id
+            or now.prepared is None
+            or now.prepared.group_epoch != leadership.group_epoch
+        ):
+            self.refusals += 1
+            return False  # another one was asked since
         contents = {one.member_id: bytes(one.assignment) for one in assignments}
+        size = sum(len(member_id) + len(content) for member_id, content in contents.items())
+        if size > self._settings.most_bytes:
+            self.refusals += 1
+            return False
         try:
             decoded = embedded.read_assignments(contents)
         except CodecError:
@@ -446,13 +482,10 @@ class HostedGroup:
         if told - taken and not leadership.is_second:
             self._held_back = {one: parts.get(one, {}) for one in leadership.owned}
             return False
-        own, group = self._own(member), self._group()
-        if own is None or group is None:
-            return False
         epoch = leadership.group_epoch
         image = self._image_of(taken)
         if image is not None:
-            is_current = group.group_epoch == epoch
+            is_current = group is not None and group.group_epoch == epoch
             self._coordinator.update_image(image, now_ms)
             if not is_current or self._send(member, now_ms) is not ErrorCode.NONE:
                 return False  # its members may be others by now
@@ -486,6 +519,7 @@ class HostedGroup:
             self.refusals += 1
             return False
         self.installs += 1
+        self._computed_size = size
         return True
 
     def _image_of(self, taken: Iterable[tuple[Uuid, int]]) -> MetadataImage | None:
@@ -512,6 +546,11 @@ class HostedGroup:
                 self._topic_names[topic_id]
                 for one in group.members.values()
                 for topic_id in (*one.assigned, *one.pending_revocation)
+            )
+            used.update(
+                self._topic_names[topic_id]
+                for partitions in group.target_assignment.values()
+                for topic_id in partitions
             )
         for name in set(self._topic_names.values()) - used:
             del self._topic_names[embedded.topic_id_of(name)]

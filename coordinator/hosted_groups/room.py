@@ -62,6 +62,9 @@ class HostedGroups:
         self._answers: list[HostedAnswer] = []
         self._joined_on: dict[object, set[str]] = {}
         """By connection, the groups of which a JoinGroup has waited on it."""
+        self._size = 0
+        self._sizes: dict[str, int] = {}
+        """The bytes that are kept of all groups, and of each."""
         self._booked: list[tuple[int, str]] = []
         self._booked_at: dict[str, int] = {}
 
@@ -165,7 +168,8 @@ class HostedGroups:
                 started_ms=self._started_ms,
                 now_ms=now_ms,
             )
-        response = group.join(call, message, self._new_id, now_ms)
+        room_left = self._settings.most_bytes_of_all - self._size
+        response = group.join(call, message, self._new_id, now_ms, room_left)
         if response is None:
             joined = self._joined_on.setdefault(call.connection, set())
             joined.add(message.group_id)
@@ -208,8 +212,11 @@ class HostedGroups:
         group = self.groups.get(group_id)
         if group is None:
             return
+        size = 0 if group.is_empty else group.size
+        self._size += size - self._sizes.get(group_id, 0)
+        self._sizes[group_id] = size
         if group.is_empty:
-            del self.groups[group_id]
+            del self.groups[group_id], self._sizes[group_id]
             self._booked_at.pop(group_id, None)
             return
         due = group.next_deadline_ms()

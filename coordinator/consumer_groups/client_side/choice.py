@@ -53,7 +53,7 @@ def chosen_assignor(members: Iterable[ConsumerGroupMember]) -> str | None:
 
 
 def _chosen_by_names(members: Iterable[ConsumerGroupMember]) -> str | None:
-    """Return the assignor of members of the new protocol only, which are asked at each heartbeat: most offer the same."""
+    """Return the assignor of members of the new protocol only. Each heartbeat asks, and most offer the same."""
     orders = Counter(tuple(assignor.name for assignor in member.client_assignors) for member in members)
     usable = set.intersection(*(set(order) for order in orders))
     votes: Counter[str] = Counter()
