@@ -1,5 +1,8 @@
 """`mode: host` is refused unless the configuration calls it an experiment, and where two processes could host."""
 
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -75,3 +78,15 @@ def test_members_of_the_new_protocol_may_not_join_a_hosted_group():
 def test_a_share_group_is_never_hosted():
     with pytest.raises(ConfigError, match="never hosted"):
         parse_policy("policy.yaml", "rules: [{group: billing, mode: host, type: share}]")
+
+
+def test_a_proxy_without_hosted_groups_does_not_load_them():
+    """It would start later and need more memory, for an experiment that is off."""
+    program = (
+        "import sys, proxy.cli, proxy.server.server\n"
+        "sys.exit([name for name in sys.modules if name.startswith('coordinator.hosted')] or 0)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 0, run.stderr
