@@ -275,12 +275,12 @@ class Stranger:
 
 def test_whatever_is_sent_nothing_fails_and_no_partition_has_two_owners():
     installs = 0
-    for seed in range(25):
+    for seed in range(15):
         stranger = Stranger(seed)
         for _ in range(300):
             stranger.act()
         installs += stranger.installs
-    assert installs > 20, "little of it was understood"
+    assert installs > 10, "little of it was understood"
 
 
 def test_a_heartbeat_costs_the_same_however_many_joins_wait(monkeypatch):

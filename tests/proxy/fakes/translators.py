@@ -36,6 +36,10 @@ class ForwardEverything:
 
     heartbeats_pass_through = False
 
+    def hosts(self, group_id: str) -> bool:
+        """No group is hosted."""
+        return False
+
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
         return self.heartbeats_pass_through
 
