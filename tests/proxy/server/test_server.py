@@ -79,12 +79,12 @@ async def test_a_native_member_of_a_group_with_hosted_members_is_not_relayed_uns
     async with (
         a_cluster(1) as brokers,
         serving(config_for(brokers, experimental=experimental), translator) as proxy,
+        await connect(proxy.port(1)) as client,
     ):
-        async with await connect(proxy.port(1)) as client:
-            for group_id in ("g", "other"):
-                request = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id="m")
-                await client.send_all(wire.request(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, 5, request))
-                await proxy.ask(client, messages.plain(6))
+        for group_id in ("g", "other"):
+            request = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id="m")
+            await client.send_all(wire.request(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, 5, request))
+            await proxy.ask(client, messages.plain(6))
     seen = [told for told in translator.told if told[0] == "request"]
     assert [told[-1].message.group_id for told in seen] == (["g"] if experimental else [])
 
