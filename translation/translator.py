@@ -116,10 +116,17 @@ class Translator:
         context.now = now
         return (
             context.registry.find(group_id, member_id) is None
-            and not context.hosting.concerns(group_id, context.rules.rule_for(group_id).mode)
+            and (
+                context.hosting.room is None
+                or not context.hosting.concerns(group_id, context.rules.rule_for(group_id).mode)
+            )
             and group_id not in context.mends.telling
             and is_relayed(context, group_id, member_id)
         )
+
+    def hosts(self, group_id: str) -> bool:
+        """Whether a group has members that this process hosts, whatever the policy says of it now."""
+        return self._context.hosting.has_members(group_id)
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """Handle the broker's response to a :class:`~translation.actions.Call`; ``message`` is decoded."""

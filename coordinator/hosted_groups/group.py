@@ -15,7 +15,7 @@ from coordinator.consumer_groups.member import (
 from coordinator.errors import BrokenInvariant
 from coordinator.group_coordinator import GroupCoordinator
 from coordinator.hosted_groups import embedded
-from coordinator.hosted_groups.member import ClientCall, Given, HostedMember, Leadership, WaitingJoin
+from coordinator.hosted_groups.member import ClientCall, Given, HostedMember, Leadership, Offer, WaitingJoin
 from coordinator.hosted_groups.settings import COORDINATOR_CONFIG, HostedSettings
 from coordinator.image import MetadataImage, TopicImage
 from coordinator.partitions import EpochedPartitions, Partitions, same_partitions
@@ -80,6 +80,8 @@ class HostedGroup:
     ) -> None:
         self.group_id = group_id
         self.members: dict[str, HostedMember] = {}
+        self._static_members: dict[str, HostedMember] = {}
+        """By instance id."""
         self.installs = 0
         """How many assignments of clients became the target, and how many were refused."""
         self.refusals = 0
@@ -90,10 +92,17 @@ class HostedGroup:
         """Until when no JoinGroup is answered; None if that is over."""
         self._coordinator = GroupCoordinator(COORDINATOR_CONFIG, uuids=uuids)
         self._topic_names: dict[Uuid, str] = {}
+        self._computed_size = 0
         self._held_back: dict[str, Partitions] | None = None
         """What a cooperative assignor left to each member, while the rest waits for its second round."""
 
     # -- what others ask ------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """How many bytes are kept of its clients: of JoinGroups, and of what was computed."""
+        given = sum(len(one.given.assignment) for one in self.members.values() if one.given is not None)
+        return given + self._computed_size + sum(one.size for one in self.members.values())
 
     @property
     def is_empty(self) -> bool:
@@ -114,7 +123,7 @@ class HostedGroup:
         """Return the member with this instance id, if there is one."""
         if instance_id is None:
             return None
-        return next((one for one in self.members.values() if one.instance_id == instance_id), None)
+        return self._static_members.get(instance_id)
 
     def why_refused(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Return the error of a call with this generation; NONE if it is the member's present one."""
@@ -135,17 +144,24 @@ class HostedGroup:
     # -- JoinGroup ------------------------------------------------------------------------------------------------
 
     def join(
-        self, call: ClientCall, message: JoinGroupRequest, new_id: Callable[[], str], now_ms: int
+        self,
+        call: ClientCall,
+        message: JoinGroupRequest,
+        new_id: Callable[[], str],
+        now_ms: int,
+        room_left: int,
     ) -> JoinGroupResponse | None:
-        """Serve a JoinGroup without a member id, or of a member; return None if it waits."""
+        """Serve a JoinGroup without a member id, or of a member; return None if it waits.
+
+        ``room_left`` is how many more bytes may be kept of all groups.
+        """
         known = self.members.get(message.member_id)
         if known is not None and known.instance_id != message.group_instance_id:
             return _refused_join(message.member_id, ErrorCode.FENCED_INSTANCE_ID)
         replaced = self.static_member(message.group_instance_id) if known is None else None
-        offered = self._check_join(message, known or replaced)
-        if isinstance(offered, ErrorCode):
-            return _refused_join(message.member_id, offered)
-        subscriptions, topics, reported = offered
+        offer = self._check_join(call, message, known or replaced, room_left)
+        if isinstance(offer, ErrorCode):
+            return _refused_join(message.member_id, offer)
         rebalance_timeout_ms = message.rebalance_timeout_ms if call.version else message.session_timeout_ms
         if known is None:
             return self._join_anew(
@@ -157,8 +173,9 @@ class HostedGroup:
                     client_host=call.client_host,
                     session_timeout_ms=message.session_timeout_ms,
                     rebalance_timeout_ms=max(0, rebalance_timeout_ms),
-                    topics=topics,
-                    subscriptions=subscriptions,
+                    topics=offer.topics,
+                    subscriptions=offer.subscriptions,
+                    size=offer.size,
                     session_deadline_ms=now_ms + message.session_timeout_ms,
                 ),
                 replaced,
@@ -167,10 +184,10 @@ class HostedGroup:
         self._abandon_join(known, ErrorCode.REBALANCE_IN_PROGRESS)
         known.session_timeout_ms = message.session_timeout_ms
         known.rebalance_timeout_ms = max(0, rebalance_timeout_ms)
-        if self._asks_for_assignment(known, subscriptions):
+        if self._asks_for_assignment(known, offer.subscriptions):
             known.revision += 1
-        known.topics, known.subscriptions = topics, subscriptions
-        known.reported, known.given, known.leadership = reported, None, None
+        known.topics, known.subscriptions, known.size = offer.topics, offer.subscriptions, offer.size
+        known.reported, known.given, known.leadership = offer.owned, None, None
         code = self._move(known, now_ms, declares=True)
         if code is not ErrorCode.NONE:
             return _refused_join(message.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -187,21 +204,23 @@ class HostedGroup:
         if replaced is not None:
             self._abandon_join(replaced, ErrorCode.FENCED_INSTANCE_ID)
             self._send(replaced, now_ms, epoch=STATIC_LEAVE_EPOCH)
-            del self.members[replaced.member_id]
+            self._drop(replaced)
             member.revision = replaced.revision + self._asks_for_assignment(replaced, member.subscriptions)
         self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self._static_members[member.instance_id] = member
         member.reported = {}
         code = self._send(member, now_ms, epoch=0, declares=True)
         if code is not ErrorCode.NONE:
-            self.members.pop(member.member_id, None)
+            self._drop(member)
             return _refused_join("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self._wait(member, call, now_ms)
         return None
 
     def _check_join(
-        self, message: JoinGroupRequest, former: HostedMember | None
-    ) -> ErrorCode | tuple[dict[str, bytes], tuple[str, ...], Partitions]:
-        """Return what a JoinGroup offers by assignor, its topics, and what its client still owns; or an error."""
+        self, call: ClientCall, message: JoinGroupRequest, former: HostedMember | None, room_left: int
+    ) -> ErrorCode | Offer:
+        """Return what a JoinGroup brings, or an error."""
         settings = self._settings
         if (
             not settings.session_timeout_min_ms
@@ -212,7 +231,7 @@ class HostedGroup:
         names = [protocol.name for protocol in message.protocols]
         if (
             message.protocol_type != CONSUMER_PROTOCOL_TYPE
-            or not 0 < len(set(names)) <= MOST_ASSIGNORS
+            or not 0 < len(set(names)) == len(names) <= MOST_ASSIGNORS
             or not all(name.strip() for name in names)
         ):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -230,10 +249,16 @@ class HostedGroup:
         others = [one for one in self.members.values() if one is not former]
         if not set(subscriptions).intersection(*(one.subscriptions for one in others)):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        size = sum(one.size for one in others) + sum(len(content) for content in subscriptions.values())
-        if (former is None and len(others) >= settings.most_members) or size > settings.most_bytes:
+        texts = (call.client_id, message.group_instance_id or "", *names, *subscriptions.values())
+        size = sum(map(len, texts)) + len(topics) * settings.bytes_of_a_topic
+        grows_by = size if former is None else size - former.size
+        if (
+            (former is None and len(others) >= settings.most_members)
+            or sum(one.size for one in others) + size > settings.most_bytes
+            or grows_by > max(0, room_left)
+        ):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
-        return subscriptions, tuple(sorted(topics)), reported
+        return Offer(subscriptions, tuple(sorted(topics)), reported, size)
 
     def _asks_for_assignment(self, member: HostedMember, subscriptions: Mapping[str, bytes]) -> bool:
         """Whether a JoinGroup asks for a new assignment, as one of the classic protocol does.
@@ -264,7 +289,23 @@ class HostedGroup:
             if member.join is not None and member.member_id in self.members:
                 self._try_answer(member, member.join, now_ms)
 
+    def _only_waits(self, member: HostedMember, join: WaitingJoin, now_ms: int) -> bool:
+        """Whether nothing has come yet of what a JoinGroup waits for.
+
+        It is asked for each that waits at every call of the group, and the coordinator's own answer costs much more.
+        """
+        group, own = self._group(), self._own(member)
+        if group is None or own is None or now_ms >= join.limit_ms:
+            return False
+        if group.computation is not None and group.computation.member_id == member.member_id:
+            return False
+        if own.state is MemberState.UNREVOKED_PARTITIONS or own.member_epoch < group.assignment_epoch:
+            return False
+        return group.assignment_epoch < group.group_epoch or group.waits_for_partitions(own)
+
     def _try_answer(self, member: HostedMember, join: WaitingJoin, now_ms: int) -> None:
+        if self._only_waits(member, join, now_ms):
+            return
         if self._move(member, now_ms) is not ErrorCode.NONE:
             return
         group, own = self._group(), self._own(member)
@@ -400,7 +441,22 @@ class HostedGroup:
         now_ms: int,
     ) -> bool:
         """Make what a leader has computed the target; False if it has to compute again."""
+        own, group = self._own(member), self._group()
+        now = None if group is None else group.computation
+        if (
+            own is None
+            or now is None
+            or now.member_id != member.member_id
+            or now.prepared is None
+            or now.prepared.group_epoch != leadership.group_epoch
+        ):
+            self.refusals += 1
+            return False  # another one was asked since
         contents = {one.member_id: bytes(one.assignment) for one in assignments}
+        size = sum(len(member_id) + len(content) for member_id, content in contents.items())
+        if size > self._settings.most_bytes:
+            self.refusals += 1
+            return False
         try:
             decoded = embedded.read_assignments(contents)
         except CodecError:
@@ -426,13 +482,10 @@ class HostedGroup:
         if told - taken and not leadership.is_second:
             self._held_back = {one: parts.get(one, {}) for one in leadership.owned}
             return False
-        own, group = self._own(member), self._group()
-        if own is None or group is None:
-            return False
         epoch = leadership.group_epoch
         image = self._image_of(taken)
         if image is not None:
-            is_current = group.group_epoch == epoch
+            is_current = group is not None and group.group_epoch == epoch
             self._coordinator.update_image(image, now_ms)
             if not is_current or self._send(member, now_ms) is not ErrorCode.NONE:
                 return False  # its members may be others by now
@@ -466,6 +519,7 @@ class HostedGroup:
             self.refusals += 1
             return False
         self.installs += 1
+        self._computed_size = size
         return True
 
     def _image_of(self, taken: Iterable[tuple[Uuid, int]]) -> MetadataImage | None:
@@ -492,6 +546,11 @@ class HostedGroup:
                 self._topic_names[topic_id]
                 for one in group.members.values()
                 for topic_id in (*one.assigned, *one.pending_revocation)
+            )
+            used.update(
+                self._topic_names[topic_id]
+                for partitions in group.target_assignment.values()
+                for topic_id in partitions
             )
         for name in set(self._topic_names.values()) - used:
             del self._topic_names[embedded.topic_id_of(name)]
@@ -541,7 +600,7 @@ class HostedGroup:
         member = self.members[member_id]
         self._abandon_join(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self._send(member, now_ms, epoch=LEAVE_EPOCH)
-        self.members.pop(member_id, None)
+        self._drop(member)
         self.settle(now_ms)
 
     def client_gone(self, connection: object, now_ms: int) -> None:
@@ -651,8 +710,14 @@ class HostedGroup:
         group = self._group()
         there = set() if group is None else set(group.members)
         for member_id in self.members.keys() - there:
-            self._abandon_join(self.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID)
-            self.members.pop(member_id, None)
+            member = self.members[member_id]
+            self._abandon_join(member, ErrorCode.UNKNOWN_MEMBER_ID)
+            self._drop(member)
+
+    def _drop(self, member: HostedMember) -> None:
+        self.members.pop(member.member_id, None)
+        if member.instance_id is not None and self._static_members.get(member.instance_id) is member:
+            del self._static_members[member.instance_id]
 
 
 def _declared_in(subscriptions: Mapping[str, bytes]) -> list[tuple[str, tuple[str, ...], bytes | None]]:

@@ -41,6 +41,15 @@ class Given(msgspec.Struct, frozen=True):
     assignment: bytes
 
 
+class Offer(msgspec.Struct, frozen=True):
+    """What a JoinGroup brings: subscriptions by assignor, topics, what its client still owns, and its size."""
+
+    subscriptions: dict[str, bytes]
+    topics: tuple[str, ...]
+    owned: Partitions
+    size: int
+
+
 class HostedMember(msgspec.Struct, kw_only=True, eq=False):
     """One client. Times are in milliseconds."""
 
@@ -67,8 +76,5 @@ class HostedMember(msgspec.Struct, kw_only=True, eq=False):
     has_its_id: bool = False
     """Whether a JoinGroup of it was answered, so that its client knows the member id."""
 
-    @property
-    def size(self) -> int:
-        """How many bytes of its client are kept."""
-        given = 0 if self.given is None else len(self.given.assignment)
-        return given + sum(len(name) + len(content) for name, content in self.subscriptions.items())
+    size: int
+    """How many bytes are kept of its JoinGroup."""

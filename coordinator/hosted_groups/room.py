@@ -31,6 +31,7 @@ from protocol_codecs.messages import (
     SyncGroupResponse,
 )
 
+_FEW_BOOKINGS = 100
 _MANY_LEAVE_SINCE = 3
 _WITHOUT_PROTOCOL_SINCE = 7
 """The first version of JoinGroup whose answer may have no protocol; before that its name is empty."""
@@ -59,6 +60,11 @@ class HostedGroups:
         self._uuids = uuids
         self._started_ms = now_ms
         self._answers: list[HostedAnswer] = []
+        self._joined_on: dict[object, set[str]] = {}
+        """By connection, the groups of which a JoinGroup has waited on it."""
+        self._size = 0
+        self._sizes: dict[str, int] = {}
+        """The bytes that are kept of all groups, and of each."""
         self._booked: list[tuple[int, str]] = []
         self._booked_at: dict[str, int] = {}
 
@@ -123,10 +129,8 @@ class HostedGroups:
 
     def client_gone(self, connection: object, now_ms: int) -> list[HostedAnswer]:
         """Forget the JoinGroups that wait on a connection that has ended."""
-        for group_id, group in list(self.groups.items()):
-            if any(
-                m.join is not None and m.join.call.connection == connection for m in group.members.values()
-            ):
+        for group_id in sorted(self._joined_on.pop(connection, ())):
+            if (group := self.groups.get(group_id)) is not None:
                 group.client_gone(connection, now_ms)
                 self._look_at(group_id)
         return self._take()
@@ -164,7 +168,14 @@ class HostedGroups:
                 started_ms=self._started_ms,
                 now_ms=now_ms,
             )
-        return group.join(call, message, self._new_id, now_ms)
+        room_left = self._settings.most_bytes_of_all - self._size
+        response = group.join(call, message, self._new_id, now_ms, room_left)
+        if response is None:
+            joined = self._joined_on.setdefault(call.connection, set())
+            joined.add(message.group_id)
+            if len(joined) > 2 * self._settings.most_groups:
+                joined.intersection_update(self.groups)
+        return response
 
     def _leave(self, call: ClientCall, message: LeaveGroupRequest, now_ms: int) -> LeaveGroupResponse:
         if call.version < _MANY_LEAVE_SINCE:
@@ -201,8 +212,11 @@ class HostedGroups:
         group = self.groups.get(group_id)
         if group is None:
             return
+        size = 0 if group.is_empty else group.size
+        self._size += size - self._sizes.get(group_id, 0)
+        self._sizes[group_id] = size
         if group.is_empty:
-            del self.groups[group_id]
+            del self.groups[group_id], self._sizes[group_id]
             self._booked_at.pop(group_id, None)
             return
         due = group.next_deadline_ms()
@@ -214,6 +228,10 @@ class HostedGroups:
         if booked is None or due < booked:
             self._booked_at[group_id] = due
             heapq.heappush(self._booked, (due, group_id))
+            if len(self._booked) > 2 * len(self._booked_at) + _FEW_BOOKINGS:
+                # Groups that came and went leave theirs behind, each for as long as a client says.
+                self._booked = [(when, one) for one, when in self._booked_at.items()]
+                heapq.heapify(self._booked)
 
     def _take(self) -> list[HostedAnswer]:
         answers, self._answers = self._answers, []

@@ -28,7 +28,13 @@ class HostedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Members of a group."""
 
     most_bytes: int = 8 * 1024 * 1024
-    """Bytes of all subscriptions and assignments of a group. A leader is told all of them in one answer."""
+    """Bytes of all subscriptions of a group, which a leader is told in one answer; and of what it answers."""
+
+    most_bytes_of_all: int = 256 * 1024 * 1024
+    """Bytes of all groups together."""
+
+    bytes_of_a_topic: int = 100
+    """What a subscribed topic counts beside its name in the subscription: it is kept as a string of its own."""
 
 
 COORDINATOR_CONFIG = CoordinatorConfig(

@@ -54,6 +54,10 @@ class ReportingTranslator:
             self._translator.handle_relayed_response(now, connection, request, response)
         )
 
+    def hosts(self, group_id: str) -> bool:
+        """Whether a group has members that this process hosts."""
+        return self._translator.hosts(group_id)
+
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
         """Whether a member's Heartbeat is only forwarded."""
         return self._translator.passes_through(now, group_id, member_id)

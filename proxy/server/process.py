@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from coordinator.hosted_groups.settings import HostedSettings
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.fleet import UnreadableSecret, kafka_properties
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.runtime.fd_limits import raise_file_limit
-from proxy.server.hosted_room import ProcessRoom
 from proxy.transport.listeners import BindError
 from proxy.transport.tls_context import TlsFilesError
 from translation.policy.policy import Policy
@@ -26,6 +24,7 @@ from translation.translator import Translator
 
 if TYPE_CHECKING:
     from proxy.fleet.driver import FleetDriver
+    from proxy.server.hosted_room import ProcessRoom
 
 COLLECTOR_THRESHOLDS = (20_000, 10, 5)
 """Thresholds of the garbage collector's three generations (:func:`gc.set_threshold`)."""
@@ -67,10 +66,13 @@ def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" 
     )
 
 
-def _hosted_room(config: Config) -> ProcessRoom | None:
+def _hosted_room(config: Config) -> "ProcessRoom | None":
     """The room for groups of ``mode: host``; None unless this configuration may have such (an experiment)."""
     if not config.experimental or config.fleet is not None or config.workers > 1 or not config.sole_process:
         return None
+    from coordinator.hosted_groups.settings import HostedSettings  # noqa: PLC0415 - a proxy that hosts no groups
+    from proxy.server.hosted_room import ProcessRoom  # noqa: PLC0415 - does without them
+
     settings = HostedSettings(
         session_timeout_min_ms=config.limits.session_timeout_min_ms,
         session_timeout_max_ms=config.limits.session_timeout_max_ms,

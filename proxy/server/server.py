@@ -59,6 +59,7 @@ from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
 from proxy.transport.tls_context import UPSTREAM, Certificates, Contents, TlsOpener
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId, Event
+from translation.engine.hosting import with_hosted
 from translation.fleet.group_records import Phase
 from translation.fleet.signals import Say
 from translation.migration.command_writes import CommandOutcome
@@ -389,7 +390,9 @@ class Server:
             self._request_metrics,
             time.perf_counter,
             self._topics,
-            self._rules.rule_for,
+            with_hosted(self._rules.rule_for, self.driver.hosts)
+            if self._config.experimental
+            else self._rules.rule_for,
             self.driver.passes_through,
             self._held_calls,
             cluster.known_nodes,

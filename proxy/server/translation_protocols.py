@@ -49,6 +49,10 @@ class Translation(Protocol):
         """Whether handle_request would do nothing with this member's Heartbeat but forward it."""
         ...
 
+    def hosts(self, group_id: str) -> bool:
+        """Whether a group has members that this process hosts."""
+        ...
+
     def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """The client has closed a connection; its upstream connection stays until Release."""
         ...

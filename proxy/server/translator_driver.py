@@ -189,6 +189,10 @@ class TranslatorDriver:
             and self._translator.passes_through(self._clock(), group_id, member_id)
         )
 
+    def hosts(self, group_id: str) -> bool:
+        """Whether a group has members that this process hosts, whatever the policy says of it now."""
+        return self._translator.hosts(group_id)
+
     def call_relayed(
         self,
         shell: TranslatedConnection,

@@ -95,8 +95,13 @@ class Story:
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_the_clients_own_assignor_decides_shortly(kafka, consumers, folder: Path, group):
-    """The short form of the next one: no broker has this assignor."""
+    """The short form of the next one: no broker has this assignor.
+
+    The normal run has the histories of tests/coordinator/hosted_groups/ only: real clients of an experiment cost it too
+    much.
+    """
     topic = kafka.new_topic(partitions=PARTITIONS)
     with (
         running_proxy(

@@ -5,18 +5,29 @@ The room itself is the shell's (:mod:`coordinator.hosted_groups`); the translati
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from protocol_codecs import ErrorCode
 from translation.actions import Connection, ConnectionId, Request
-from translation.policy.policy import Mode
+from translation.policy.policy import Mode, Rule
 
 HostedAnswers: TypeAlias = Sequence[tuple[Request, Any]]
 """Requests that are answered now, each with its response."""
 
 _MOST_TOLD = 16
 """Groups that are remembered for a connection; a client has few on one."""
+_LONGEST_TOLD = 1_024
+"""Characters of a member id that is remembered. Brokers make them of the client id; one that is longer ends with its
+session."""
+
+
+def with_hosted(rule_for: Callable[[str], Rule], hosts: Callable[[str], bool]) -> Callable[[str], Rule]:
+    """Return what sessions go by: as long as a group has hosted members, it is hosted, whatever the policy says now.
+
+    Else a session would relay what may join at the broker on the way back, before the translation has seen it.
+    """
+    return lambda group_id: Rule(mode=Mode.HOST, group=group_id) if hosts(group_id) else rule_for(group_id)
 
 
 class HostedRoom(Protocol):
@@ -86,6 +97,8 @@ class Hosting:
 
     def note_told(self, connection_id: ConnectionId, group_id: str, member_id: str) -> None:
         """Note that a member's client has been told, on this connection, to join without a member id."""
+        if len(member_id) > _LONGEST_TOLD:
+            return
         told = self._told.setdefault(connection_id, OrderedDict())
         told[group_id] = member_id
         told.move_to_end(group_id)

@@ -24,7 +24,7 @@ from translation.policy.policy import Mode, Rule
 _JOINS = 0
 """The member epoch of a heartbeat that joins."""
 
-_RESPONSES: dict[int, type[Any]] = {
+HEARTBEAT_RESPONSES: dict[int, type[Any]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatResponse,
     ApiKey.SHARE_GROUP_HEARTBEAT: ShareGroupHeartbeatResponse,
     ApiKey.STREAMS_GROUP_HEARTBEAT: StreamsGroupHeartbeatResponse,
@@ -58,4 +58,4 @@ def refuse(context: Context, request: Request, rule: Rule) -> None:
     if request.api_key == ApiKey.JOIN_GROUP:
         context.answer(request, refused(request, code))
     else:
-        context.answer(request, _RESPONSES[request.api_key](error_code=code, error_message=text))
+        context.answer(request, HEARTBEAT_RESPONSES[request.api_key](error_code=code, error_message=text))

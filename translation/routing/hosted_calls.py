@@ -23,7 +23,6 @@ from functools import partial
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -37,6 +36,7 @@ from translation.engine.hosting import HostedAnswers, HostedRoom
 from translation.engine.join_outcomes import refused
 from translation.engine.procedure import Procedure, ProcedureQueue, Send, Wait
 from translation.policy.policy import Mode
+from translation.routing.guarded_joins import HEARTBEAT_RESPONSES
 from translation.upstream.group_members import why_broker_has_it
 
 _PAUSE_S = 0.5
@@ -87,7 +87,10 @@ def _is_to_be_hosted(context: Context, group_id: str) -> bool:
 
 def _has_translated_members(context: Context, group_id: str) -> bool:
     group = context.registry.groups.get(group_id)
-    return group is not None and any(member.joined for member in group.members.values())
+    return group is not None and any(
+        member.joined or not member.queue.idle  # it may be about to be
+        for member in group.members.values()
+    )
 
 
 # -- may its sender act in the group? ----------------------------------------------------------------------------------
@@ -210,23 +213,35 @@ def _route_heartbeat(context: Context, room: HostedRoom, connection: Connection,
         return True
     if not _is_to_be_hosted(context, message.group_id):
         return False
-    steps = _heartbeat_of_brokers(context, request)
-    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    _call_of_brokers(context, connection, request, HeartbeatResponse)
     return True
 
 
-def _heartbeat_of_brokers(context: Context, request: Request) -> Procedure[None]:
-    """Keep a member of the broker alive there, and tell its client to rejoin."""
-    response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
-    if response.error_code == ErrorCode.NONE:
-        response = replaced(response, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-    apply_answers(context, ((request, response),))
+def _call_of_brokers(
+    context: Context, connection: Connection, request: Request, response_type: Callable[..., Any]
+) -> None:
+    """Let the broker have a call of its member, which keeps it alive there, and tell its client to rejoin.
+
+    A SyncGroup gives nothing: its JoinGroup may have reached the broker after somebody was let in here, since nothing
+    orders the calls of two connections.
+    """
+
+    def steps() -> Procedure[None]:
+        response = yield Send(request.api_key, request.version, request.message)
+        if response.error_code == ErrorCode.NONE:
+            response = response_type(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        apply_answers(context, ((request, response),))
+
+    context.scheduler.start(steps(), ProcedureQueue(), connection.id, request.client_id)
 
 
 def _route_sync(context: Context, room: HostedRoom, connection: Connection, request: Request) -> bool:
     message = request.message
     if not room.is_member(message.group_id, message.member_id):
-        return False
+        if not _is_to_be_hosted(context, message.group_id):
+            return False
+        _call_of_brokers(context, connection, request, SyncGroupResponse)
+        return True
     proceed = partial(_member_call, context, room, connection, request, SyncGroupResponse)
     _if_allowed(context, connection, request, lambda code: SyncGroupResponse(error_code=code), proceed)
     return True
@@ -274,8 +289,16 @@ def _leave(context: Context, room: HostedRoom, connection: Connection, request: 
 
 
 def _route_commit(context: Context, room: HostedRoom, connection: Connection, request: Request) -> bool:
+    """Route a commit. While there are members, others may not commit, as at a broker that has the members
+    (``ClassicGroup.validateOffsetCommit``); a transaction without a member always may.
+    """
     message = request.message
-    if not room.is_member(message.group_id, message.member_id):
+    is_of_nobody = not message.member_id and message.group_instance_id is None
+    if not room.has_members(message.group_id) or (
+        is_of_nobody
+        and request.api_key == ApiKey.TXN_OFFSET_COMMIT
+        and generation.in_request(request) == _NO_GENERATION
+    ):
         return False
     proceed = partial(_commit, context, room, connection, request)
     if context.authorized_groups.includes(connection.id, message.group_id):
@@ -307,18 +330,19 @@ def _commit_simply(context: Context, request: Request) -> Procedure[None]:
 
 
 def _route_native(context: Context, room: HostedRoom, connection: Connection, request: Request) -> bool:
-    """Keep members of the new protocol out while hosted members have partitions, also on the way back."""
+    """Keep members of the new protocols out while hosted members have partitions, also on the way back."""
     message = request.message
     if message.member_epoch != _JOINS or _is_to_be_hosted(context, message.group_id):
         return False  # the policy's rule keeps them out
     if not room.has_members(message.group_id):
         return False
-    response = ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    response_type = HEARTBEAT_RESPONSES[request.api_key]
+    response = response_type(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     _if_allowed(
         context,
         connection,
         request,
-        lambda code: ConsumerGroupHeartbeatResponse(error_code=code),
+        lambda code: response_type(error_code=code),
         lambda: context.answer(request, response),
     )
     return True
@@ -331,4 +355,6 @@ _ROUTES: Mapping[int, _Route] = {
     ApiKey.OFFSET_COMMIT: _route_commit,
     ApiKey.TXN_OFFSET_COMMIT: _route_commit,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _route_native,
+    ApiKey.SHARE_GROUP_HEARTBEAT: _route_native,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: _route_native,
 }

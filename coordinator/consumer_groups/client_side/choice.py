@@ -43,10 +43,23 @@ def chosen_assignor(members: Iterable[ConsumerGroupMember]) -> str | None:
     members = list(members)
     if not any(member.client_assignors and not member.uses_classic_protocol for member in members):
         return None
+    if not any(member.uses_classic_protocol for member in members):
+        return _chosen_by_names(members)
     offers = [(member, offers_of(member)) for member in members]
     names = set.intersection(*(set(offered) for _, offered in offers))
     usable = {name for name in names if _is_read_by_all(name, offers)}
     votes = Counter(next(name for name in offered if name in usable) for _, offered in offers if usable)
+    return min(votes, key=lambda name: (-votes[name], name), default=None)
+
+
+def _chosen_by_names(members: Iterable[ConsumerGroupMember]) -> str | None:
+    """Return the assignor of members of the new protocol only. Each heartbeat asks, and most offer the same."""
+    orders = Counter(tuple(assignor.name for assignor in member.client_assignors) for member in members)
+    usable = set.intersection(*(set(order) for order in orders))
+    votes: Counter[str] = Counter()
+    for order, count in orders.items():
+        if usable:
+            votes[next(name for name in order if name in usable)] += count
     return min(votes, key=lambda name: (-votes[name], name), default=None)
 
 

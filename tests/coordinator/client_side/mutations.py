@@ -259,7 +259,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "one member with a client-side assignor is enough",
         choice,
-        "chosen_assignor",
+        "_chosen_by_names",
         "set.intersection",
         "set.union",
         seed=3,

@@ -36,6 +36,11 @@ class ForwardEverything:
 
     heartbeats_pass_through = False
 
+    hosted: frozenset[str] | set[str] = frozenset()
+
+    def hosts(self, group_id: str) -> bool:
+        return group_id in self.hosted
+
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
         return self.heartbeats_pass_through
 

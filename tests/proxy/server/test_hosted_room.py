@@ -23,7 +23,18 @@ from protocol_codecs.messages.describe_groups import (
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
-from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol_codecs.messages.list_groups import ListedGroup, ListGroupsResponse
+from protocol_codecs.messages.share_group_describe import (
+    ShareGroupDescribeResponse,
+    ShareGroupDescribeResponseDescribedGroup,
+)
+from protocol_codecs.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from protocol_codecs.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from protocol_codecs.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from proxy.server.hosted_room import ProcessRoom
 from tests.translation.answers import commit_answer, commit_error
 from tests.translation.bench import GROUP, KAFKA_4_3, TOPIC, Bench
@@ -262,6 +273,118 @@ def test_only_what_clients_send_before_they_close_counts_once_they_have_gone(cal
     bench.reply(ACCEPTED, question)
     assert (not bench.room.has_members(GROUP)) == counts
     assert counts or _state(bench) == before
+
+
+def test_a_member_of_the_broker_gets_no_assignment_there_any_more():
+    """Its JoinGroup may have reached the broker after the first hosted member was let in."""
+    bench = Host()
+    connection = bench.connect()
+    bench.member(bench.connect())
+    sync = bench.sync(connection, OF_THE_BROKER, 3)
+    bench.reply(SyncGroupResponse(assignment=b"partitions"), bench.waiting(ApiKey.SYNC_GROUP))
+    assert bench.answers[sync] == SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+@pytest.mark.parametrize(("member_id", "generation"), [("", -1), (OF_THE_BROKER, -1), (OF_THE_BROKER, 3)])
+def test_nobody_else_commits_while_there_are_members(member_id, generation):
+    """For the broker the group is empty, so it would take such commits."""
+    bench = Host()
+    bench.member(bench.connect())
+    other = bench.connect()
+    commit = bench.commit(other, member_id, generation)
+    assert commit_error(bench, commit) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.forwarded == []
+    assert bench.calls == []
+
+
+def test_a_group_without_members_takes_simple_commits():
+    bench = Host()
+    assert bench.commit(bench.connect(), "", -1) in bench.forwarded
+
+
+JOINS_OF_NEW_PROTOCOLS = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatRequest,
+    ApiKey.SHARE_GROUP_HEARTBEAT: ShareGroupHeartbeatRequest,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: StreamsGroupHeartbeatRequest,
+}
+
+
+@pytest.mark.parametrize("api_key", JOINS_OF_NEW_PROTOCOLS, ids=lambda key: key.name)
+def test_on_the_way_back_no_protocol_has_members_before_the_last_hosted_one_has_gone(api_key):
+    bench = Host()
+    connection = bench.connect()
+    joined = bench.member(connection)
+    bench.set_mode(Mode.OBSERVE)
+    request = JOINS_OF_NEW_PROTOCOLS[api_key](group_id=GROUP, member_id="native", member_epoch=0)
+    refused = bench.send(bench.connect(), api_key, 1, request)
+    assert bench.answers[refused].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert bench.translator.hosts(GROUP)
+    bench.leave(connection, joined.member_id)
+    assert not bench.translator.hosts(GROUP)
+    assert bench.send(bench.connect(), api_key, 1, request) in bench.forwarded
+
+
+SHARE_AND_STREAMS = {
+    **VERSIONS,
+    ApiKey.SHARE_GROUP_DESCRIBE: (1, 1),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.LIST_GROUPS: (0, 5),
+}
+
+
+@pytest.mark.parametrize(
+    ("share", "streams", "lets_in"),
+    [
+        (ErrorCode.GROUP_ID_NOT_FOUND, (), True),
+        (ErrorCode.NONE, (), False),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, (), False),
+        (ErrorCode.GROUP_ID_NOT_FOUND, ("another", GROUP), False),
+        (ErrorCode.GROUP_ID_NOT_FOUND, ("another",), True),
+    ],
+)
+def test_nobody_is_let_in_while_it_is_a_share_or_a_streams_group(share, streams, lets_in):
+    """DescribeGroups calls a streams group dead, however many members it has."""
+    bench = Host()
+    bench.versions = SHARE_AND_STREAMS
+    bench.join(bench.connect(), "")
+    bench.describe()
+    described = ShareGroupDescribeResponseDescribedGroup(group_id=GROUP, error_code=share)
+    bench.reply(ShareGroupDescribeResponse(groups=(described,)))
+    if share == ErrorCode.GROUP_ID_NOT_FOUND:
+        asked = bench.waiting(ApiKey.LIST_GROUPS)
+        assert asked.message.types_filter == ("streams",)
+        bench.reply(ListGroupsResponse(groups=tuple(ListedGroup(group_id=one) for one in streams)))
+    assert bench.room.has_members(GROUP) == lets_in
+
+
+def test_a_broker_that_describes_nothing_may_have_members():
+    bench = Host()
+    bench.join(bench.connect(), "")
+    bench.reply(DescribeGroupsResponse(groups=(EMPTY,)), bench.waiting(ApiKey.DESCRIBE_GROUPS))
+    bench.reply(ConsumerGroupDescribeResponse())
+    assert not bench.room.has_members(GROUP)
+
+
+def test_a_member_id_that_no_broker_gives_out_is_not_remembered():
+    """A client could have as much kept as it likes."""
+    bench = Host()
+    connection = bench.connect()
+    answer = bench.join(connection, "x" * 30_000)
+    assert bench.answers[answer].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.translator._context.hosting.take_told(connection.id, GROUP) is None
+
+
+def test_a_translated_member_that_is_about_to_join_counts():
+    bench = Host(Mode.TRANSLATE)
+    bench._new_group = True
+    bench.join(bench.connect(), "epochgate-a")
+    assert bench.heartbeat_call().message.member_epoch == 0
+    bench.set_mode(Mode.HOST)
+    bench._new_group = False
+    bench.join(bench.connect(), "")
+    bench.advance(1.0)
+    assert not bench.room.has_members(GROUP)
+    assert not any(call.api_key == ApiKey.DESCRIBE_GROUPS for call in bench.calls)
 
 
 def test_without_a_room_such_groups_are_observed():

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from protocol_codecs import ApiKey
+from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Admin, Limits, Listener, Upstream
 from proxy.observability.admin_http import SingleProcessBackend, admin_app
@@ -69,6 +70,23 @@ async def test_bad_clients_do_not_disturb_the_others():
             assert await proxy.ask(good, messages.plain(n)) is not None
             await trio.testing.wait_all_tasks_blocked(0.05)
             assert proxy.count("client_to_proxy_active_connections", node_id="bootstrap") == 1
+
+
+@pytest.mark.parametrize("experimental", [True, False])
+async def test_a_native_member_of_a_group_with_hosted_members_is_not_relayed_unseen(experimental: bool):
+    translator = Scripted()
+    translator.hosted = {"g"}
+    async with (
+        a_cluster(1) as brokers,
+        serving(config_for(brokers, experimental=experimental), translator) as proxy,
+        await connect(proxy.port(1)) as client,
+    ):
+        for group_id in ("g", "other"):
+            request = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id="m")
+            await client.send_all(wire.request(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, 5, request))
+            await proxy.ask(client, messages.plain(6))
+    seen = [told for told in translator.told if told[0] == "request"]
+    assert [told[-1].message.group_id for told in seen] == (["g"] if experimental else [])
 
 
 # -- nodes ---------------------------------------------------------------------------------------------------
