@@ -126,7 +126,7 @@ TWELVE: Mapping[str, Callable[[Story], object]] = {
     "reads-nothing": lambda story: story.misbehaves(*LAGS),
     "pauses": lambda story: story.misbehaves(*PAUSES),
     "stalls": lambda story: story.stuck.add(story.does_harm("stalls", stalls, "lag")),
-    "killed": lambda story: story.stuck.add(story.does_harm("killed", is_killed)),
+    "killed": lambda story: story.stuck.add(story.does_harm("killed", is_killed, waits=False)),
     "closed": lambda story: story.does_harm("closed", is_closed),
     "resubscribes": lambda story: story.does_harm("resubscribes", resubscribes),
 }

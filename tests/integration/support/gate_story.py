@@ -102,11 +102,16 @@ class Story:
             self.stuck.add(group)
 
     def does_harm(
-        self, name: str, harm: Callable[[ConsumerProcess, str], ConsumerProcess | None], gate: str = ""
+        self,
+        name: str,
+        harm: Callable[[ConsumerProcess, str], ConsumerProcess | None],
+        gate: str = "",
+        *,
+        waits: bool = True,
     ) -> str:
-        """A group in which a real client does harm, a second after it got partitions, once both are translated.
+        """A group in which a real client does harm each second, once both clients are translated.
 
-        `harm` returns the client, or None if it is gone.
+        `harm` returns the client, or None if it is gone. If it `waits`, it first gets partitions each time.
         """
         kind = "lagging" if gate == "lag" else "moving"
         group, topic = self.new_group(name, kind)
@@ -117,7 +122,9 @@ class Story:
         def run() -> None:
             client = self.client(group, topic, **spec)
             while not stopping.wait(1.0):
-                if client.owned() and (started or kinds(self.kafka, group)["consumer"] == STEP):
+                if waits and not client.owned():
+                    continue
+                if started or kinds(self.kafka, group)["consumer"] == STEP:
                     started[:] = started or [time.monotonic()]
                     if harm(client, topic) is None:
                         client = self.client(group, topic, **spec)
