@@ -158,15 +158,13 @@ def _end_consumer_membership(
     )
     if before is None or not before.joined:
         return old_classic_membership
-    member.join.old_classic_membership = (
-        old_classic_membership  # the next JoinGroup ends it if this one gives up
-    )
+    # The next JoinGroup ends it if this one gives up.
+    member.join.old_classic_membership = old_classic_membership
     while (yield from has_to_wait_for_others(before, connection)):
         if context.now >= deadline:
             raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
-        session_timeout.renew(
-            before, context.now
-        )  # its client waits here, and goes on being that member until it ends
+        # Its client waits here, and goes on being that member until it ends.
+        session_timeout.renew(before, context.now)
         yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
     yield from leave_consumer_membership(context, before, "its client joined anew")
     member.join.old_classic_membership = None
