@@ -1,5 +1,7 @@
 """LeaveGroup: the client ends its membership. :mod:`translation.expiry` ends one by a timeout."""
 
+from contextlib import ExitStack
+
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from translation.actions import Connection, EventKind, Request
@@ -39,13 +41,10 @@ def leave_group(context: Context, connection: Connection, request: Request) -> P
         while context.now < deadline and (yield from has_to_wait_for_others(last, connection)):
             yield Wait(context.now + context.settings.join_poll_s)
     leaving = [member for member in members if member is not None and member.joined]
-    for one in leaving:
-        one.group.leaving.add(one.member_id)
-    try:
-        response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, request.version, message)
-    finally:
+    with ExitStack() as departures:
         for one in leaving:
-            one.group.leaving.discard(one.member_id)
+            departures.enter_context(one.group.departing(one.member_id))
+        response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, request.version, message)
     if response.error_code == ErrorCode.NONE and message.members:
         answers = []
         for member, answer in zip(members, response.members, strict=True):

@@ -17,8 +17,13 @@ from translation.engine.procedure import Procedure, Wait, WakeReason
 
 def join_wait_limit_s(context: Context, member: Member) -> float:
     """How long (seconds) the proxy may hold a JoinGroup of this client before it answers."""
+    return wait_limit_s(context, member.client.rebalance_timeout_ms)
+
+
+def wait_limit_s(context: Context, rebalance_timeout_ms: int) -> float:
+    """As :func:`join_wait_limit_s`, for a client with this rebalance timeout."""
     settings = context.settings
-    return min(settings.join_wait_s, settings.join_wait_share * member.client.rebalance_timeout_ms / 1000)
+    return min(settings.join_wait_s, settings.join_wait_share * rebalance_timeout_ms / 1000)
 
 
 def take_over_waiting_join(context: Context, member: Member) -> None:

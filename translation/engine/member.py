@@ -5,7 +5,8 @@ are absolute seconds of the caller's clock; ``math.inf`` means that a deadline d
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from translation.actions import ConnectionId
@@ -135,6 +136,7 @@ class Group:
 
     __slots__ = (
         "_owner",
+        "departures",
         "group_id",
         "leaving",
         "members",
@@ -154,7 +156,9 @@ class Group:
         """Member id by instance id."""
         self.migration = GroupMigration()
         self.leaving: set[str] = set()
-        """Members of the new protocol whose last heartbeat is on its way, because the policy changed."""
+        """Members of the new protocol whose end is on its way to the broker."""
+        self.departures = 0
+        """How many such ends the broker has answered: what it said before the last of them may be out of date."""
         self.relayed_until: dict[str, float] = {}
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
         self.pending_moves: dict[str, PendingMove] = {}
@@ -162,6 +166,16 @@ class Group:
         self.scheduled_heartbeats: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf
+
+    @contextmanager
+    def departing(self, *member_ids: str) -> Iterator[None]:
+        """What is done inside ends the memberships of these members of the new protocol at the broker."""
+        self.leaving.update(member_ids)
+        try:
+            yield
+        finally:
+            self.leaving.difference_update(member_ids)
+            self.departures += 1
 
     def is_consumer_group(self, now: float) -> bool:
         """Whether the broker has it as a consumer group for sure: a client that is here is a member of it, of which the

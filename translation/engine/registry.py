@@ -134,7 +134,7 @@ class Registry:
 
     def drop_group_if_empty(self, group: Group) -> None:
         """Forget a group of which nothing is known that would have to be remembered."""
-        nobody = not group.members and not group.relayed_until and not group.pending_moves
+        nobody = not (group.members or group.relayed_until or group.pending_moves or group.leaving)
         if (
             nobody
             and group.migration.is_unknown

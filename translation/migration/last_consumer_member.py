@@ -7,6 +7,8 @@ more, and partitions are given away while members still work on them. So the las
 has anything to give up; then each owns its target assignment.
 """
 
+from collections.abc import Container
+
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -17,9 +19,10 @@ from translation.actions import Connection
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
 
-_TELLS_TYPES = 1
+TELLS_TYPES = 1
 """The first version of ConsumerGroupDescribe that gives each member's protocol (KIP-1099)."""
-_NEW_PROTOCOL = 1
+CLASSIC, _NEW_PROTOCOL = 0, 1
+"""The protocol of a member, as ConsumerGroupDescribe tells it."""
 
 
 def has_to_wait_for_others(member: Member, connection: Connection) -> Procedure[bool]:
@@ -27,12 +30,13 @@ def has_to_wait_for_others(member: Member, connection: Connection) -> Procedure[
 
     False if it has left already, and if the broker does not say who is in the group.
     """
-    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=_TELLS_TYPES)
-    if not member.joined or version != _TELLS_TYPES or _is_known_not_to_be_the_last(member):
+    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=TELLS_TYPES)
+    if not member.joined or version != TELLS_TYPES or _is_known_not_to_be_the_last(member):
         return False
     message = ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,))
     response: ConsumerGroupDescribeResponse = yield Send(ApiKey.CONSUMER_GROUP_DESCRIBE, version, message)
-    return any(_others_have_to_give_up(group, member) for group in response.groups)
+    leaving = member.group.leaving
+    return any(others_have_to_give_up(group, member.member_id, leaving) for group in response.groups)
 
 
 def _is_known_not_to_be_the_last(member: Member) -> bool:
@@ -45,12 +49,15 @@ def _is_known_not_to_be_the_last(member: Member) -> bool:
     )
 
 
-def _others_have_to_give_up(group: ConsumerGroupDescribeResponseDescribedGroup, member: Member) -> bool:
-    """Whether all other members are classic, and one of them has not reached the target assignment."""
+def others_have_to_give_up(
+    group: ConsumerGroupDescribeResponseDescribedGroup, member_id: str, leaving: Container[str]
+) -> bool:
+    """Whether all other members are classic, and one of them has not reached the target assignment.
+
+    Those that are ``leaving`` do not count.
+    """
     others = [
-        other
-        for other in group.members
-        if other.member_id != member.member_id and other.member_id not in member.group.leaving
+        other for other in group.members if other.member_id != member_id and other.member_id not in leaving
     ]
     return (
         group.error_code == ErrorCode.NONE

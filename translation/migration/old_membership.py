@@ -31,12 +31,9 @@ def leave_consumer_membership(context: Context, member: Member, reason: str) -> 
     """
     group = member.group
     if member.joined:
-        group.leaving.add(member.member_id)
-        try:
+        with group.departing(member.member_id):
             yield from ensure_dead(context, member)
             response = yield from leave(member)
-        finally:
-            group.leaving.discard(member.member_id)
         # Else it would stay in the group until its session ends there.
         if response.error_code in NO_COORDINATOR:
             raise Failed(response.error_code, "its membership could not be ended")

@@ -23,6 +23,7 @@ from translation.migration.admission import join_by_steps
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.downgrade import back_to_classic
 from translation.migration.pending_moves import keeps_membership, match_pending_move, request_rejoin
+from translation.migration.replaced_static_member import may_replace_translated, relay_in_its_place
 from translation.partitions import owns_partitions
 from translation.policy.policy import Mode, Rule
 from translation.routing import guarded_joins
@@ -182,7 +183,7 @@ def _relay_or_move(context: Context, connection: Connection, request: Request, *
     message: JoinGroupRequest = request.message
     group = context.registry.groups.get(message.group_id)
     if group is None or not (group.pending_moves or group.members):
-        serving.relay_join(context, connection, request)
+        _relay_of_unknown(context, connection, request)
         return
     member = group.members.get(message.member_id)
     if member is not None and member.joined:  # whatever older membership its client may have left
@@ -196,6 +197,9 @@ def _relay_or_move(context: Context, connection: Connection, request: Request, *
         member = group.static_member(message.group_instance_id)
     if member is None:
         cancelled_move = None if move is None or keeps_membership(message, move) else move
+        if cancelled_move is None and may_replace_translated(connection, message):
+            _relay_of_unknown(context, connection, request)
+            return
         steps = relay_classic_join(context, request, cancelled_move)
         context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
     elif member.joined and message.member_id == member.member_id and owns_partitions(message):
@@ -205,6 +209,15 @@ def _relay_or_move(context: Context, connection: Connection, request: Request, *
         context.scheduler.start(steps, member.queue, connection.id, request.client_id)
     else:
         _translate(context, connection, request)  # its turn to be moved has not come
+
+
+def _relay_of_unknown(context: Context, connection: Connection, request: Request) -> None:
+    """Relay a JoinGroup of a client that has no membership here; it may have one that is not known."""
+    if may_replace_translated(connection, request.message):
+        steps = relay_in_its_place(context, connection, request)
+        context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    else:
+        serving.relay_join(context, connection, request)
 
 
 # -- translated --------------------------------------------------------------------------------------------------------
