@@ -225,6 +225,9 @@ def _heartbeat_until_joined(
             # cooperative clients keep their partitions when JoinGroup fails. A new membership begins under the same
             # id. SyncGroup withholds what the client reports as owned and does not get back, so that it joins again.
             yield from _leave_old_membership(context, member, code, membership)
+            # If it was the last one of the new protocol, the group is a classic one now, in a rebalance.
+            yield from ensure_convertible(context, member, request, deadline)
+            ensure_client_waiting(context, member, request)
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             is_new = not request.message.member_id
             replaced += yield from static_members.release_instance(context, member, request, is_new=is_new)

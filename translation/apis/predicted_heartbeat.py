@@ -77,6 +77,7 @@ class PredictedHeartbeat:
         """Send the heartbeat. The member still has no procedure under way."""
         member = self._member
         session_timeout.renew(member, self._context.now)
+        member.broker.sent_at = self._context.now
         self._context.fleet.heard(member, self._connection.id)
         self._context.scheduler.start_with(
             to_send(self.upstream_request), self, member.queue, self._connection.id, self.request.client_id

@@ -188,7 +188,7 @@ class Group:
             member.joined
             and not member.may_have_moved
             and member.member_id not in self.leaving
-            and now - member.broker.replied_at <= member.broker.keep_alive_s
+            and now - member.broker.heard_at <= member.broker.keep_alive_s
             for member in self.members.values()
         )
 

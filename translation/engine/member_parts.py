@@ -103,11 +103,13 @@ class BrokerView:
         "assignor",
         "decoded_assignment",
         "effective_assignor",
+        "heard_at",
         "keep_alive_s",
         "last_full_request",
         "replied_at",
         "reply_lost",
         "reported_at",
+        "sent_at",
         "subscribed_on",
         "subscription",
         "taken_over_at",
@@ -124,6 +126,10 @@ class BrokerView:
         """The one that it is to be told: the client's mapped one, or what the policy says."""
         self.replied_at = -math.inf
         """When the broker last answered a heartbeat of this member."""
+        self.sent_at = -math.inf
+        """When the last heartbeat was sent."""
+        self.heard_at = -math.inf
+        """When the last heartbeat was sent that the broker has accepted: at the earliest then it heard of the member."""
         self.reply_lost = False
         """The response to the last heartbeat never came, so the broker may know more than is known here."""
         self.reported_at = -math.inf

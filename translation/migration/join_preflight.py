@@ -316,9 +316,13 @@ def _await_convertible(
     ``member.join.old_classic_membership``.
     """
     group = member.group
-    yield from _ensure_not_held(context, member, request, old_classic_membership)
     while True:
+        departures = group.departures
+        yield from _ensure_not_held(context, member, request, old_classic_membership)
         obstacle, why = yield from find_obstacle(context, group)
+        if obstacle is Obstacle.NONE and (group.leaving or group.departures != departures):
+            # What the broker has said may be of a time when the last of them had not left.
+            obstacle, why = Obstacle.TRANSIENT, "a member of the new protocol leaves it"
         match obstacle:
             case Obstacle.NONE:
                 if old_classic_membership is None or not _may_join_before_leaving(

@@ -57,8 +57,8 @@ def relay_in_its_place(context: Context, connection: Connection, request: Reques
             context.registry.drop_group_if_empty(group)
             yield from relay_classic_join(context, request)
             return
-        is_news = context.registry.group(group_id) is group and group.departures == departures
-        if is_news and not others_have_to_give_up(response.groups[0], replaced_id, group.leaving):
+        is_up_to_date = context.registry.group(group_id) is group and group.departures == departures
+        if is_up_to_date and not others_have_to_give_up(response.groups[0], replaced_id, group.leaving):
             break
         if context.now >= deadline or not context.connections.is_still_connected(request):
             context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))

@@ -167,23 +167,41 @@ def _relay_until_policy_change(
     serving.relay_join(context, connection, request)
 
 
-def _relay_unconverted(context: Context, connection: Connection, request: Request) -> None:
-    """Relay a JoinGroup of a group that is not converted for now; its client may have been told to move before."""
+def _relay_unconverted(
+    context: Context, connection: Connection, request: Request, *, is_known_new: bool = False
+) -> None:
+    """Relay a JoinGroup of a group that is not converted for now; its client may have been told to move before.
+
+    ``is_known_new`` says that the broker was asked already whether a translated member has its instance id.
+    """
     message: JoinGroupRequest = request.message
     given_here = context.ids.is_issued(message.member_id)
     context.ids.joins_classic(message.member_id, connection.id)
-    _relay_or_move(context, connection, request, given_here=given_here)
+    _relay_or_move(context, connection, request, given_here=given_here, is_known_new=is_known_new)
 
 
-def _relay_or_move(context: Context, connection: Connection, request: Request, *, given_here: bool) -> None:
+def _relay_or_move(
+    context: Context,
+    connection: Connection,
+    request: Request,
+    *,
+    given_here: bool,
+    is_known_new: bool = False,
+) -> None:
     """Relay a JoinGroup after its client's memberships here have ended; translate it if it is not to move yet.
 
-    ``given_here`` says that this process gave out its member id.
+    ``given_here`` says that this process gave out its member id, ``is_known_new`` that no process of Epochgate
+    translates a member with its instance id.
     """
     message: JoinGroupRequest = request.message
+    may_replace = not is_known_new and may_replace_translated(connection, message)
     group = context.registry.groups.get(message.group_id)
     if group is None or not (group.pending_moves or group.members):
-        _relay_of_unknown(context, connection, request)
+        if may_replace:
+            steps = relay_in_its_place(context, connection, request)
+            context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+        else:
+            serving.relay_join(context, connection, request)
         return
     member = group.members.get(message.member_id)
     if member is not None and member.joined:  # whatever older membership its client may have left
@@ -197,10 +215,10 @@ def _relay_or_move(context: Context, connection: Connection, request: Request, *
         member = group.static_member(message.group_instance_id)
     if member is None:
         cancelled_move = None if move is None or keeps_membership(message, move) else move
-        if cancelled_move is None and may_replace_translated(connection, message):
-            _relay_of_unknown(context, connection, request)
-            return
-        steps = relay_classic_join(context, request, cancelled_move)
+        if cancelled_move is None and may_replace:
+            steps = relay_in_its_place(context, connection, request)
+        else:
+            steps = relay_classic_join(context, request, cancelled_move)
         context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
     elif member.joined and message.member_id == member.member_id and owns_partitions(message):
         _translate(context, connection, request)  # its client has not heard yet that it is to join anew
@@ -209,15 +227,6 @@ def _relay_or_move(context: Context, connection: Connection, request: Request, *
         context.scheduler.start(steps, member.queue, connection.id, request.client_id)
     else:
         _translate(context, connection, request)  # its turn to be moved has not come
-
-
-def _relay_of_unknown(context: Context, connection: Connection, request: Request) -> None:
-    """Relay a JoinGroup of a client that has no membership here; it may have one that is not known."""
-    if may_replace_translated(connection, request.message):
-        steps = relay_in_its_place(context, connection, request)
-        context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
-    else:
-        serving.relay_join(context, connection, request)
 
 
 # -- translated --------------------------------------------------------------------------------------------------------
@@ -231,7 +240,7 @@ def _translate_by_steps(context: Context, connection: Connection, request: Reque
         request,
         rule,
         translate=partial(_translate, context, connection, request),
-        stay_classic=partial(_relay_unconverted, context, connection, request),
+        stay_classic=partial(_relay_unconverted, context, connection, request, is_known_new=True),
         route_again=partial(route_join_group, context, connection, request, authorized=True),
     )
     context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)

@@ -58,6 +58,7 @@ def send_heartbeat(
     if request.topic_partitions is not None and not context.fleet.may_speak_for(member):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     membership = member.incarnation
+    member.broker.sent_at = context.now
     try:
         response: ConsumerGroupHeartbeatResponse = yield to_send(request)
     except UpstreamLost:
@@ -308,7 +309,7 @@ def record_contact(
 
     ``reported``: the request had an owned list.
     """
-    member.broker.replied_at = context.now
+    member.broker.replied_at, member.broker.heard_at = context.now, member.broker.sent_at
     if reported:
         member.broker.reported_at = context.now
     if response.heartbeat_interval_ms > 0:  # the response to a leave has none
