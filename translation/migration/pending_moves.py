@@ -33,13 +33,15 @@ def request_rejoin(
         move for move in group.pending_moves.values() if move.told_at < context.now - _FORGET_S
     ]:
         del group.pending_moves[forgotten.member_id]
+    connection_id, client_id, client_host = connection.id, request.client_id, connection.client_host
+    member = group.members.get(message.member_id)
+    if member is not None and member.joined and member.last_join_on is not None:
+        client = member.client.client_id, member.last_join_host
+        if client != (client_id, client_host):
+            # Somebody else who may read the group called in its name. The move is its client's all the same.
+            connection_id, (client_id, client_host) = member.last_join_on, client
     group.pending_moves[message.member_id] = PendingMove(
-        message.member_id,
-        message.group_instance_id,
-        connection.id,
-        request.client_id,
-        connection.client_host,
-        context.now,
+        message.member_id, message.group_instance_id, connection_id, client_id, client_host, context.now
     )
     group.migration.member_told(context.now, rule.switch_pause_ms / 1000)
     context.events.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
