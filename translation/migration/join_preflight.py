@@ -217,6 +217,14 @@ def _may_have_become_classic(group: Group, now: float) -> bool:
     return not group.is_consumer_group(now)
 
 
+def _may_have_lost_its_last(group: Group, departures: int, now: float) -> bool:
+    """Whether the last member of the new protocol may have left the group since the broker was asked about it.
+
+    ``departures`` are those of the group when it was asked. The broker may have answered that before it served them.
+    """
+    return bool(group.leaving or group.departures != departures) and not group.is_consumer_group(now)
+
+
 def _lookup_member(
     context: Context,
     member: Member,
@@ -227,7 +235,9 @@ def _lookup_member(
     instance_id: str | None,
     owns_partitions: bool,
 ) -> Procedure[Found]:
-    """Ask the broker who the member is, again while its coordinator loads; raise if the JoinGroup must not go on."""
+    """Ask the broker who the member is, again while its coordinator loads or its group's last member of the new protocol
+    leaves; raise if the JoinGroup must not go on.
+    """
     look = partial(
         lookup_member,
         context,
@@ -236,10 +246,18 @@ def _lookup_member(
         connection,
         instance_id=instance_id,
     )
-    described, found = yield from look()
-    while described is Described.LOADING and context.now < deadline:
-        yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
+    group = member.group
+    while True:
+        departures = group.departures
         described, found = yield from look()
+        if context.now >= deadline:
+            break
+        if described is Described.LOADING:
+            yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
+        elif described in _IN_A_CONSUMER_GROUP and _may_have_lost_its_last(group, departures, context.now):
+            yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
+        else:
+            break
     if described is Described.REPLACED:
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
     if owns_partitions and described is Described.HIDDEN and not context.ids.is_issued(member.member_id):
@@ -320,8 +338,7 @@ def _await_convertible(
         departures = group.departures
         yield from _ensure_not_held(context, member, request, old_classic_membership)
         obstacle, why = yield from find_obstacle(context, group)
-        if obstacle is Obstacle.NONE and (group.leaving or group.departures != departures):
-            # What the broker has said may be of a time when the last of them had not left.
+        if obstacle is Obstacle.NONE and _may_have_lost_its_last(group, departures, context.now):
             obstacle, why = Obstacle.TRANSIENT, "a member of the new protocol leaves it"
         match obstacle:
             case Obstacle.NONE:

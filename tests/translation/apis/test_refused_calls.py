@@ -5,6 +5,7 @@ import pytest
 from protocol_codecs import ErrorCode
 from tests.translation.answers import A, commit_error, described
 from tests.translation.bench import Bench, owned
+from tests.translation.live_groups import classic_group
 from translation.actions import EventKind
 
 
@@ -37,6 +38,7 @@ def test_a_lost_membership_on_join_is_renewed_without_telling_and_its_claim_is_w
     bench.beat(0, ErrorCode.UNKNOWN_MEMBER_ID)
     assert bench.heartbeat_call().message.member_epoch == -1
     bench.beat(-1)
+    bench.answer_lookups()  # it may have been the last one of the new protocol
     again = bench.heartbeat_call().message
     assert (again.member_epoch, again.member_id, owned(again)) == (0, A, {})
     bench.beat(5, orders=(1,))
@@ -45,6 +47,24 @@ def test_a_lost_membership_on_join_is_renewed_without_telling_and_its_claim_is_w
     told = bench.heartbeat(connection, A, 5)
     bench.beat(5)
     assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_membership_lost_in_join_group_is_not_renewed_while_its_group_is_a_classic_one_that_rebalances() -> (
+    None
+):
+    """Its loss made the group a classic one, whose members have yet to give up what they were not assigned again."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), protocol="cooperative-sticky")
+    bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.beat(0, ErrorCode.GROUP_ID_NOT_FOUND)
+    bench.beat(-1, ErrorCode.GROUP_ID_NOT_FOUND)
+    for state in ("PreparingRebalance", "CompletingRebalance"):
+        bench.reply(classic_group(state=state))
+        assert bench.calls == []
+        bench.advance(0.3)
+    bench.reply(classic_group())
+    assert bench.heartbeat_call().message.member_epoch == 0
 
 
 def test_a_membership_renewed_inside_join_group_is_reported_with_what_the_client_still_owns() -> None:
@@ -56,6 +76,7 @@ def test_a_membership_renewed_inside_join_group_is_reported_with_what_the_client
     bench.join(connection, A, claims=(1,), protocol="cooperative-sticky")
     bench.beat(0, ErrorCode.UNKNOWN_MEMBER_ID)
     bench.beat(-1)
+    bench.answer_lookups()
     bench.beat(5, orders=(1,))
     kinds = [event.kind for event in bench.events if event.kind is not EventKind.STATE_CHANGED]
     assert kinds == [EventKind.REVOKED, EventKind.FENCED, EventKind.REJOINED_AFTER_LOSS, EventKind.JOINED]
