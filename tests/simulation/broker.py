@@ -169,7 +169,13 @@ class Broker:
                 call = CoordinatorCall(request_id, ask.version, ask.client_id, "/proxy")
                 member_id = ask.message.member_id if ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT else ""
                 before = self.owned(member_id)
+                instance_id = ask.message.group_instance_id if ask.api_key == ApiKey.JOIN_GROUP else None
+                holder = self._static_member(instance_id)
                 replies = self.coordinator.handle(ask.message, call, self.kernel.now_ms)
+                if instance_id is not None:
+                    self.watch.memberships.takeover_served(
+                        ask.message, holder, self._static_member(instance_id)
+                    )
                 given_up = not served.link.open_for(served.link.near)
                 is_late = given_up and getattr(ask.message, "topic_partitions", None) is not None
                 self.watch.released(self, member_id, before - self.owned(member_id), is_late=is_late)
@@ -332,6 +338,14 @@ class Broker:
     def group(self) -> ConsumerGroup | None:
         group = self.coordinator.shard.groups.get(GROUP)
         return group if isinstance(group, ConsumerGroup) else None
+
+    def _static_member(self, instance_id: str | None) -> str:
+        """Return the id of the group's member with an instance id; empty if there is none."""
+        group: Any = self.coordinator.shard.groups.get(GROUP)
+        if group is None or instance_id is None:
+            return ""
+        member_id: str = group.static_members.get(instance_id, "")
+        return member_id
 
     def members(self) -> frozenset[str]:
         """Return the ids of the group's members, of either protocol."""

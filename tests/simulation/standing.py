@@ -50,6 +50,7 @@ class Standing:
         "client",
         "committed_with",
         "disowned",
+        "displaced",
         "epoch_heard",
         "generation",
         "given",
@@ -75,6 +76,7 @@ class Standing:
         "synced_ms",
         "taking_over",
         "taking_over_late",
+        "took_over",
     )
 
     def __init__(self, client: Any, kernel: Kernel) -> None:
@@ -112,6 +114,10 @@ class Standing:
         """Its JoinGroups that came without a member id, to take over an instance id."""
         self.taking_over_late: set[int] = set()
         """Those of them that it has given up, while the process that read them has not heard that it is gone."""
+        self.took_over: list[tuple[Any, bool]] = []
+        """Its JoinGroups without a member id as proxies sent them to the broker, in that order; whether it was served."""
+        self.displaced = ""
+        """Its member that lost the instance id to a JoinGroup of its own, which the broker served after a newer one."""
         self.abandoned_join = False
         """A JoinGroup of it was read whose answer it never got."""
         self.asked_to_rejoin_ms: int | None = None

@@ -11,7 +11,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol_codecs.messages.join_group import JoinGroupResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol_codecs.messages.offset_commit import (
     OffsetCommitResponse,
@@ -199,6 +199,40 @@ def test_an_owned_list_that_arrives_when_its_connection_was_given_up_is_not_judg
     with nullcontext() if given_up else broken(2):
         broker.received(link, planted.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, message, 1))
     assert (planted.watch.standings[planted.a].excuse() is not None) is given_up
+
+
+@pytest.mark.parametrize(
+    ("served", "loses", "excused"),
+    [
+        ((1, 0), "", True),
+        ((0, 1), "", False),  # the newer one won, as it should
+        ((0,), "", False),
+        ((1, 0), "another member", False),
+    ],
+)
+def test_a_client_may_lose_its_instance_id_to_an_older_join_group_of_its_own_and_to_no_other(
+    planted: Planted, served: tuple[int, ...], loses: str, *, excused: bool
+) -> None:
+    memberships, standing = planted.watch.memberships, planted.watch.standings[planted.a]
+    joins = [JoinGroupRequest(group_id=GROUP, group_instance_id="instance-a") for _ in range(2)]
+    for join in joins:
+        memberships.goes_to_the_broker(standing, join)
+    for which in served:
+        memberships.takeover_served(joins[which], loses or planted.a.member_id, f"member {which}")
+    told = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    with nullcontext() if excused else broken(6):
+        planted.answered(planted.heartbeat(), told)
+
+
+@pytest.mark.parametrize("member_id", ["", "from before"])
+def test_an_older_process_takes_its_instance_id_back_only_without_a_member_id(
+    planted: Planted, member_id: str
+) -> None:
+    standing = planted.watch.standings[planted.a]
+    standing.replaced = True
+    join = JoinGroupRequest(group_id=GROUP, group_instance_id="instance-a", member_id=member_id)
+    planted.watch.call_arrived(planted.process, planted.a, planted.ask(ApiKey.JOIN_GROUP, join))
+    assert standing.replaced is bool(member_id)
 
 
 def test_a_null_list_releases_nothing(planted: Planted) -> None:

@@ -211,7 +211,7 @@ class Watch:
         """A proxy relays a call to the broker."""
         self.tell(process, f"relays for {client}:", ask.message)
         if ask.api_key == ApiKey.JOIN_GROUP:
-            self.standings[client].joins_at_the_broker = True
+            self.memberships.goes_to_the_broker(self.standings[client], ask.message)
 
     def relayed(self, process: "ProxyProcess", client: "Caller", ask: Ask, message: Any) -> None:
         """The broker itself answered: the client is a classic member, or not a member at all."""

@@ -140,8 +140,11 @@ def _is_by_its_own_join_group(standing: Standing, ask: Ask, code: ErrorCode) -> 
     """Whether a client is told what another JoinGroup of its own has done, as a broker would tell it.
 
     One that was under way for long on a connection that the client gave up makes a generation of which it knows
-    nothing. One without a member id takes the instance id over, also from a commit that is still on its way.
+    nothing. One without a member id takes the instance id over, also from a commit that is still on its way, and from a
+    newer one that has overtaken it on the way to the broker.
     """
+    if standing.displaced and standing.displaced == ask.message.member_id and code != ErrorCode.ILLEGAL_GENERATION:
+        return True
     if code == ErrorCode.ILLEGAL_GENERATION:
         return standing.abandoned_join
     later = (number for number in standing.taking_over if number > ask.number)

@@ -66,7 +66,8 @@ class MembershipWatch:
             case ApiKey.JOIN_GROUP:
                 standing.joins_waiting.add(ask.number)
                 standing.asked_to_rejoin_ms = standing.joined_ms = None
-                standing.replaced = False
+                if not ask.message.member_id:  # with an id from before it takes nothing back
+                    standing.replaced = False
                 if ask.message.group_instance_id is not None:
                     if not ask.message.member_id:
                         standing.taking_over.add(ask.number)
@@ -220,7 +221,29 @@ class MembershipWatch:
                 self._watch.standings[client].joins_as = call.message.member_id
         elif call.api_key == ApiKey.JOIN_GROUP:
             client = process.connections[call.connection_id].client.near
-            self._watch.standings[client].joins_at_the_broker = True
+            self.goes_to_the_broker(self._watch.standings[client], call.message)
+
+    @staticmethod
+    def goes_to_the_broker(standing: Standing, join: Any) -> None:
+        """A proxy sends the JoinGroup of a classic member to the broker, or of a client that is to be one."""
+        standing.joins_at_the_broker = True
+        if join.group_instance_id is not None and not join.member_id:
+            standing.took_over.append((join, False))
+
+    def takeover_served(self, join: Any, before: str, after: str) -> None:
+        """The broker has served a JoinGroup; ``before`` and ``after`` are the members with its instance id.
+
+        A proxy can't call back what it has sent. If a connection holds up a JoinGroup without a member id, its client
+        loses patience and joins on another one, and the broker serves the older one last, that takes the instance id
+        over from the same client, which never hears of it. So it is without a proxy.
+        """
+        for standing in self._watch.standings.values():
+            for number, (sent, _) in enumerate(standing.took_over):
+                if sent is join:
+                    newer_was_served = any(is_served for _, is_served in standing.took_over[number + 1 :])
+                    standing.took_over[number] = join, True
+                    if newer_was_served and after != before and self._watch.client_of.get(before) is standing:
+                        standing.displaced = before
 
     def learn_assignment(self, call: Call, message: Any) -> None:
         """Record what the broker assigned to a member in answer to a request of the proxy's own."""

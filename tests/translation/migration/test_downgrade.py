@@ -161,6 +161,18 @@ def test_a_member_that_is_to_go_back_and_then_not_is_left_alone() -> None:
     assert bench.error(heartbeat) == ErrorCode.NONE
 
 
+def test_a_member_that_was_to_go_back_is_left_alone_also_if_somebody_else_was_told_in_its_name() -> None:
+    bench = Bench()
+    connection, other = bench.connect(), bench.connect("/10.0.0.2")
+    bench.stable_member(connection, (0, 1), member_id="epochgate-a")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    assert bench.error(bench.heartbeat(other, "epochgate-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    bench.translator.set_policy(bench.now, TRANSLATE_ALL)
+    heartbeat = bench.heartbeat(connection, "epochgate-a", 1)
+    bench.beat(1)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+
+
 def test_back_to_observe_a_new_process_with_a_known_instance_id_comes_after_the_old_one_has_left() -> None:
     """The broker would put it in the old one's place without a rebalance."""
     bench = Bench()
