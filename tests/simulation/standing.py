@@ -196,6 +196,12 @@ class Standing:
         self.excuse()  # what has lapsed is not mended by a late call
         self.heard_ms = self._kernel.now_ms
 
+    def join_is_answered(self, number: int) -> None:
+        """Record that a JoinGroup was answered; another one, on another connection, may still be at the broker."""
+        self.joins_waiting.discard(number)
+        if not self.joins_waiting:
+            self.joins_at_the_broker = False
+
     def is_cut_off_for(self, ms: int) -> None:
         """Record that its way to the broker is broken, now and for a while; an earlier fault may last longer."""
         self.broken_ms = max(self.broken_ms, self._kernel.now_ms + ms)

@@ -130,8 +130,7 @@ class MembershipWatch:
         self, process: "ProxyProcess", standing: Standing, ask: Ask, message: Any, *, arrives: bool
     ) -> None:
         """A proxy answers a JoinGroup itself: its client is a translated member."""
-        standing.joins_waiting.discard(ask.number)
-        standing.joins_at_the_broker = False
+        standing.join_is_answered(ask.number)
         standing.heard_ms = self._watch.kernel.now_ms
         if message.error_code != ErrorCode.NONE:
             return
@@ -172,8 +171,7 @@ class MembershipWatch:
         Unless the answer does not reach the client, and the client is a member under another id by now: a process that
         stood still hands on an answer that came before that.
         """
-        standing.joins_waiting.discard(ask.number)
-        standing.joins_at_the_broker = False
+        standing.join_is_answered(ask.number)
         standing.heard_ms = self._watch.kernel.now_ms
         if message.error_code == ErrorCode.NONE:
             if not arrives and message.member_id != standing.member_id:
