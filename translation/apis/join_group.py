@@ -119,9 +119,12 @@ def join(
                 context, member, connection, request, None, deadline, owns_partitions=False
             )
     except StaysClassic as stays:
+        _free_slot(context, member)
         refuse_superseded(context, member)
         yield from relay_classic_join(context, without_member_id(request) if stays.as_new else request)
     except Outcome as outcome:
+        if isinstance(outcome, PassesThrough):
+            _free_slot(context, member)
         outcome.apply(context, member, request)
     except UpstreamLost:
         restart_session_timer(context, member)
@@ -133,6 +136,12 @@ def join(
         else:
             drop_taken(context, member)
             _taken(member).apply(context, member, request)
+
+
+def _free_slot(context: Context, member: Member) -> None:
+    """Free the slot of a client that stays classic, if nobody else may begin a membership under its id."""
+    if not member.joined and context.ids.is_issued(member.member_id):
+        context.moves.free_unused(member.group.group_id, member.member_id)
 
 
 def _taken(member: Member) -> Failed:

@@ -286,5 +286,15 @@ class Moves:
             number, slot = found
             self._write(group_id, number, Slot(number=slot.number))
 
+    def free_unused(self, group_id: str, *member_ids: str) -> None:
+        """A client stays classic that had a slot under one of these ids: the slot is free, unless somebody has begun.
+
+        Only the process that gave a client its id begins under it, so nobody joins with the slot meanwhile.
+        """
+        found = self.slot_of(group_id, *member_ids)
+        if found is not None and not found[1].begun:
+            number, slot = found
+            self._write(group_id, number, Slot(number=slot.number))
+
     def _write(self, group_id: str, number: int, slot: Slot) -> GroupKey | None:
         return self.records.write(group_id, slot_name(number), self._environment.now, slot=slot)

@@ -176,8 +176,20 @@ def _relay_unconverted(
     """
     message: JoinGroupRequest = request.message
     given_here = context.ids.is_issued(message.member_id)
+    _free_slot(context, connection, request, given_here=given_here)
     context.ids.joins_classic(message.member_id, connection.id)
     _relay_or_move(context, connection, request, given_here=given_here, is_known_new=is_known_new)
+
+
+def _free_slot(context: Context, connection: Connection, request: Request, *, given_here: bool) -> None:
+    """Free the slot of a client that stays classic: what it was told to join anew with, or was given an id for."""
+    message: JoinGroupRequest = request.message
+    group = context.registry.groups.get(message.group_id)
+    move = None
+    if group is not None and group.pending_moves:
+        move = match_pending_move(group, connection, request, given_here=given_here)
+    names = (message.member_id if given_here else "", "" if move is None else move.member_id)
+    context.moves.free_unused(message.group_id, *names)
 
 
 def _relay_or_move(
