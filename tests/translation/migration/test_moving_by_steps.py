@@ -10,7 +10,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
 from tests.translation.live_groups import A, B, classic_group, described, mixed_group
-from translation.actions import EventKind
+from translation.actions import EventKind, RequestId
 from translation.fleet.group_records import MOVE, Phase, Proof, Slot, slot_name
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
@@ -86,6 +86,69 @@ def test_the_client_joins_with_its_slot_under_its_new_id_and_fills_it() -> None:
     (slot,) = slots_of(bench).values()
     assert slot is not None
     assert (slot.member_id, slot.begun) == (M, True)
+
+
+class Refused(Bench):
+    """A newcomer has a slot, and a client has joined meanwhile by which its group can't be converted."""
+
+    def __init__(self) -> None:
+        super().__init__(policy=by_steps(1), new_group=False)
+        self.line = self.connect()
+        self.join(self.line, "")
+        self.reply(NO_CONSUMER_GROUP)
+        self.reply(classic_group())
+        assert slots_of(self) == {1: Slot(member_id=M)}
+
+    def not_converted(self) -> RequestId:
+        joined = self.join(self.line, M)
+        self.reply(NO_CONSUMER_GROUP)
+        self.reply(classic_group(protocol_type="another"))
+        return joined
+
+
+def test_a_newcomer_whose_group_is_not_converted_gives_its_slot_back() -> None:
+    bench = Refused()
+    assert bench.not_converted() in bench.forwarded
+    assert slots_of(bench) == {1: Slot()}
+
+
+def test_a_slot_that_somebody_has_begun_with_is_not_free_because_a_join_group_is_relayed() -> None:
+    bench = Refused()
+    begun = Slot(member_id=M, begun=True)
+    bench.translator._context.moves._write(GROUP, 1, begun)
+    assert bench.not_converted() in bench.forwarded
+    assert slots_of(bench) == {1: begun}
+
+
+def test_a_client_that_comes_while_its_group_stays_classic_gives_its_slot_back() -> None:
+    """It was given an id, and another client has found out meanwhile that the group is not converted."""
+    bench = Refused()
+    bench.translator._context.registry.group(GROUP).migration.relay_for(60.0, bench.now)
+    joined = bench.join(bench.line, M)
+    assert joined in bench.forwarded
+    assert slots_of(bench) == {1: Slot()}
+
+
+def test_a_client_that_was_told_and_comes_while_its_group_stays_classic_gives_its_slot_back() -> None:
+    bench = Bench(policy=by_steps(1))
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    for answer in (NO_CONSUMER_GROUP, classic_group(), NO_CONSUMER_GROUP, classic_group(), HeartbeatResponse()):
+        bench.reply(answer)
+    assert slots_of(bench) == {1: Slot(member_id=A, leaves=A)}
+    bench.translator._context.registry.group(GROUP).migration.relay_for(60.0, bench.now)
+    bench.join(connection, "")
+    assert slots_of(bench) == {1: Slot()}
+
+
+def test_nobody_frees_the_slot_of_a_client_that_another_process_gave_its_id() -> None:
+    """That process may be beginning the membership."""
+    bench = Refused()
+    other = Slot(member_id="epochgate-of-another-one")
+    bench.translator._context.moves._write(GROUP, 2, other)
+    bench.translator._context.registry.group(GROUP).migration.relay_for(60.0, bench.now)
+    bench.join(bench.line, "epochgate-of-another-one")
+    assert slots_of(bench)[2] == other
 
 
 def test_a_newcomer_beyond_the_step_becomes_a_classic_member_as_it_came() -> None:
