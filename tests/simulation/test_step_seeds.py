@@ -28,6 +28,16 @@ FAILED_ONCE = (
     45279,  # likewise, while the LeaveGroup of the last one was on its way to the broker
     47057,  # a client joined beside what it had been: it gave up waiting twice, and another spoke for it
     1984,  # a group without members was taken for one that is held
+    5471,  # a restarted process let a new static process turn the group classic while others had partitions to give up
+    52967,  # likewise, after another member had rejoined through it
+    53833,  # the last translated member left while a client that joined had the broker asked which type the group has
+    55599,  # a member counted as heard of when a late answer came; its session had ended
+    59854,  # a membership lost in the middle of a JoinGroup was renewed in the rebalance that followed
+    65587,  # somebody else was told in a client's name to go back, and the client was told that too, when it was to stay
+    81977,  # an older JoinGroup that nobody waited for counted, because the newer connection had broken too
+    24073,  # a check: an older JoinGroup reached the broker after a newer one of the same static client
+    59279,  # a check: an older process rejoined under its id while a newer one with its instance id waited
+    76462,  # a check: a client had two JoinGroups at the broker, and one was answered
 )
 
 

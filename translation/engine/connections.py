@@ -181,8 +181,8 @@ class ClientConnections:
     def is_stale(self, member: Member, connection: Connection, request: Request) -> bool:
         """Whether a JoinGroup was delayed, and the client has joined again since on a newer connection.
 
-        The newer connection is still open, or the client is reached on an even newer one. The owned partitions that a
-        stale JoinGroup reports are out of date. A static member that sends no member id has another id by then.
+        The newer connection is still open, or the client is reached on an even newer one, or nobody waits for the older
+        JoinGroup any more. The owned partitions that a stale JoinGroup reports are out of date. A static member that sends no member id has another id by then.
         """
         holder = member.group.members.get(
             member.group.static_members.get(request.message.group_instance_id or "", "")
@@ -195,5 +195,7 @@ class ClientConnections:
         last_join_on, newest = member.last_join_on, member.connection_id
         if last_join_on is None or connection.id >= last_join_on:
             return False
+        if not self.is_still_connected(request):
+            return True
         followed = newest is not None and last_join_on < newest
         return self.is_connected(last_join_on) or (followed and self.is_connected(newest))

@@ -24,6 +24,18 @@ def test_a_join_group_on_an_older_connection_counts_when_the_newer_one_is_closed
     assert bench.error(join) == ErrorCode.NONE
 
 
+def test_an_older_join_group_that_nobody_waits_for_changes_nothing_when_the_newer_connection_is_closed_too() -> (
+    None
+):
+    bench = Bench()
+    older, newer = bench.connect(), bench.connect()
+    bench.stable_member(newer, (0, 1))
+    bench.client_disconnected(newer)
+    bench.hung_up.add(older.id)
+    bench.join(older, A)
+    assert bench.calls == []
+
+
 def test_a_join_group_that_came_in_the_middle_of_a_waiting_heartbeat_takes_over() -> None:
     bench = Bench()
     older, newer = bench.connect(), bench.connect()
