@@ -115,7 +115,7 @@ class Standing:
         self.taking_over_late: set[int] = set()
         """Those of them that it has given up, while the process that read them has not heard that it is gone."""
         self.took_over: list[tuple[Any, bool]] = []
-        """Its JoinGroups without a member id as proxies sent them to the broker, in that order; whether it was served."""
+        """Its JoinGroups without a member id, as proxies sent them to the broker; and whether each was served."""
         self.displaced = ""
         """Its member that lost the instance id to a JoinGroup of its own, which the broker served after a newer one."""
         self.abandoned_join = False

@@ -143,7 +143,11 @@ def _is_by_its_own_join_group(standing: Standing, ask: Ask, code: ErrorCode) -> 
     nothing. One without a member id takes the instance id over, also from a commit that is still on its way, and from a
     newer one that has overtaken it on the way to the broker.
     """
-    if standing.displaced and standing.displaced == ask.message.member_id and code != ErrorCode.ILLEGAL_GENERATION:
+    if (
+        standing.displaced
+        and standing.displaced == ask.message.member_id
+        and code != ErrorCode.ILLEGAL_GENERATION
+    ):
         return True
     if code == ErrorCode.ILLEGAL_GENERATION:
         return standing.abandoned_join

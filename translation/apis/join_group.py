@@ -123,9 +123,7 @@ def join(
         refuse_superseded(context, member)
         yield from relay_classic_join(context, without_member_id(request) if stays.as_new else request)
     except Outcome as outcome:
-        if isinstance(outcome, PassesThrough):
-            _free_slot(context, member)
-        outcome.apply(context, member, request)
+        _end_by(context, member, request, outcome)
     except UpstreamLost:
         restart_session_timer(context, member)
         refuse_superseded(context, member)  # on other connections, which are still there
@@ -136,6 +134,12 @@ def join(
         else:
             drop_taken(context, member)
             _taken(member).apply(context, member, request)
+
+
+def _end_by(context: Context, member: Member, request: Request, outcome: Outcome) -> None:
+    if isinstance(outcome, PassesThrough):
+        _free_slot(context, member)
+    outcome.apply(context, member, request)
 
 
 def _free_slot(context: Context, member: Member) -> None:

@@ -129,7 +129,7 @@ class BrokerView:
         self.sent_at = -math.inf
         """When the last heartbeat was sent."""
         self.heard_at = -math.inf
-        """When the last heartbeat was sent that the broker has accepted: at the earliest then it heard of the member."""
+        """When the last heartbeat was sent that the broker has accepted: it has heard of the member then, or later."""
         self.reply_lost = False
         """The response to the last heartbeat never came, so the broker may know more than is known here."""
         self.reported_at = -math.inf

@@ -235,8 +235,9 @@ def _lookup_member(
     instance_id: str | None,
     owns_partitions: bool,
 ) -> Procedure[Found]:
-    """Ask the broker who the member is, again while its coordinator loads or its group's last member of the new protocol
-    leaves; raise if the JoinGroup must not go on.
+    """Ask the broker who the member is; raise if the JoinGroup must not go on.
+
+    It is asked again while its coordinator loads, and while the group's last member of the new protocol leaves.
     """
     look = partial(
         lookup_member,

@@ -1,10 +1,10 @@
 """Relays a JoinGroup with an instance id that a translated member may have of which this process does not know.
 
-The process has been restarted without a member log, or another one served the member. The broker puts the classic client
-in the place of the translated member. If that was the last one of the new protocol, the broker makes the group a classic
-one in the same call, and gives the client the target assignment of the member (``convertToClassicGroup``); a rebalance
-follows only if a newer target is due. What another member has still to give up would have two owners then. So such a
-JoinGroup waits, as those of members that are known here do (:mod:`translation.migration.last_consumer_member`).
+The process has been restarted without a member log, or another one served the member. The broker puts the classic
+client in the place of the translated member. If that was the last one of the new protocol, the broker makes the group a
+classic one in the same call, and gives the client the target assignment of the member (``convertToClassicGroup``); a
+rebalance follows only if a newer target is due. What another member has still to give up would have two owners then. So
+such a JoinGroup waits, as those of members that are known here do (:mod:`translation.migration.last_consumer_member`).
 """
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -37,7 +37,7 @@ def may_replace_translated(connection: Connection, message: JoinGroupRequest) ->
     )
 
 
-def relay_in_its_place(context: Context, connection: Connection, request: Request) -> Procedure[None]:
+def relay_in_its_place(context: Context, request: Request) -> Procedure[None]:
     """Relay such a JoinGroup when no other member has anything to give up, or its client's place is no such member's.
 
     Its client is told to try again if that takes longer than a JoinGroup may wait.

@@ -210,7 +210,7 @@ def _relay_or_move(
     group = context.registry.groups.get(message.group_id)
     if group is None or not (group.pending_moves or group.members):
         if may_replace:
-            steps = relay_in_its_place(context, connection, request)
+            steps = relay_in_its_place(context, request)
             context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
         else:
             serving.relay_join(context, connection, request)
@@ -228,7 +228,7 @@ def _relay_or_move(
     if member is None:
         cancelled_move = None if move is None or keeps_membership(message, move) else move
         if cancelled_move is None and may_replace:
-            steps = relay_in_its_place(context, connection, request)
+            steps = relay_in_its_place(context, request)
         else:
             steps = relay_classic_join(context, request, cancelled_move)
         context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)

@@ -58,7 +58,9 @@ DEAD = DescribeGroupsResponse(groups=(DescribedGroup(group_id=GROUP, group_state
 """As Kafka describes a consumer group."""
 
 
-def test_a_consumer_group_is_joined_when_its_last_member_has_left_and_the_broker_says_what_it_is_now() -> None:
+def test_a_consumer_group_is_joined_when_its_last_member_has_left_and_the_broker_says_what_it_is_now() -> (
+    None
+):
     bench = Leaving()
     bench.reply(CONSUMER_GROUP, bench.look())
     assert bench.calls == [bench.leaves]
@@ -88,7 +90,9 @@ def test_what_the_broker_said_of_a_group_before_its_last_member_left_does_not_co
     assert bench.begins()
 
 
-def test_the_broker_has_heard_of_a_member_when_its_heartbeat_was_sent_and_not_when_that_was_answered() -> None:
+def test_the_broker_has_heard_of_a_member_when_its_heartbeat_was_sent_and_not_when_that_was_answered() -> (
+    None
+):
     """Its session may have ended since; so another client that joins has the broker asked about the group."""
     bench = Bench()
     line = bench.connect()

@@ -133,7 +133,13 @@ def test_a_client_that_was_told_and_comes_while_its_group_stays_classic_gives_it
     bench = Bench(policy=by_steps(1))
     connection = bench.connect()
     bench.heartbeat(connection, A, 4)
-    for answer in (NO_CONSUMER_GROUP, classic_group(), NO_CONSUMER_GROUP, classic_group(), HeartbeatResponse()):
+    for answer in (
+        NO_CONSUMER_GROUP,
+        classic_group(),
+        NO_CONSUMER_GROUP,
+        classic_group(),
+        HeartbeatResponse(),
+    ):
         bench.reply(answer)
     assert slots_of(bench) == {1: Slot(member_id=A, leaves=A)}
     bench.translator._context.registry.group(GROUP).migration.relay_for(60.0, bench.now)
