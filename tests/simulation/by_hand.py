@@ -18,6 +18,7 @@ from tests.translation.fleet import test_seams as seams
 from tests.translation.fleet import test_serving as serving
 from tests.translation.fleet.bench import SharedLog
 from tests.translation.migration import test_gates as gates
+from tests.translation.migration import test_moving_all_at_once as all_at_once
 from tests.translation.migration import test_upgrade as upgrade
 from translation.settings import TranslatorSettings
 
@@ -49,6 +50,12 @@ def _records(test: Callable[..., None]) -> ByHand:
 
 BY_HAND: Mapping[str, ByHand] = {
     "take_what_a_step_causes_for_harm": ByHand(gates.test_classic_members_rejoin_at_each_new_target),
+    "leave_the_classic_group_first": ByHand(
+        upgrade.test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membership_when_it_does
+    ),
+    "leave_a_group_alone_for_ever": ByHand(
+        all_at_once.test_a_group_that_not_all_have_left_in_time_is_left_alone_and_tried_again_less_and_less_often
+    ),
     "look_for_a_client_where_a_late_call_came": ByHand(
         several.test_a_late_commit_does_not_tell_where_its_client_is
     ),

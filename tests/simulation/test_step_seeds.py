@@ -28,7 +28,7 @@ FAILED_ONCE = (
     45279,  # likewise, while the LeaveGroup of the last one was on its way to the broker
     47057,  # a client joined beside what it had been: it gave up waiting twice, and another spoke for it
     1984,  # a group without members was taken for one that is held
-    5471,  # a restarted process let a static client turn the group classic while others had partitions to give up
+    5471,  # a restarted process let a static client make the group a classic one too early
     52967,  # likewise, after another member had rejoined through it
     53833,  # the last translated member left while a client that joined had the broker asked which type the group has
     55599,  # a member counted as heard of when a late answer came; its session had ended

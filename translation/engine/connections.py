@@ -182,8 +182,8 @@ class ClientConnections:
         """Whether a JoinGroup was delayed, and the client has joined again since on a newer connection.
 
         The newer connection is still open, or the client is reached on an even newer one, or nobody waits for the older
-        JoinGroup any more. The owned partitions that a stale JoinGroup reports are out of date. A static member that sends
-        no member id has another id by then.
+        JoinGroup any more. The owned partitions that a stale JoinGroup reports are out of date. A static member that
+        sends no member id has another id by then.
         """
         holder = member.group.members.get(
             member.group.static_members.get(request.message.group_instance_id or "", "")
