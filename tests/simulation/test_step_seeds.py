@@ -33,7 +33,7 @@ FAILED_ONCE = (
     53833,  # the last translated member left while a client that joined had the broker asked which type the group has
     55599,  # a member counted as heard of when a late answer came; its session had ended
     59854,  # a membership lost in the middle of a JoinGroup was renewed in the rebalance that followed
-    65587,  # somebody else was told in a client's name to go back, and the client was told that too, when it was to stay
+    65587,  # somebody else was told in a client's name to go back, and later the client too, though it was to stay
     81977,  # an older JoinGroup that nobody waited for counted, because the newer connection had broken too
     24073,  # a check: an older JoinGroup reached the broker after a newer one of the same static client
     59279,  # a check: an older process rejoined under its id while a newer one with its instance id waited
