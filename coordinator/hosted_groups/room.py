@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from coordinator.hosted_groups.consumers.client import ConsumerOffer
+from coordinator.hosted_groups.consumers.rules import ConsumerRules
 from coordinator.hosted_groups.group import HostedGroup
 from coordinator.hosted_groups.member import ClientCall
 from coordinator.hosted_groups.settings import HostedSettings
@@ -54,7 +56,7 @@ class HostedGroups:
     def __init__(
         self, settings: HostedSettings, *, new_id: Callable[[], str], uuids: UuidSource, now_ms: int
     ) -> None:
-        self.groups: dict[str, HostedGroup] = {}
+        self.groups: dict[str, HostedGroup[ConsumerOffer]] = {}
         self._settings = settings
         self._new_id = new_id
         self._uuids = uuids
@@ -85,7 +87,7 @@ class HostedGroups:
         return (
             ErrorCode.UNKNOWN_MEMBER_ID
             if group is None
-            else group.why_refused(member_id, instance_id, generation)
+            else group.roster.why_refused(member_id, instance_id, generation)
         )
 
     def handle(self, call: ClientCall, message: Message, now_ms: int) -> list[HostedAnswer]:
@@ -154,16 +156,15 @@ class HostedGroups:
     def _join(self, call: ClientCall, message: JoinGroupRequest, now_ms: int) -> JoinGroupResponse | None:
         group = self.groups.get(message.group_id)
         if message.member_id and (group is None or message.member_id not in group.members):
-            static = None if group is None else group.static_member(message.group_instance_id)
+            static = None if group is None else group.roster.static_member(message.group_instance_id)
             code = ErrorCode.UNKNOWN_MEMBER_ID if static is None else ErrorCode.FENCED_INSTANCE_ID
             return JoinGroupResponse(error_code=code, member_id=message.member_id)
         if group is None:
             if len(self.groups) >= self._settings.most_groups:
                 return JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
             group = self.groups[message.group_id] = HostedGroup(
-                message.group_id,
+                ConsumerRules(message.group_id, self._settings, self._uuids),
                 self._settings,
-                self._uuids,
                 lambda waited, answer: self._answers.append(HostedAnswer(waited, answer)),
                 started_ms=self._started_ms,
                 now_ms=now_ms,
@@ -194,7 +195,7 @@ class HostedGroups:
 
     def _leave_one(self, group_id: str, who: MemberIdentity, now_ms: int) -> ErrorCode:
         group = self.groups.get(group_id)
-        static = None if group is None else group.static_member(who.group_instance_id)
+        static = None if group is None else group.roster.static_member(who.group_instance_id)
         member_id = static.member_id if static is not None and not who.member_id else who.member_id
         if static is not None and static.member_id != member_id:
             return ErrorCode.FENCED_INSTANCE_ID

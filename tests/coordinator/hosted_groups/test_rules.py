@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.hosted_groups import embedded
-from coordinator.hosted_groups.embedded import StickyUserData
+from coordinator.hosted_groups.consumers import formats
+from coordinator.hosted_groups.consumers.formats import StickyUserData
 from coordinator.hosted_groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
 from protocol_codecs.codec import decode
@@ -121,7 +121,7 @@ def test_a_leader_that_computes_nonsense_installs_nothing_and_another_one_is_ask
         right = world.add("right", {"acme": balanced}, eager=True)
         world.run(2 * REBALANCE_MS + 20_000)
         assert right.computes > 0
-        assert world.room.groups[GROUP].refusals > 0
+        assert world.room.groups[GROUP].rules.computing.refusals > 0
         world.check("nonsense was computed")
 
 
@@ -212,15 +212,15 @@ def test_what_java_sticky_assignor_remembers_is_written_anew():
     """Members that did not rejoin would be told with what they had when they last did."""
     owned = (ConsumerProtocolTopicPartition(topic="orders", partitions=(0, 2)),)
     old = encode_subscription(ConsumerProtocolSubscription(topics=("orders",), user_data=b"old"), 1)
-    told = embedded.read_subscription(
-        embedded.for_leader("sticky", embedded.read_subscription(old), owned, generation=7)
+    told = formats.read_subscription(
+        formats.for_leader("sticky", formats.read_subscription(old), owned, generation=7)
     ).message
     assert decode(StickyUserData, 0, told.user_data) == StickyUserData(
         previous_assignment=owned, generation=7
     )
     assert told.topics == ("orders",)
-    other = embedded.for_leader("acme", embedded.read_subscription(old), owned, generation=7)
-    assert embedded.read_subscription(other).message.user_data == b"old"
+    other = formats.for_leader("acme", formats.read_subscription(old), owned, generation=7)
+    assert formats.read_subscription(other).message.user_data == b"old"
 
 
 def test_a_newcomer_waits_for_the_target_and_its_partitions():
