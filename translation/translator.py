@@ -124,6 +124,11 @@ class Translator:
             and is_relayed(context, group_id, member_id)
         )
 
+    def count_hosted_failures(self, count: Callable[[], None]) -> None:
+        """Have ``count`` called whenever a bug has ended a hosted group."""
+        if self._context.hosting.room is not None:
+            self._context.hosting.room.count_failure = count
+
     def hosts(self, group_id: str) -> bool:
         """Whether a group has members that this process hosts, whatever the policy says of it now."""
         return self._context.hosting.has_members(group_id)

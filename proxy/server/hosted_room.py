@@ -1,6 +1,9 @@
 """The groups that this process hosts (``mode: host``), as the translation uses them. An experiment."""
 
 import math
+from collections.abc import Callable
+
+import structlog
 
 from coordinator.hosted_groups.member import ClientCall
 from coordinator.hosted_groups.room import HostedAnswer, HostedGroups
@@ -12,6 +15,12 @@ from translation.uuids import kafka_uuid
 
 _MS = 1000
 
+_log = structlog.get_logger()
+
+
+def _nobody_counts() -> None:
+    """Nobody counts failures."""
+
 
 class ProcessRoom:
     """The room of this process, which has run since ``started`` (seconds of the translation's clock).
@@ -20,9 +29,18 @@ class ProcessRoom:
     """
 
     def __init__(self, settings: HostedSettings, started: float) -> None:
+        self.count_failure: Callable[[], None] = _nobody_counts
         self.groups = HostedGroups(
-            settings, new_id=lambda: f"hosted-{kafka_uuid()}", uuids=RandomUuids(), now_ms=_ms(started)
+            settings,
+            new_id=lambda: f"hosted-{kafka_uuid()}",
+            uuids=RandomUuids(),
+            now_ms=_ms(started),
+            on_failure=self._failed,
         )
+
+    def _failed(self, group_id: str, failure: Exception) -> None:
+        self.count_failure()
+        _log.error("a hosted group failed, its members have to join anew", group=group_id, exc_info=failure)
 
     def is_member(self, group_id: str, member_id: str) -> bool:
         """See :class:`translation.engine.hosting.HostedRoom`; so the others."""

@@ -49,6 +49,10 @@ class Translation(Protocol):
         """Whether handle_request would do nothing with this member's Heartbeat but forward it."""
         ...
 
+    def count_hosted_failures(self, count: Callable[[], None]) -> None:
+        """Have ``count`` called whenever a bug has ended a hosted group."""
+        ...
+
     def hosts(self, group_id: str) -> bool:
         """Whether a group has members that this process hosts."""
         ...

@@ -33,6 +33,9 @@ def with_hosted(rule_for: Callable[[str], Rule], hosts: Callable[[str], bool]) -
 class HostedRoom(Protocol):
     """All hosted groups of this process. Times are in seconds of the translation's clock."""
 
+    count_failure: Callable[[], None]
+    """Called when a bug has ended a group, and only that group."""
+
     def is_member(self, group_id: str, member_id: str) -> bool:
         """Whether this is a member of a hosted group."""
         ...

@@ -11,6 +11,7 @@ from protocol_codecs.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
+    JoinGroupResponse,
     SyncGroupRequest,
 )
 from protocol_codecs.messages.consumer_protocol import (
@@ -250,3 +251,73 @@ def test_calls_of_another_generation_are_refused():
         answers.append,
     )
     assert [answer.error_code for answer in answers] == [ErrorCode.ILLEGAL_GENERATION] * 2
+
+
+class Planted(Exception):
+    """A bug of this test's own."""
+
+
+def _plant(world: World, method: str) -> None:
+    """Let the group fail at the next call that needs this method of its rules."""
+
+    def fails(*_arguments, **_named):
+        raise Planted(method)
+
+    setattr(world.room.groups[GROUP].rules, method, fails)
+
+
+def _join_elsewhere(world: World) -> list[JoinGroupResponse]:
+    """A JoinGroup of another group; its answers."""
+    subscription = encode_subscription(ConsumerProtocolSubscription(topics=("orders",)), 1)
+    answers: list[JoinGroupResponse] = []
+    stranger = world.add("stranger", {}, eager=True)
+    world.clients.remove(stranger)
+    world.send(
+        stranger,
+        JoinGroupRequest(
+            group_id="another",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            protocol_type="consumer",
+            protocols=(JoinGroupRequestProtocol(name="sticky", metadata=subscription),),
+        ),
+        answers.append,
+    )
+    return answers
+
+
+@pytest.mark.parametrize("method", ["move", "has_to_rejoin", "leave", "next_deadline_ms"])
+def test_a_bug_in_one_group_ends_that_group_only(method):
+    world = _world()
+    failures = []
+    world.room._on_failure = lambda group_id, failure: failures.append((group_id, failure))
+    members = [world.add(name, STICKY, eager=True) for name in ("a", "b")]
+    world.run(10_000)
+    world.settled()
+    before = {member.member_id for member in members}
+    _plant(world, method)
+    if method == "leave":
+        members.pop().leave()
+    elsewhere = _join_elsewhere(world)
+    world.run(4_000)
+    world.run(2 * SESSION_MS + 10_000)
+    ((group_id, failure),) = failures
+    assert (group_id, type(failure)) == (GROUP, Planted)
+    assert [answer.error_code for answer in elsewhere] == [ErrorCode.NONE], "the other group went on"
+    world.settled()
+    assert not before & {member.member_id for member in members}, "its members have joined anew"
+
+
+def test_a_group_that_a_bug_has_ended_gives_nothing_away_before_its_members_sessions_are_over():
+    """A member that has not heard of it yet may still work on its partitions."""
+    world = _world()
+    first = world.add("a", STICKY, eager=True)
+    world.run(10_000)
+    first.due_ms = NEVER
+    _plant(world, "advance")
+    newcomer = world.add("b", STICKY, eager=True)
+    failed_ms = []
+    world.room._on_failure = lambda *_: failed_ms.append(world.now_ms)
+    world.run(SESSION_MS - 1)
+    assert newcomer.syncs == 0
+    assert world.room.has_members(GROUP), "so that nobody joins at the broker meanwhile"
