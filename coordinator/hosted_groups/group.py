@@ -250,6 +250,11 @@ class HostedGroup(Generic[OfferT]):
         member = self.members[member_id]
         member.session_deadline_ms = now_ms + member.session_timeout_ms
 
+    def renew_all(self, now_ms: int) -> None:
+        """Begin the sessions of all members anew: for a while none of their calls was heard."""
+        for member_id in self.members:
+            self.renew(member_id, now_ms)
+
     def client_gone(self, connection: object, now_ms: int) -> None:
         """Forget the JoinGroups that wait on a connection that has ended. Who never got its member id leaves."""
         for member in list(self.members.values()):

@@ -16,7 +16,7 @@ import msgspec
 from coordinator.hosted_groups.consumers.client import ConsumerOffer
 from coordinator.hosted_groups.consumers.rules import ConsumerRules
 from coordinator.hosted_groups.group import HostedGroup
-from coordinator.hosted_groups.member import ClientCall
+from coordinator.hosted_groups.member import ClientCall, HostedMember
 from coordinator.hosted_groups.settings import HostedSettings
 from coordinator.uuids import UuidSource
 from protocol_codecs.error_code import ErrorCode
@@ -37,6 +37,8 @@ from protocol_codecs.messages import (
 T = TypeVar("T")
 Hosted = HostedGroup[ConsumerOffer]
 
+_PAUSE_MS = 1_000
+"""Until a group is looked at again for which this process may not act now."""
 _FEW_BOOKINGS = 100
 _MANY_LEAVE_SINCE = 3
 _WITHOUT_PROTOCOL_SINCE = 7
@@ -60,6 +62,10 @@ class HostedGroups:
     For the longest session timeout of those that join a group, counted from ``now_ms`` of the start, nobody is given
     anything: clients of an earlier process may not have heard yet that they are members no longer.
 
+    ``closed_from_ms`` says from when on that is counted for a group, if not from the start: one that another process
+    has hosted. ``may_act`` says whether this process may act as a group's host now; while it may not, no time passes
+    for the group, and its members' sessions begin anew afterwards.
+
     A bug in one group ends that group, and nothing else: ``on_failure`` is told, its waiting clients have to join anew,
     and for the longest session timeout of its members nobody is given anything of it.
     """
@@ -74,10 +80,13 @@ class HostedGroups:
         on_failure: Callable[[str, Exception], None] = _ignore,
     ) -> None:
         self.groups: dict[str, Hosted] = {}
+        self.may_act: Callable[[str], bool] = lambda _: True
+        self.closed_from_ms: Callable[[str], int] = lambda _: now_ms
+        self._stopped: set[str] = set()
+        """Groups that are due, and for which this process may not act now."""
         self._settings = settings
         self._new_id = new_id
         self._uuids = uuids
-        self._started_ms = now_ms
         self._on_failure = on_failure
         self._closed_until_ms: dict[str, int] = {}
         """Groups that a bug has ended, until the sessions of their members are over. They count as hosted."""
@@ -151,20 +160,24 @@ class HostedGroups:
 
     def _end(self, group_id: str, failure: Exception, now_ms: int) -> None:
         """End a group in which a bug was met. What is asked of it here is plain data, which can't fail again."""
-        group = self.groups.pop(group_id, None)
-        self._size -= self._sizes.pop(group_id, 0)
-        self._booked_at.pop(group_id, None)
-        closed_ms = now_ms
-        for member in () if group is None else group.members.values():
-            closed_ms = max(closed_ms, now_ms + member.session_timeout_ms)
-            if member.join is not None:
-                refused = JoinGroupResponse(
-                    error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.member_id
-                )
-                self._answers.append(HostedAnswer(member.join.call, refused))
+        members = self._forget(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        closed_ms = max((now_ms + one.session_timeout_ms for one in members), default=now_ms)
         if closed_ms > now_ms:
             self._closed_until_ms[group_id] = max(closed_ms, self._closed_until_ms.get(group_id, 0))
         self._on_failure(group_id, failure)
+
+    def _forget(self, group_id: str, code: ErrorCode) -> list[HostedMember]:
+        """Forget a group, and answer its JoinGroups that wait. Return who was a member."""
+        group = self.groups.pop(group_id, None)
+        self._size -= self._sizes.pop(group_id, 0)
+        self._booked_at.pop(group_id, None)
+        self._stopped.discard(group_id)
+        members = [] if group is None else list(group.members.values())
+        for member in members:
+            if member.join is not None:
+                refused = JoinGroupResponse(error_code=code, member_id=member.member_id)
+                self._answers.append(HostedAnswer(member.join.call, refused))
+        return members
 
     def remove(self, group_id: str, member_id: str, now_ms: int) -> list[HostedAnswer]:
         """Remove a member whose client has shown that it owns nothing any more."""
@@ -184,9 +197,15 @@ class HostedGroups:
 
     def client_gone(self, connection: object, now_ms: int) -> list[HostedAnswer]:
         """Forget the JoinGroups that wait on a connection that has ended."""
-        for group_id in sorted(self._joined_on.pop(connection, ())):
+        for group_id in sorted(filter(self.may_act, self._joined_on.pop(connection, ()))):
             self._in_group(group_id, lambda group: group.client_gone(connection, now_ms), now_ms)
             self._look_at(group_id, now_ms)
+        return self._take()
+
+    def lose(self, group_id: str) -> list[HostedAnswer]:
+        """Forget a group that another process hosts now. Clients that wait are told to find it."""
+        self._forget(group_id, ErrorCode.NOT_COORDINATOR)
+        self._closed_until_ms.pop(group_id, None)
         return self._take()
 
     def next_deadline_ms(self) -> int | None:
@@ -202,6 +221,13 @@ class HostedGroups:
             del self._booked_at[group_id]
             if self._closed_until_ms.get(group_id, now_ms + 1) <= now_ms:
                 del self._closed_until_ms[group_id]
+            if not self.may_act(group_id):
+                self._stopped.add(group_id)
+                self._book(group_id, now_ms + _PAUSE_MS)
+                continue
+            if group_id in self._stopped:
+                self._stopped.discard(group_id)
+                self._in_group(group_id, lambda group: group.renew_all(now_ms), now_ms)
             self._in_group(group_id, lambda group: group.advance(now_ms), now_ms)
             self._look_at(group_id, now_ms, is_advanced=True)
         return self._take()
@@ -219,7 +245,7 @@ class HostedGroups:
                 ConsumerRules(message.group_id, self._settings, self._uuids),
                 self._settings,
                 lambda waited, answer: self._answers.append(HostedAnswer(waited, answer)),
-                started_ms=self._started_ms,
+                started_ms=self.closed_from_ms(message.group_id),
                 now_ms=max(now_ms, self._closed_until_ms.get(message.group_id, 0)),
             )
         room_left = self._settings.most_bytes_of_all - self._size

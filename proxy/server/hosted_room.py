@@ -42,6 +42,19 @@ class ProcessRoom:
         self.count_failure()
         _log.error("a hosted group failed, its members have to join anew", group=group_id, exc_info=failure)
 
+    def follow(self, may_act: Callable[[str], bool], closed_from: Callable[[str], float]) -> None:
+        """See :class:`translation.engine.hosting.HostedRoom`; so the others."""
+        self.groups.may_act = may_act
+        self.groups.closed_from_ms = lambda group_id: _ms(closed_from(group_id))
+
+    def lose(self, group_id: str) -> list[tuple[Request, object]]:
+        """Forget a group that another process hosts now."""
+        return _answers(self.groups.lose(group_id))
+
+    def hosted(self) -> list[str]:
+        """The groups that have members."""
+        return list(self.groups.groups)
+
     def is_member(self, group_id: str, member_id: str) -> bool:
         """See :class:`translation.engine.hosting.HostedRoom`; so the others."""
         return self.groups.is_member(group_id, member_id)

@@ -53,8 +53,8 @@ class Translation(Protocol):
         """Have ``count`` called whenever a bug has ended a hosted group."""
         ...
 
-    def hosts(self, group_id: str) -> bool:
-        """Whether a group has members that this process hosts."""
+    def hosts(self, now: float, group_id: str) -> bool:
+        """Whether a group is hosted, by this process or another; or may be."""
         ...
 
     def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:

@@ -81,7 +81,7 @@ class HostLog:
 
     def seat(self, group_id: str, now: float) -> HostSeat:
         """What this replica may do for a group now."""
-        stored = self._note(group_id, now)
+        stored = self.note(group_id, now)
         if self._groups.read_until(group_id) + LEASE_S <= now:
             return HostSeat.UNKNOWN
         if stored is None:
@@ -95,6 +95,24 @@ class HostLog:
     def hosted(self) -> list[str]:
         """The groups of which this replica is the host, shortened as in records."""
         return list(self._terms)
+
+    def note(self, group_id: str, now: float) -> StoredGroup | None:
+        """Note whose record counts, and return it; to be called when one is read, so that nobody waits for longer.
+
+        A term goes on only with records that were written for it.
+        """
+        key, stored = shortened(group_id), self._present(group_id)
+        if stored is None or not self._groups.is_by_this_process(stored):
+            self._terms.pop(key, None)
+            self._ending.pop(key, None)
+            return stored
+        term = self._terms.get(key)
+        if term is None or stored.offset != term.offset:
+            goes_on = (
+                term is not None and not stored.record.first and stored.record.version == term.offset + 1
+            )
+            self._terms[key] = _Term(stored.offset, term.since if goes_on and term is not None else now)
+        return stored
 
     def is_ending(self, group_id: str) -> bool:
         """Whether this replica has written that it is the host no longer, and has not read that back."""
@@ -128,7 +146,7 @@ class HostLog:
 
     def end(self, group_id: str, now: float) -> None:
         """Be the host no longer: nobody is a member here. To be called again until the seat is another one."""
-        self._note(group_id, now)
+        self.note(group_id, now)
         term = self._terms.get(shortened(group_id))
         if term is not None:
             self._ending[shortened(group_id)] = term.offset
@@ -137,7 +155,7 @@ class HostLog:
     def renew(self, now: float) -> None:
         """Write anew what has grown old, and what is under a writer that this process has no more."""
         for group_id in list(self._terms):
-            stored = self._note(group_id, now)
+            stored = self.note(group_id, now)
             if stored is None or group_id not in self._terms or stored.record.host is None:
                 continue
             if group_id in self._ending:
@@ -153,18 +171,3 @@ class HostLog:
         """The record that names a host; None if nobody is."""
         stored = self._groups.of_group(group_id).get(HOST)
         return None if stored is None or stored.record.host is None or stored.record.host.is_over else stored
-
-    def _note(self, group_id: str, now: float) -> StoredGroup | None:
-        """Note whose record counts: a term goes on only with records that were written for it."""
-        key, stored = shortened(group_id), self._present(group_id)
-        if stored is None or not self._groups.is_by_this_process(stored):
-            self._terms.pop(key, None)
-            self._ending.pop(key, None)
-            return stored
-        term = self._terms.get(key)
-        if term is None or stored.offset != term.offset:
-            goes_on = (
-                term is not None and not stored.record.first and stored.record.version == term.offset + 1
-            )
-            self._terms[key] = _Term(stored.offset, term.since if goes_on and term is not None else now)
-        return stored

@@ -69,7 +69,7 @@ def test_the_first_join_waits_for_others():
 def test_after_a_start_nobody_is_given_anything_for_a_session_timeout():
     """A client of an earlier process may not have heard yet that it is a member no longer."""
     world = _world()
-    world.room._started_ms = 0
+    world.room.closed_from_ms = lambda _: 0
     member = world.add("a", STICKY, eager=True)
     world.run(SESSION_MS - 1)
     assert member.waits
