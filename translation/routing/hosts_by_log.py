@@ -142,7 +142,7 @@ def _joins(request: Request) -> bool:
     """Whether a call may make somebody a member."""
     if request.api_key in HEARTBEAT_RESPONSES:
         return bool(request.message.member_epoch == _JOINS)
-    return request.api_key == ApiKey.JOIN_GROUP
+    return bool(request.api_key == ApiKey.JOIN_GROUP)
 
 
 def _refusal(request: Request, code: ErrorCode) -> Any:
