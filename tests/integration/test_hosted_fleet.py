@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from support.entry import NODE_IDS, Proxy
 from support.load import Load
-from support.ownership import account, overlaps
 from support.waiting import eventually
 from test_hosted_groups import MODE, PARTITIONS, Story
 
@@ -145,10 +144,8 @@ def test_a_host_that_is_killed_is_followed(assignor, kafka, consumers, folder: P
         story.settled("the host was killed")
         story.join()
         story.settled("a fourth one has joined")
-        load.stop()
-        story.settled("the end")
-    assert overlaps(consumers.logs) == []
-    assert account(story.produced(), consumers.logs).lost == frozenset()
+        story.end()
+    story.check()
 
 
 @pytest.mark.kafka
@@ -169,7 +166,5 @@ def test_a_live_group_goes_in_and_back(kafka, consumers, folder: Path, group, fl
                 timeout_s=120,
             )
             story.settled(f"in mode {mode}")
-        load.stop()
-        story.settled("the end")
-    assert overlaps(consumers.logs) == []
-    assert account(story.produced(), consumers.logs).lost == frozenset()
+        story.end()
+    story.check()

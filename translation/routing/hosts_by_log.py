@@ -19,7 +19,7 @@ from translation.apis import commit_messages
 from translation.engine.context import Context
 from translation.engine.hosting import HostedAnswers
 from translation.engine.join_outcomes import refused
-from translation.fleet.hosts import HostSeat
+from translation.fleet.hosts import HostLog, HostSeat
 from translation.routing.guarded_joins import HEARTBEAT_RESPONSES
 
 LOOK_EVERY_S = 5.0
@@ -27,6 +27,9 @@ LOOK_EVERY_S = 5.0
 
 UNUSED_S = 30.0
 """A group without members is given up when nobody has asked for it for so long."""
+
+MOST_GROUPS = 1_000
+"""Groups of which this replica is the host, or was lately, at a time: each has records in the log."""
 
 _JOINS = 0
 
@@ -46,8 +49,7 @@ def refused_by_log(context: Context, request: Request) -> bool:
     group_id: str = request.message.group_id
     match hosts.seat(group_id, context.now):
         case HostSeat.ELSEWHERE:
-            hosts.claim(group_id, context.now)  # its host may have gone
-            _note_use(context, group_id)
+            _claim(context, hosts, group_id)  # its host may have gone
             code = ErrorCode.NOT_COORDINATOR
         case HostSeat.UNKNOWN:
             if not (_joins(request) or room.has_members(group_id) or hosts.is_named(group_id)):
@@ -76,8 +78,7 @@ def why_not_here(context: Context, group_id: str) -> str | None:
     if seat is HostSeat.HERE:
         return None
     if seat is HostSeat.NOBODY:
-        hosts.claim(group_id, context.now)
-        _note_use(context, group_id)
+        _claim(context, hosts, group_id)
     return f"by the log its host is: {seat}"
 
 
@@ -130,6 +131,13 @@ def keep_hosts(context: Context) -> HostedAnswers:
     is_needed = hosting.used_at or room.hosted()
     hosting.look_at = context.now + LOOK_EVERY_S if is_needed else math.inf
     return answers
+
+
+def _claim(context: Context, hosts: HostLog, group_id: str) -> None:
+    used_at = context.hosting.used_at
+    if group_id in used_at or len(used_at) < MOST_GROUPS:
+        hosts.claim(group_id, context.now)
+        _note_use(context, group_id)
 
 
 def _note_use(context: Context, group_id: str) -> None:

@@ -10,6 +10,7 @@ from tests.translation.bench import GROUP
 from tests.translation.fleet.bench import Replica, SharedLog
 from translation.fleet.hosts import GONE_MS, HANDOVER_S, LEASE_S, PROBE_S
 from translation.policy.policy import Mode, Policy, Rule
+from translation.routing import hosts_by_log
 
 SESSION_S = 10.0
 GONE_S = GONE_MS / 1000
@@ -185,6 +186,13 @@ def test_back_nobody_joins_at_the_broker_before_the_host_has_said_that_it_is_ove
     assert request in first.forwarded
     other = second.join(second.connect(), "")
     assert other in second.forwarded
+
+
+def test_a_replica_hosts_so_many_groups_and_claims_no_more(two, monkeypatch):
+    first, _ = two
+    monkeypatch.setattr(hosts_by_log, "MOST_GROUPS", 0)
+    assert first.comes(first.connect()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert not first.translator.hosts(first.now, GROUP)
 
 
 def test_the_broker_has_members_so_the_host_lets_nobody_in(two):
