@@ -101,7 +101,8 @@ def _former_members_are_gone(context: Context, group_id: str, request: Request) 
     hosts = context.hosting.hosts
     if hosts is None or not hosts.took_over(group_id):
         return True
-    return context.now >= hosts.began(group_id) + request.message.session_timeout_ms / 1000
+    session_ms: int = request.message.session_timeout_ms
+    return context.now >= hosts.began(group_id) + session_ms / 1000
 
 
 def is_named(context: Context, group_id: str) -> bool:
@@ -150,7 +151,7 @@ def _joins(request: Request) -> bool:
     """Whether a call may make somebody a member."""
     if request.api_key in HEARTBEAT_RESPONSES:
         return bool(request.message.member_epoch == _JOINS)
-    return bool(request.api_key == ApiKey.JOIN_GROUP)
+    return request.api_key == ApiKey.JOIN_GROUP
 
 
 def _refusal(request: Request, code: ErrorCode) -> Any:
