@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.expiry import drop_taken, forget_expired, remove_dead
+from translation.fleet.group_records import HOST
 from translation.fleet.outputs import Ended, Expired, Health, HealthChanged, Output, Serving, Settled, Taken
 from translation.fleet.records import MemberKey
 from translation.migration import judging
@@ -22,6 +23,8 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
                 context.fleet.settled(key)
                 context.scheduler.settled(key)
                 context.moves.settled(key)
+                if key.member_id == HOST and context.hosting.hosts is not None:
+                    context.hosting.hosts.note(key.group_id, context.now)
                 judging.settled(context, key)
             case Taken(key):
                 member = context.registry.find_key(key)

@@ -33,6 +33,7 @@ from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
 from translation.routing.call_routing import predict_heartbeat, route
 from translation.routing.hosted_calls import apply_answers
+from translation.routing.hosts_by_log import keep_hosts
 from translation.routing.relayed_calls import is_relayed
 from translation.settings import TranslatorSettings
 from translation.upstream.assignor_vote import update_assignors
@@ -51,8 +52,8 @@ class Translator:
     then (``sole_process``). Every method may ask the member log for something, so its outputs are to be taken after
     each; those that are not for the shell itself come back by :meth:`handle_log_outputs`.
 
-    ``hosted_room`` serves the groups of ``mode: host``, an experiment of the only process. Without one such groups are
-    observed.
+    ``hosted_room`` serves the groups of ``mode: host``, an experiment: of the only process, or of replicas with a
+    member log, which names one of them for each group. Without one such groups are observed.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Translator:
             on_group_time=lambda group, now: deadlines.group_time(self._context, group, now),
             on_other_rule=self._other_rule,
             member_log=member_log,
-            hosted_room=None if member_log is not None or not settings.sole_process else hosted_room,
+            hosted_room=hosted_room if settings.sole_process or member_log is not None else None,
         )
         self._predicted: PredictedHeartbeat | None = None
 
@@ -118,15 +119,20 @@ class Translator:
             context.registry.find(group_id, member_id) is None
             and (
                 context.hosting.room is None
-                or not context.hosting.concerns(group_id, context.rules.rule_for(group_id).mode)
+                or not context.hosting.concerns(group_id, context.rules.rule_for(group_id).mode, now)
             )
             and group_id not in context.mends.telling
             and is_relayed(context, group_id, member_id)
         )
 
-    def hosts(self, group_id: str) -> bool:
-        """Whether a group has members that this process hosts, whatever the policy says of it now."""
-        return self._context.hosting.has_members(group_id)
+    def count_hosted_failures(self, count: Callable[[], None]) -> None:
+        """Have ``count`` called whenever a bug has ended a hosted group."""
+        if self._context.hosting.room is not None:
+            self._context.hosting.room.count_failure = count
+
+    def hosts(self, now: float, group_id: str) -> bool:
+        """Whether a group is hosted, by this process or another, whatever the policy says of it now; or may be."""
+        return self._context.hosting.is_hosted(group_id, now)
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """Handle the broker's response to a :class:`~translation.actions.Call`; ``message`` is decoded."""
@@ -297,7 +303,8 @@ class Translator:
 
     def next_deadline(self) -> float:
         """When :meth:`handle_time` has to be called (seconds, ``math.inf`` for never); ask again after every call."""
-        return min(self._context.timers.next_deadline(), self._context.hosting.next_deadline())
+        context = self._context
+        return min(context.timers.next_deadline(), context.hosting.next_deadline())
 
     def handle_time(self, now: float) -> list[Action]:
         """Handle every deadline that is due at ``now``."""
@@ -305,6 +312,7 @@ class Translator:
         self._context.timers.run(now)
         if self._context.hosting.room is not None:
             apply_answers(self._context, self._context.hosting.room.advance(now))
+        apply_answers(self._context, keep_hosts(self._context))
         return self._actions()
 
     def set_policy(self, now: float, policy: Policy) -> list[Action]:

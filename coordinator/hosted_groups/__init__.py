@@ -25,4 +25,7 @@ What the classic protocol does not have, and where it comes from:
   ``owned_partitions`` of subscriptions, and the user data of Kafka's two sticky assignors, are written anew from it.
 * **Cooperative assignors** leave a partition that is to move to nobody, and expect a second round. The leader gets it
   at once, with that partition owned by nobody, and only what it then says is installed.
+
+The code: ``room`` has all groups; ``group`` one, with its sessions and JoinGroups; ``rules`` is what a protocol type
+has to bring, and ``consumers/`` is that for consumers.
 """

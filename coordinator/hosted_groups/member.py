@@ -1,8 +1,8 @@
-"""A client of a hosted group: what it has said, and what it was told. Epochs and partitions are the coordinator's."""
+"""A client of a hosted group, whatever its protocol type: its session, its JoinGroup, and what it was told."""
 
 import msgspec
 
-from coordinator.partitions import Partitions
+from protocol_codecs.messages import JoinGroupResponseMember
 
 
 class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,32 +22,20 @@ class WaitingJoin(msgspec.Struct, frozen=True):
     limit_ms: int
 
 
-class Leadership(msgspec.Struct, frozen=True):
-    """What a member was told as the leader: the group of this epoch, with these partitions as each member's own.
-
-    ``is_second`` is the round in which a cooperative assignor gives away what it held back in the one before.
-    """
-
-    group_epoch: int
-    assignor: str
-    owned: dict[str, Partitions]
-    is_second: bool
-
-
-class Given(msgspec.Struct, frozen=True):
-    """What the last SyncGroup told a member: its partitions, and the leader's assignment that they are from."""
-
-    partitions: Partitions
-    assignment: bytes
-
-
 class Offer(msgspec.Struct, frozen=True):
-    """What a JoinGroup brings: subscriptions by assignor, topics, what its client still owns, and its size."""
+    """What a JoinGroup brings: the metadata by protocol, and how many bytes are kept of it."""
 
     subscriptions: dict[str, bytes]
-    topics: tuple[str, ...]
-    owned: Partitions
     size: int
+
+
+class JoinResult(msgspec.Struct, frozen=True):
+    """What a JoinGroup is answered with: the group at this epoch, and for its leader all members."""
+
+    group_epoch: int
+    protocol: str
+    leader: str = ""
+    members: tuple[JoinGroupResponseMember, ...] = ()
 
 
 class HostedMember(msgspec.Struct, kw_only=True, eq=False):
@@ -59,20 +47,12 @@ class HostedMember(msgspec.Struct, kw_only=True, eq=False):
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    topics: tuple[str, ...]
     subscriptions: dict[str, bytes]
-    """By assignor, in the client's order, as they came."""
-    revision: int = 0
-    """Moves when something is to be computed because of this member: its metadata for the coordinator."""
+    """By protocol (for consumers: by assignor), in the client's order, as they came."""
     generation: int = -1
     session_deadline_ms: int
     join: WaitingJoin | None = None
-    reported: Partitions | None = None
-    """What its client still owns, while that is certain: from its JoinGroup until its SyncGroup is answered."""
     told_to_rejoin: bool = False
-    leadership: Leadership | None = None
-    given: Given | None = None
-    """None until its first SyncGroup is answered, and again from each JoinGroup on."""
     has_its_id: bool = False
     """Whether a JoinGroup of it was answered, so that its client knows the member id."""
 

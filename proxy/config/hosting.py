@@ -1,4 +1,4 @@
-"""Whether a configuration lets groups be hosted (`mode: host`): an experiment, safe in one process only."""
+"""Whether a configuration lets groups be hosted (`mode: host`): an experiment, by one process for each group."""
 
 from proxy.config.loader import ConfigError
 from proxy.config.schema import Config
@@ -18,17 +18,17 @@ def check_hosting(config: Config, policy: Policy) -> None:
             f"{hosting}: `mode: host` is an experiment, which needs `experimental: true` in the configuration "
             "(docs/explanation/hosted-groups.md)"
         )
+    if config.fleet is not None:
+        return  # its log names the host of each group
     if config.workers > 1:
         several = "`workers` is more than 1"
-    elif config.fleet is not None:
-        several = "`fleet` is there, and its log does not name the host of a group"
     elif not config.sole_process:
         several = "`sole_process` is false"
     else:
         return
     raise ConfigError(
-        f"{hosting}: `mode: host` needs one process that serves all clients of the group, and {several}: two processes "
-        "would give the same partitions to two consumers"
+        f"{hosting}: `mode: host` needs one process that serves all clients of the group, or `fleet`, and {several}: "
+        "two processes would give the same partitions to two consumers"
     )
 
 

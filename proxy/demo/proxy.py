@@ -54,9 +54,13 @@ class ReportingTranslator:
             self._translator.handle_relayed_response(now, connection, request, response)
         )
 
-    def hosts(self, group_id: str) -> bool:
-        """Whether a group has members that this process hosts."""
-        return self._translator.hosts(group_id)
+    def count_hosted_failures(self, count: Callable[[], None]) -> None:
+        """Have ``count`` called whenever a bug has ended a hosted group."""
+        self._translator.count_hosted_failures(count)
+
+    def hosts(self, now: float, group_id: str) -> bool:
+        """Whether a group is hosted, or may be."""
+        return self._translator.hosts(now, group_id)
 
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
         """Whether a member's Heartbeat is only forwarded."""

@@ -50,7 +50,14 @@ class FleetDriver:
     :raises MemberLogRefused: librdkafka refuses the properties.
     """
 
-    def __init__(self, fleet: Fleet, properties: dict[str, Property], *, server: str = "") -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        properties: dict[str, Property],
+        *,
+        server: str = "",
+        probe_s: float = FleetSettings().probe_s,
+    ) -> None:
         self._fleet = fleet
         self._properties = properties
         try:
@@ -64,6 +71,7 @@ class FleetDriver:
             record_format=fleet.record_format,
             expires=fleet.expires,
             resumes=fleet.resumes,
+            probe_s=probe_s,
         )
         self.log = MemberLog(settings, self._client.writer, trio.current_time())
         self.replicas = Replicas()

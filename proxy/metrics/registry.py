@@ -48,7 +48,7 @@ _LATENCIES = (
     30.0,
 )
 _PAUSES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_ERROR_PLACES = ("translation", "connection", "observer", "upkeep", "worker", "fleet")
+_ERROR_PLACES = ("translation", "connection", "observer", "upkeep", "worker", "fleet", "hosted group")
 _TRANSLATION = (0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1)
 
 

@@ -1,6 +1,9 @@
 """The groups that this process hosts (``mode: host``), as the translation uses them. An experiment."""
 
 import math
+from collections.abc import Callable
+
+import structlog
 
 from coordinator.hosted_groups.member import ClientCall
 from coordinator.hosted_groups.room import HostedAnswer, HostedGroups
@@ -12,6 +15,12 @@ from translation.uuids import kafka_uuid
 
 _MS = 1000
 
+_log = structlog.get_logger()
+
+
+def _nobody_counts() -> None:
+    """Nobody counts failures."""
+
 
 class ProcessRoom:
     """The room of this process, which has run since ``started`` (seconds of the translation's clock).
@@ -20,9 +29,31 @@ class ProcessRoom:
     """
 
     def __init__(self, settings: HostedSettings, started: float) -> None:
+        self.count_failure: Callable[[], None] = _nobody_counts
         self.groups = HostedGroups(
-            settings, new_id=lambda: f"hosted-{kafka_uuid()}", uuids=RandomUuids(), now_ms=_ms(started)
+            settings,
+            new_id=lambda: f"hosted-{kafka_uuid()}",
+            uuids=RandomUuids(),
+            now_ms=_ms(started),
+            on_failure=self._failed,
         )
+
+    def _failed(self, group_id: str, failure: Exception) -> None:
+        self.count_failure()
+        _log.error("a hosted group failed, its members have to join anew", group=group_id, exc_info=failure)
+
+    def follow(self, may_act: Callable[[str], bool], closed_from: Callable[[str], float]) -> None:
+        """See :class:`translation.engine.hosting.HostedRoom`; so the others."""
+        self.groups.may_act = may_act
+        self.groups.closed_from_ms = lambda group_id: _ms(closed_from(group_id))
+
+    def lose(self, group_id: str) -> list[tuple[Request, object]]:
+        """Forget a group that another process hosts now."""
+        return _answers(self.groups.lose(group_id))
+
+    def hosted(self) -> list[str]:
+        """The groups that have members."""
+        return list(self.groups.groups)
 
     def is_member(self, group_id: str, member_id: str) -> bool:
         """See :class:`translation.engine.hosting.HostedRoom`; so the others."""

@@ -18,6 +18,8 @@ from proxy.fleet.refusals import MemberLogRefused
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.listeners import BindError
 from proxy.transport.tls_context import TlsFilesError
+from translation.fleet.hosts import PROBE_S
+from translation.fleet.outputs import FleetSettings
 from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
@@ -68,7 +70,8 @@ def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" 
 
 def _hosted_room(config: Config) -> "ProcessRoom | None":
     """The room for groups of ``mode: host``; None unless this configuration may have such (an experiment)."""
-    if not config.experimental or config.fleet is not None or config.workers > 1 or not config.sole_process:
+    is_alone = config.workers == 1 and config.sole_process
+    if not config.experimental or not (is_alone or config.fleet is not None):
         return None
     from coordinator.hosted_groups.settings import HostedSettings  # noqa: PLC0415 - a proxy that hosts no groups
     from proxy.server.hosted_room import ProcessRoom  # noqa: PLC0415 - does without them
@@ -109,7 +112,12 @@ def make_fleet(config: Config, server: str) -> "FleetDriver | None":
     check_fleet(config)
     from proxy.fleet.driver import FleetDriver  # noqa: PLC0415 - needs confluent-kafka, which only it does
 
-    return FleetDriver(config.fleet, kafka_properties(config.fleet, os.environ), server=server)
+    return FleetDriver(
+        config.fleet,
+        kafka_properties(config.fleet, os.environ),
+        server=server,
+        probe_s=PROBE_S if config.experimental else FleetSettings().probe_s,
+    )
 
 
 def tune_gc() -> None:

@@ -178,6 +178,7 @@ class Server:
             Observer(self._topics),
             None if fleet is None else fleet.carry_out,
         )
+        translator.count_hosted_failures(self.metrics.internal_errors.labels("hosted group").inc)
         self._gates = GateKeeper(
             translator.gated_groups, translator.groups_in_moves, self.driver.report, self.metrics
         )

@@ -49,8 +49,12 @@ class Translation(Protocol):
         """Whether handle_request would do nothing with this member's Heartbeat but forward it."""
         ...
 
-    def hosts(self, group_id: str) -> bool:
-        """Whether a group has members that this process hosts."""
+    def count_hosted_failures(self, count: Callable[[], None]) -> None:
+        """Have ``count`` called whenever a bug has ended a hosted group."""
+        ...
+
+    def hosts(self, now: float, group_id: str) -> bool:
+        """Whether a group is hosted, by this process or another; or may be."""
         ...
 
     def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:

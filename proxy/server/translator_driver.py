@@ -191,7 +191,7 @@ class TranslatorDriver:
 
     def hosts(self, group_id: str) -> bool:
         """Whether a group has members that this process hosts, whatever the policy says of it now."""
-        return self._translator.hosts(group_id)
+        return self._translator.hosts(self._clock(), group_id)
 
     def call_relayed(
         self,

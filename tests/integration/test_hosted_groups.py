@@ -1,5 +1,7 @@
 """Java consumers whose group the proxy hosts (`mode: host`): their own assignors decide, whatever happens."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,35 @@ class Story:
             f"everything is read that was produced until now: {what}",
         )
 
+    def end(self) -> None:
+        """Produce no more, and wait until all is read."""
+        self.load.stop()
+        self.settled("the end")
+
+    def check(self) -> None:
+        """No partition had two owners by the clients' own callbacks, and no record is lost."""
+        assert overlaps(self.consumers.logs) == []
+        assert account(self.produced(), self.consumers.logs).lost == frozenset()
+
+
+@contextlib.contextmanager
+def playing(
+    kafka, consumers, folder: Path, group, assignor, *, mode="host", session_timeout_ms=None, **options
+) -> Iterator[Story]:
+    """A story behind a proxy with these options. It is checked when all are gone."""
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    policy = MODE.format(mode=mode)
+    spec = {} if session_timeout_ms is None else {"session_timeout_ms": session_timeout_ms}
+    with (
+        running_proxy(
+            kafka.bootstrap, folder / "proxy", policy=policy, more=EXPERIMENTAL, **options
+        ) as proxy,
+        Load(kafka, topic) as load,
+    ):
+        story = Story(consumers, proxy, load, group, topic, assignor, **spec)
+        yield story
+    story.check()
+
 
 @pytest.mark.kafka
 @pytest.mark.long
@@ -102,21 +133,11 @@ def test_the_clients_own_assignor_decides_shortly(kafka, consumers, folder: Path
     The normal run has the histories of tests/coordinator/hosted_groups/ only: real clients of an experiment cost it too
     much.
     """
-    topic = kafka.new_topic(partitions=PARTITIONS)
-    with (
-        running_proxy(
-            kafka.bootstrap, folder / "proxy", policy=MODE.format(mode="host"), more=EXPERIMENTAL
-        ) as proxy,
-        Load(kafka, topic) as load,
-    ):
-        story = Story(consumers, proxy, load, group, topic, "reversed", session_timeout_ms=3_000)
+    with playing(kafka, consumers, folder, group, "reversed", session_timeout_ms=3_000) as story:
         story.join(2)
         story.settled("two members")
         story.close(story.members[0])
-        load.stop()
-        story.settled("one has left")
-    assert overlaps(consumers.logs) == []
-    assert account(story.produced(), consumers.logs).lost == frozenset()
+        story.end()
 
 
 @pytest.mark.kafka
@@ -124,18 +145,11 @@ def test_the_clients_own_assignor_decides_shortly(kafka, consumers, folder: Path
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_the_clients_own_assignor_decides(assignor, kafka, consumers, folder: Path, group):
     """Members join, leave and die. (The rolling restart and the way in and back are the next tests'.)"""
-    topic = kafka.new_topic(partitions=PARTITIONS)
-    with (
-        running_proxy(
-            kafka.bootstrap, folder / "proxy", policy=MODE.format(mode="host"), more=EXPERIMENTAL
-        ) as proxy,
-        Load(kafka, topic) as load,
-    ):
-        story = Story(consumers, proxy, load, group, topic, assignor)
+    with playing(kafka, consumers, folder, group, assignor) as story:
         story.join(2)
         story.settled("two members")
         assert len(kafka.describe_classic(group).members) == 0
-        shown = [line for line in proxy.metrics().splitlines() if line.startswith("epochgate_members{")]
+        shown = [line for line in story.proxy.metrics().splitlines() if line.startswith("epochgate_members{")]
         assert [line for line in shown if 'mode="host"' in line and line.endswith(" 2.0")], shown
         story.join()
         story.settled("a third one has joined")
@@ -144,54 +158,39 @@ def test_the_clients_own_assignor_decides(assignor, kafka, consumers, folder: Pa
         story.join()
         story.close(story.members[0])
         story.settled("one has come and one has left")
-        load.stop()
-        story.settled("the end")
-    assert overlaps(consumers.logs) == []
-    assert account(story.produced(), consumers.logs).lost == frozenset()
+        story.end()
 
 
 @pytest.mark.kafka
 @pytest.mark.long
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_a_rolling_restart(assignor, kafka, consumers, folder: Path, group):
-    topic = kafka.new_topic(partitions=PARTITIONS)
-    with (
-        running_proxy(
-            kafka.bootstrap, folder / "proxy", policy=MODE.format(mode="host"), more=EXPERIMENTAL
-        ) as proxy,
-        Load(kafka, topic) as load,
-    ):
-        story = Story(consumers, proxy, load, group, topic, assignor)
+    with playing(kafka, consumers, folder, group, assignor) as story:
         story.join(3)
         story.settled("three members")
         for member in list(story.members):
             story.close(member)
             story.join()
             story.settled(f"after {member.name}")
-        load.stop()
-        story.settled("the end")
-    assert overlaps(consumers.logs) == []
-    assert account(story.produced(), consumers.logs).lost == frozenset()
+        story.end()
 
 
 @pytest.mark.kafka
 @pytest.mark.long
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_a_live_group_goes_in_and_back(assignor, kafka, consumers, folder: Path, group):
-    topic = kafka.new_topic(partitions=PARTITIONS)
-    with (
-        running_proxy(
-            kafka.bootstrap,
-            folder / "proxy",
-            policy=MODE.format(mode="observe"),
-            more=EXPERIMENTAL,
-            journal={"path": "journal", "file_max_age_s": 1},
-            verify={"live": True},
-        ) as proxy,
-        Load(kafka, topic) as load,
-    ):
+    with playing(
+        kafka,
+        consumers,
+        folder,
+        group,
+        assignor,
+        mode="observe",
+        journal={"path": "journal", "file_max_age_s": 1},
+        verify={"live": True},
+    ) as story:
+        proxy = story.proxy
         policy = proxy.folder / "policy.yaml"
-        story = Story(consumers, proxy, load, group, topic, assignor)
         story.join(3)
         story.settled("the classic group")
         for mode, at_the_broker in (("host", 0), ("observe", 3), ("host", 0)):
@@ -203,8 +202,7 @@ def test_a_live_group_goes_in_and_back(assignor, kafka, consumers, folder: Path,
                 timeout_s=60,
             )
             story.settled(f"in mode {mode}")
-        load.stop()
-        story.settled("the end")
+        story.end()
         proof = eventually(
             lambda: proxy.group(group)["proof"] or {},
             lambda found: bool(found.get("certificate")),
@@ -212,8 +210,6 @@ def test_a_live_group_goes_in_and_back(assignor, kafka, consumers, folder: Path,
         )
         assert proof["verdict"] != "violated", proof
         assert proof["certificate"]["owners"]["violations"] == []
-    assert overlaps(consumers.logs) == []
-    assert account(story.produced(), consumers.logs).lost == frozenset()
 
 
 @pytest.mark.kafka
@@ -223,14 +219,7 @@ def test_on_a_broker_without_the_new_protocol(assignor, own_kafka, consumers, fo
     """Kafka 3.9, whose coordinator knows classic groups only."""
     cluster = own_kafka(version=WITHOUT_NEW_PROTOCOL)
     kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
-    topic = kafka.new_topic(partitions=PARTITIONS)
-    with (
-        running_proxy(
-            kafka.bootstrap, folder / "proxy", policy=MODE.format(mode="host"), more=EXPERIMENTAL
-        ) as proxy,
-        Load(kafka, topic) as load,
-    ):
-        story = Story(consumers, proxy, load, group, topic, assignor)
+    with playing(kafka, consumers, folder, group, assignor) as story:
         story.join(2)
         story.settled("two members")
         story.kill(story.members[0])
@@ -238,7 +227,4 @@ def test_on_a_broker_without_the_new_protocol(assignor, own_kafka, consumers, fo
         story.settled("one was killed and two have come")
         story.close(story.members[0])
         story.settled("one has left")
-        load.stop()
-        story.settled("the end")
-    assert overlaps(consumers.logs) == []
-    assert account(story.produced(), consumers.logs).lost == frozenset()
+        story.end()

@@ -42,10 +42,14 @@ from translation.engine.native_members import NativeMembers
 from translation.engine.procedure import WakeReason
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
+from translation.fleet.hosts import HostLog, HostSeat
 from translation.fleet.member_log import MemberLog
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
 from translation.settings import TranslatorSettings
+
+_LONG_AGO_S = 1e9
+"""Longer than any session timeout."""
 
 
 class Context(Environment):
@@ -71,7 +75,7 @@ class Context(Environment):
         self.moves = Moves(self, self.rules, member_log, on_other_rule)
         self.mends = Mends(self, self.moves.records, member_log)
         self.natives = NativeMembers(settings.native_members_limit)
-        self.hosting = Hosting(hosted_room)
+        self.hosting = Hosting(hosted_room, _host_log(hosted_room, member_log, lambda: self.now))
         self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
         self.connections = ClientConnections(self._release, self._awaits_answer)
         self.scheduler = Scheduler(
@@ -135,3 +139,17 @@ class Context(Environment):
 def replaced(message: Any, **changes: Any) -> Any:
     """A copy of an immutable message with other values in some fields."""
     return msgspec.structs.replace(message, **changes)
+
+
+def _host_log(
+    room: HostedRoom | None, member_log: MemberLog | None, now: Callable[[], float]
+) -> HostLog | None:
+    """Who hosts groups by the member log, which the room asks from now on; None without a room, or without a log."""
+    if room is None or member_log is None:
+        return None
+    hosts = HostLog(member_log.groups)
+    room.follow(
+        may_act=lambda group_id: hosts.seat(group_id, now()) is HostSeat.HERE,
+        closed_from=lambda group_id: hosts.began(group_id) if hosts.took_over(group_id) else -_LONG_AGO_S,
+    )
+    return hosts

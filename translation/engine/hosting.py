@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from protocol_codecs import ErrorCode
 from translation.actions import Connection, ConnectionId, Request
+from translation.fleet.hosts import HostLog, HostSeat
 from translation.policy.policy import Mode, Rule
 
 HostedAnswers: TypeAlias = Sequence[tuple[Request, Any]]
@@ -32,6 +33,23 @@ def with_hosted(rule_for: Callable[[str], Rule], hosts: Callable[[str], bool]) -
 
 class HostedRoom(Protocol):
     """All hosted groups of this process. Times are in seconds of the translation's clock."""
+
+    count_failure: Callable[[], None]
+    """Called when a bug has ended a group, and only that group."""
+
+    def follow(self, may_act: Callable[[str], bool], closed_from: Callable[[str], float]) -> None:
+        """Ask these from now on: whether this process may act as a group's host, and since when clients of another one
+        may own partitions until their sessions end.
+        """
+        ...
+
+    def lose(self, group_id: str) -> HostedAnswers:
+        """Forget a group that another process hosts now."""
+        ...
+
+    def hosted(self) -> Sequence[str]:
+        """The groups that have members."""
+        ...
 
     def is_member(self, group_id: str, member_id: str) -> bool:
         """Whether this is a member of a hosted group."""
@@ -79,21 +97,33 @@ class Hosting:
     has given up its partitions. A client that never comes back loses it when its session ends.
     """
 
-    def __init__(self, room: HostedRoom | None) -> None:
+    def __init__(self, room: HostedRoom | None, hosts: HostLog | None) -> None:
         self.room = room
+        self.hosts = hosts
+        """Which replica hosts a group; None if there is only this process."""
+        self.look_at = math.inf
+        """When the groups are looked at of which this replica is the host."""
+        self.used_at: dict[str, float] = {}
+        """When somebody last asked for each of them, which then may have no members for a while."""
         self._told: dict[ConnectionId, OrderedDict[str, str]] = {}
 
-    def has_members(self, group_id: str) -> bool:
-        """Whether a group is hosted here now."""
-        return self.room is not None and self.room.has_members(group_id)
+    def is_hosted(self, group_id: str, now: float) -> bool:
+        """Whether a group is hosted now, here or elsewhere, or whether that is not known."""
+        if self.room is None:
+            return False
+        if self.room.has_members(group_id):
+            return True
+        return self.hosts is not None and self.hosts.seat(group_id, now) is not HostSeat.NOBODY
 
-    def concerns(self, group_id: str, mode: Mode) -> bool:
+    def concerns(self, group_id: str, mode: Mode, now: float) -> bool:
         """Whether calls of a group are looked at because it is hosted, or is to be by this mode."""
-        return self.room is not None and (mode is Mode.HOST or self.room.has_members(group_id))
+        return self.room is not None and (mode is Mode.HOST or self.is_hosted(group_id, now))
 
     def next_deadline(self) -> float:
-        """When the room has something to do; infinity for never."""
-        return math.inf if self.room is None else self.room.next_deadline()
+        """When the room, or what is hosted by the log, is to be looked at; infinity for never."""
+        if self.room is None:
+            return math.inf
+        return min(self.room.next_deadline(), self.look_at)
 
     def note_told(self, connection_id: ConnectionId, group_id: str, member_id: str) -> None:
         """Note that a member's client has been told, on this connection, to join without a member id."""

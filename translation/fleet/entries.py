@@ -1,5 +1,7 @@
 """What a replica remembers of a partition of the member log, and of a member in which it takes an interest."""
 
+import math
+
 from translation.fleet.counting import PartitionView
 from translation.fleet.outputs import Health, Terms
 from translation.fleet.records import MemberKey, MemberRecord
@@ -75,7 +77,17 @@ class Entry:
 class Partition:
     """What is known of one partition."""
 
-    __slots__ = ("health", "later", "probe_at", "probe_written_at", "probes", "replay_to", "view", "wanting")
+    __slots__ = (
+        "health",
+        "later",
+        "probe_at",
+        "probe_written_at",
+        "probes",
+        "read_until",
+        "replay_to",
+        "view",
+        "wanting",
+    )
 
     def __init__(self, now: float) -> None:
         self.view = PartitionView()
@@ -86,6 +98,8 @@ class Partition:
         """When the oldest probe was written that is not read back; without meaning if there is none."""
         self.probes = 0
         """Probes that are not read back. The last of them shows that the reader has caught up."""
+        self.read_until = -math.inf
+        """When the last probe of ours that is read back was written: all that was there before it is read."""
         self.wanting: dict[MemberKey, None] = {}
         """Members for which something is to be written, in the order in which it was wanted."""
         self.later: dict[MemberKey, None] = {}

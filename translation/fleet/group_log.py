@@ -26,6 +26,7 @@ from translation.fleet.group_records import (
     MOVE,
     GroupKey,
     GroupRecord,
+    Host,
     Mend,
     Move,
     Phase,
@@ -201,6 +202,22 @@ class GroupLog:
         """The next offset of the group's partition to be read: it only rises, unless the log is lost."""
         return self._partition(shortened(group_id)).view.position
 
+    def read_until(self, group_id: str) -> float:
+        """When this process wrote the last probe that it has read back in the group's partition: whatever was written
+        there before is read. Minus infinity if there is none since the partition is read from its beginning.
+        """
+        return self._partition(shortened(group_id)).read_until
+
+    def is_by_this_process(self, stored: StoredGroup) -> bool:
+        """Whether a record is of this process, also under a writer that it had before."""
+        return stored.writer in self._members.own
+
+    def silent_ms(self, group_id: str, writer: Writer) -> int:
+        """For how long nothing of a writer was read in the group's partition, by the log's clock."""
+        number = self._number(shortened(group_id))
+        newest_ms = self._members.partitions[number].view.newest_ms
+        return newest_ms - self._heard[number].get(writer, 0)
+
     @property
     def writer_name(self) -> str:
         """Names this process among those that write the log, until its producer is replaced."""
@@ -281,6 +298,7 @@ class GroupLog:
         report: Report | None = None,
         proof: Proof | None = None,
         mend: Mend | None = None,
+        host: Host | None = None,
     ) -> GroupKey | None:
         """Write a record in the place of the one that counts; return its key, None if nothing may be written now.
 
@@ -301,6 +319,7 @@ class GroupLog:
             report=report,
             proof=proof,
             mend=mend,
+            host=host,
         )
         data = encode_group_value(record)
         if self._is_local:

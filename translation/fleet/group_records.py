@@ -34,6 +34,9 @@ PROOF = "proof"
 MEND = "mend"
 """The name of the record that says when something was last done about partitions that nobody has."""
 
+HOST = "host"
+"""The name of the record that says which replica hosts the group (``mode: host``, an experiment)."""
+
 _KIND = "group"
 _REPORT = "report "
 _ARRAY_OF_FOUR = b"\x94"
@@ -184,8 +187,17 @@ class Mend(msgspec.Struct, frozen=True, omit_defaults=True):
     """Names these partitions (:func:`translation.mending.look.digest_of`)."""
 
 
+class Host(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The replica that wrote this hosts the group (:mod:`translation.fleet.hosts`)."""
+
+    is_over: bool = False
+    """Nobody hosts it any more: it had no members here when this was written."""
+    is_takeover: bool = False
+    """The host before did not say that it was over: its members may not have heard that they are none any more."""
+
+
 class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The value of a record: ``move``, ``slot``, ``report``, ``proof`` or ``mend``, by its name.
+    """The value of a record: ``move``, ``slot``, ``report``, ``proof``, ``mend`` or ``host``, by its name.
 
     ``version`` and ``first`` are as in a member's record.
     """
@@ -198,6 +210,7 @@ class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     report: Report | None = None
     proof: Proof | None = None
     mend: Mend | None = None
+    host: Host | None = None
 
 
 class StoredGroup(NamedTuple):
@@ -236,8 +249,8 @@ def report_name(first: Writer) -> str:
 
 
 def is_finding(name: str) -> bool:
-    """Whether a record with this name says what a replica has found out or done, and when: it is not to be renewed."""
-    return name in (PROOF, MEND) or is_report_name(name)
+    """Whether a record with this name says what a replica has found out or does: others do not renew it."""
+    return name in (PROOF, MEND, HOST) or is_report_name(name)
 
 
 def is_report_name(name: str) -> bool:

@@ -69,6 +69,7 @@ class PartitionHealth:
         if writer == self._members.writer and state.probes:
             state.probes -= 1
             if not state.probes and state.is_replayed:
+                state.read_until = state.probe_written_at
                 self._set_ready(number, now)
 
     def drop_probes(self, now: float) -> None:
@@ -84,6 +85,7 @@ class PartitionHealth:
         state = self._members.partitions[number]
         state.view = PartitionView()
         state.replay_to = None
+        state.read_until = -math.inf
         state.probes = 0
         state.probe_at = now
         self._set_health(number, Health.REPLAYING)

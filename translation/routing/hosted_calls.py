@@ -37,6 +37,7 @@ from translation.engine.join_outcomes import refused
 from translation.engine.procedure import Procedure, ProcedureQueue, Send, Wait
 from translation.policy.policy import Mode
 from translation.routing.guarded_joins import HEARTBEAT_RESPONSES
+from translation.routing.hosts_by_log import is_named, refused_by_log, why_not_back, why_not_here
 from translation.upstream.group_members import why_broker_has_it
 
 _PAUSE_S = 0.5
@@ -63,7 +64,9 @@ def route_hosted(context: Context, connection: Connection, request: Request, rou
     if room is None or not (route is not None or request.api_key == ApiKey.JOIN_GROUP):
         return False
     group_id: str = request.message.group_id
-    if not group_id or not (_is_to_be_hosted(context, group_id) or room.has_members(group_id)):
+    if group_id and refused_by_log(context, request):
+        return True
+    if not group_id or not (_is_to_be_hosted(context, group_id) or _is_hosted(context, room, group_id)):
         return False
     if not room.has_members(group_id) and _has_translated_members(context, group_id):
         return False  # they become classic members first
@@ -83,6 +86,10 @@ def apply_answers(context: Context, answers: HostedAnswers) -> None:
 
 def _is_to_be_hosted(context: Context, group_id: str) -> bool:
     return context.rules.rule_for(group_id).mode is Mode.HOST
+
+
+def _is_hosted(context: Context, room: HostedRoom, group_id: str) -> bool:
+    return room.has_members(group_id) or is_named(context, group_id)
 
 
 def _has_translated_members(context: Context, group_id: str) -> bool:
@@ -127,6 +134,8 @@ def _ask(
         context.answer(request, refusal(response.error_code))
         return
     context.authorized_groups.add(connection.id, group_id)
+    if refused_by_log(context, request):
+        return
     # The client may have gone meanwhile: then only counts what clients send just before they close.
     if request.api_key in _LAST_CALLS or context.connections.is_waiting(request):
         proceed()
@@ -174,9 +183,9 @@ def _come_without_id(
         yield from _leave_broker(connection, group_id, left)
     for is_last in (False, True):
         if not _is_to_be_hosted(context, group_id):
-            why = "it is still hosted" if room.has_members(group_id) else None
+            why = "it is still hosted" if room.has_members(group_id) else why_not_back(context, request)
         else:
-            why = yield from why_broker_has_it(connection, group_id)
+            why = why_not_here(context, group_id) or (yield from why_broker_has_it(connection, group_id))
         if why is None or is_last:
             break
         yield Wait(context.now + _PAUSE_S)
@@ -185,8 +194,13 @@ def _come_without_id(
     if why is not None:
         context.events.emit_group(EventKind.CALL_REFUSED, group_id, request, f"has to wait: {why}")
         context.answer(request, refused(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    elif refused_by_log(context, request):
+        return
     elif _is_to_be_hosted(context, group_id):
-        apply_answers(context, room.handle(context.now, connection, request))
+        if (why := why_not_here(context, group_id)) is None:
+            apply_answers(context, room.handle(context.now, connection, request))
+        else:
+            context.answer(request, refused(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     else:
         route_again(context, connection, request)
 
@@ -334,7 +348,7 @@ def _route_native(context: Context, room: HostedRoom, connection: Connection, re
     message = request.message
     if message.member_epoch != _JOINS or _is_to_be_hosted(context, message.group_id):
         return False  # the policy's rule keeps them out
-    if not room.has_members(message.group_id):
+    if not _is_hosted(context, room, message.group_id):
         return False
     response_type = HEARTBEAT_RESPONSES[request.api_key]
     response = response_type(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

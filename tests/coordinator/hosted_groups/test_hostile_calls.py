@@ -154,12 +154,14 @@ class Stranger:
                 self.instances[answers[0].member_id] = request.group_instance_id
         pick = self.random
         self.bench.run(pick.choice((0, 0, 0, 1, 1_000, 7_000)))
-        before = sum(group.installs for group in self.bench.room.groups.values())
+        before = sum(group.rules.computing.installs for group in self.bench.room.groups.values())
         member_id = pick.choice([*self.told, *self.bench_members(), "", "stranger"])
         pick.choices(
             (self._join, self._sync, self._heartbeat, self._leave, self._disconnect), (30, 40, 20, 4, 4)
         )[0](member_id)
-        self.installs += sum(group.installs for group in self.bench.room.groups.values()) - before
+        self.installs += (
+            sum(group.rules.computing.installs for group in self.bench.room.groups.values()) - before
+        )
         self._check()
 
     def bench_members(self) -> list[str]:
@@ -171,13 +173,13 @@ class Stranger:
         group = self.bench.room.groups.get(GROUP)
         if group is None:
             return
-        coordinated = group._group()
+        coordinated = group.rules.coordination.group
         assert coordinated is not None
         assert set(coordinated.members) == set(group.members)
         owned = [
             (topic, number)
-            for member_id in group.members
-            for topic, numbers in group.assigned_to(member_id).items()
+            for member in group.members.values()
+            for topic, numbers in group.rules.assigned_to(member).items()
             for number in numbers
         ]
         assert len(owned) == len(set(owned)), "two owners"
@@ -301,7 +303,7 @@ def test_a_heartbeat_costs_the_same_however_many_joins_wait(monkeypatch):
 def test_a_connection_that_ends_is_looked_for_in_its_own_groups_only():
     bench = Hostile()
     bench.join(connection="mine")
-    bench.group.members = None  # nobody may ask for them
+    bench.group.roster.members = None  # nobody may ask for them
     assert bench.room.client_gone("another", bench.now_ms) == []
 
 
@@ -348,7 +350,7 @@ def test_an_assignment_that_is_too_large_is_not_installed():
     assert answers
     large = {joined.member_id: _part(bytes(6_000), orders=(0,))}
     assert bench.sync(joined, large).error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    assert (bench.group.installs, bench.group.refusals) == (0, 1)
+    assert (bench.group.rules.computing.installs, bench.group.rules.computing.refusals) == (0, 1)
 
 
 def _after(bench: Hostile, ms: int) -> list:
@@ -380,17 +382,17 @@ def test_a_leader_whose_time_is_over_changes_nothing():
         bench.run(3_000)
         bench.heartbeat(leader)
         bench.heartbeat(follower)
-    assert bench.group._group().computation.member_id == follower.member_id
-    image = bench.group._coordinator.shard.image
+    assert bench.group.rules.coordination.group.computation.member_id == follower.member_id
+    image = bench.group.rules.coordination.image
     late = {leader.member_id: _part(orders=(0, 1, 2), other=(0, 1)), follower.member_id: _part()}
     assert bench.sync(leader, late).error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    assert bench.group._coordinator.shard.image is image
+    assert bench.group.rules.coordination.image is image
     assert bench.heartbeat(follower) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert bench.group._group().computation.member_id == follower.member_id
+    assert bench.group.rules.coordination.group.computation.member_id == follower.member_id
 
 
 def _leader_of(bench: Hostile) -> str:
-    return bench.group._group().last_computing_member
+    return bench.group.rules.coordination.group.last_computing_member
 
 
 @pytest.mark.parametrize("numbers", [(2**31 - 1,), (-1,), (-(2**31),)], ids=str)
@@ -413,7 +415,7 @@ def test_a_topic_that_is_in_the_target_only_keeps_its_name():
         bench.sync(joined, {**parts, **dict.fromkeys(unknown, _part())})
 
     computes(other=(0, 1))
-    assert "other" not in bench.group.assigned_to(leader.member_id)
+    assert "other" not in bench.group.rules.assigned_to(bench.group.members[leader.member_id])
     for _ in range(4):  # twice in two rounds
         computes("stranger")
     assert bench.join(leader.member_id, topics=("orders", "other"))[0].error_code == ErrorCode.NONE

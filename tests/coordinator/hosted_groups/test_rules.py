@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.hosted_groups import embedded
-from coordinator.hosted_groups.embedded import StickyUserData
+from coordinator.hosted_groups.consumers import formats
+from coordinator.hosted_groups.consumers.formats import StickyUserData
 from coordinator.hosted_groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
 from protocol_codecs.codec import decode
@@ -11,6 +11,7 @@ from protocol_codecs.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
+    JoinGroupResponse,
     SyncGroupRequest,
 )
 from protocol_codecs.messages.consumer_protocol import (
@@ -68,7 +69,7 @@ def test_the_first_join_waits_for_others():
 def test_after_a_start_nobody_is_given_anything_for_a_session_timeout():
     """A client of an earlier process may not have heard yet that it is a member no longer."""
     world = _world()
-    world.room._started_ms = 0
+    world.room.closed_from_ms = lambda _: 0
     member = world.add("a", STICKY, eager=True)
     world.run(SESSION_MS - 1)
     assert member.waits
@@ -121,7 +122,7 @@ def test_a_leader_that_computes_nonsense_installs_nothing_and_another_one_is_ask
         right = world.add("right", {"acme": balanced}, eager=True)
         world.run(2 * REBALANCE_MS + 20_000)
         assert right.computes > 0
-        assert world.room.groups[GROUP].refusals > 0
+        assert world.room.groups[GROUP].rules.computing.refusals > 0
         world.check("nonsense was computed")
 
 
@@ -212,15 +213,15 @@ def test_what_java_sticky_assignor_remembers_is_written_anew():
     """Members that did not rejoin would be told with what they had when they last did."""
     owned = (ConsumerProtocolTopicPartition(topic="orders", partitions=(0, 2)),)
     old = encode_subscription(ConsumerProtocolSubscription(topics=("orders",), user_data=b"old"), 1)
-    told = embedded.read_subscription(
-        embedded.for_leader("sticky", embedded.read_subscription(old), owned, generation=7)
+    told = formats.read_subscription(
+        formats.for_leader("sticky", formats.read_subscription(old), owned, generation=7)
     ).message
     assert decode(StickyUserData, 0, told.user_data) == StickyUserData(
         previous_assignment=owned, generation=7
     )
     assert told.topics == ("orders",)
-    other = embedded.for_leader("acme", embedded.read_subscription(old), owned, generation=7)
-    assert embedded.read_subscription(other).message.user_data == b"old"
+    other = formats.for_leader("acme", formats.read_subscription(old), owned, generation=7)
+    assert formats.read_subscription(other).message.user_data == b"old"
 
 
 def test_a_newcomer_waits_for_the_target_and_its_partitions():
@@ -250,3 +251,73 @@ def test_calls_of_another_generation_are_refused():
         answers.append,
     )
     assert [answer.error_code for answer in answers] == [ErrorCode.ILLEGAL_GENERATION] * 2
+
+
+class Planted(Exception):
+    """A bug of this test's own."""
+
+
+def _plant(world: World, method: str) -> None:
+    """Let the group fail at the next call that needs this method of its rules."""
+
+    def fails(*_arguments, **_named):
+        raise Planted(method)
+
+    setattr(world.room.groups[GROUP].rules, method, fails)
+
+
+def _join_elsewhere(world: World) -> list[JoinGroupResponse]:
+    """A JoinGroup of another group; its answers."""
+    subscription = encode_subscription(ConsumerProtocolSubscription(topics=("orders",)), 1)
+    answers: list[JoinGroupResponse] = []
+    stranger = world.add("stranger", {}, eager=True)
+    world.clients.remove(stranger)
+    world.send(
+        stranger,
+        JoinGroupRequest(
+            group_id="another",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            protocol_type="consumer",
+            protocols=(JoinGroupRequestProtocol(name="sticky", metadata=subscription),),
+        ),
+        answers.append,
+    )
+    return answers
+
+
+@pytest.mark.parametrize("method", ["move", "has_to_rejoin", "leave", "next_deadline_ms"])
+def test_a_bug_in_one_group_ends_that_group_only(method):
+    world = _world()
+    failures = []
+    world.room._on_failure = lambda group_id, failure: failures.append((group_id, failure))
+    members = [world.add(name, STICKY, eager=True) for name in ("a", "b")]
+    world.run(10_000)
+    world.settled()
+    before = {member.member_id for member in members}
+    _plant(world, method)
+    if method == "leave":
+        members.pop().leave()
+    elsewhere = _join_elsewhere(world)
+    world.run(4_000)
+    world.run(2 * SESSION_MS + 10_000)
+    ((group_id, failure),) = failures
+    assert (group_id, type(failure)) == (GROUP, Planted)
+    assert [answer.error_code for answer in elsewhere] == [ErrorCode.NONE], "the other group went on"
+    world.settled()
+    assert not before & {member.member_id for member in members}, "its members have joined anew"
+
+
+def test_a_group_that_a_bug_has_ended_gives_nothing_away_before_its_members_sessions_are_over():
+    """A member that has not heard of it yet may still work on its partitions."""
+    world = _world()
+    first = world.add("a", STICKY, eager=True)
+    world.run(10_000)
+    first.due_ms = NEVER
+    _plant(world, "advance")
+    newcomer = world.add("b", STICKY, eager=True)
+    failed_ms = []
+    world.room._on_failure = lambda *_: failed_ms.append(world.now_ms)
+    world.run(SESSION_MS - 1)
+    assert newcomer.syncs == 0
+    assert world.room.has_members(GROUP), "so that nobody joins at the broker meanwhile"

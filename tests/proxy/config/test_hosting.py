@@ -45,12 +45,16 @@ def test_without_experimental_only_policies_that_host_nothing_are_taken(check):
         check("", "default: host")
 
 
+def test_replicas_with_a_member_log_may_host(check):
+    """The log names the host of each group."""
+    check(f"experimental: true\nworkers: 2\n{FLEET}")
+
+
 @pytest.mark.parametrize(
     ("config", "why"),
     [
         ("workers: 2", "`workers`"),
         ("sole_process: false", "`sole_process` is false"),
-        (FLEET, "`fleet` is there"),
     ],
 )
 def test_several_processes_may_not_host(check, config, why):

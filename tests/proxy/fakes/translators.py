@@ -38,7 +38,10 @@ class ForwardEverything:
 
     hosted: frozenset[str] | set[str] = frozenset()
 
-    def hosts(self, group_id: str) -> bool:
+    def count_hosted_failures(self, count: Callable[[], None]) -> None:
+        """None are hosted here."""
+
+    def hosts(self, now: float, group_id: str) -> bool:
         return group_id in self.hosted
 
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:

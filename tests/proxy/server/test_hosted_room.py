@@ -124,6 +124,22 @@ def test_a_member_is_let_in_and_commits_as_a_simple_consumer():
     assert bench.forwarded == []
 
 
+def test_a_bug_in_a_group_is_counted_and_its_members_are_told_to_join_anew(monkeypatch):
+    bench = Host()
+    counted = []
+    bench.translator.count_hosted_failures(lambda: counted.append(1))
+    connection = bench.connect()
+    joined = bench.member(connection)
+    rules = bench.room.groups.groups[GROUP].rules
+    monkeypatch.setattr(rules, "move", lambda *_, **__: 1 // 0)
+    heartbeat = bench.heartbeat(connection, joined.member_id, joined.generation_id)
+    assert bench.answers[heartbeat].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert counted == [1]
+    assert bench.translator.hosts(bench.now, GROUP), "until its members' sessions are over"
+    bench.advance(46.0)
+    assert not bench.translator.hosts(bench.now, GROUP)
+
+
 def test_a_commit_of_another_generation_or_member_does_not_reach_the_broker():
     bench = Host()
     connection = bench.connect()
@@ -318,9 +334,9 @@ def test_on_the_way_back_no_protocol_has_members_before_the_last_hosted_one_has_
     request = JOINS_OF_NEW_PROTOCOLS[api_key](group_id=GROUP, member_id="native", member_epoch=0)
     refused = bench.send(bench.connect(), api_key, 1, request)
     assert bench.answers[refused].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert bench.translator.hosts(GROUP)
+    assert bench.translator.hosts(bench.now, GROUP)
     bench.leave(connection, joined.member_id)
-    assert not bench.translator.hosts(GROUP)
+    assert not bench.translator.hosts(bench.now, GROUP)
     assert bench.send(bench.connect(), api_key, 1, request) in bench.forwarded
 
 

@@ -1,7 +1,7 @@
 """Replicas with one member log: a bench for the translation of each, and the log by hand between them."""
 
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from protocol_codecs import ApiKey
 from tests.translation.bench import TRANSLATE_ALL, Bench
@@ -30,6 +30,8 @@ from translation.fleet.records import (
 from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 
+ReplicaT = TypeVar("ReplicaT", bound="Replica")
+
 _SOMEBODY = MemberKey("", "a member whose record is not read back")
 
 
@@ -46,7 +48,10 @@ class SharedLog:
 
     def replica(self, **settings: Any) -> "Replica":
         """Another replica, which has read the log and found it ready."""
-        replica = Replica(self, **settings)
+        return self.start(Replica(self, **settings))
+
+    def start(self, replica: "ReplicaT") -> "ReplicaT":
+        """Have a new replica read the log."""
         self.replicas.append(replica)
         replica.read()
         replica.log.replay_to(0, len(self.records), self.now)
@@ -142,14 +147,18 @@ class Replica(Bench):
         resumes: bool = False,
         new_group: bool = False,
         settings: TranslatorSettings | None = None,
+        probe_s: float = FleetSettings().probe_s,
+        **more: Any,
     ) -> None:
         self.shared = shared
         self.writer = Writer(b"writer %d" % len(shared.replicas))
         self.log = MemberLog(
-            FleetSettings(partitions=1, expires=expires, resumes=resumes), self.writer, shared.now
+            FleetSettings(partitions=1, expires=expires, resumes=resumes, probe_s=probe_s),
+            self.writer,
+            shared.now,
         )
         self._position = 0
-        super().__init__(policy=policy, settings=settings, new_group=new_group, member_log=self.log)
+        super().__init__(policy=policy, settings=settings, new_group=new_group, member_log=self.log, **more)
         self._uuids = iter(f"uuid-{len(shared.replicas)}-{n}" for n in range(1, 10_000))
         self.now = shared.now
 
