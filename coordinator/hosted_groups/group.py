@@ -45,7 +45,9 @@ class HostedGroup(Generic[OfferT]):
         self.roster = Roster()
         self._settings = settings
         self._answer = answer
-        self._started_ms = started_ms
+        # Clients of an earlier process, or of the broker, may own something for as long as their sessions last. What
+        # gives up first is at the broker no longer; else all that go on are to have come before anything is given.
+        self._quarantine_from_ms = now_ms if rules.goes_on_without_membership else started_ms
         self._opens_ms: int | None = now_ms + settings.initial_delay_ms
         """Until when no JoinGroup is answered; None if that is over."""
 
@@ -138,8 +140,7 @@ class HostedGroup(Generic[OfferT]):
         replaced: HostedMember | None,
         now_ms: int,
     ) -> JoinGroupResponse | None:
-        # Clients of an earlier process may own partitions for as long as their sessions last.
-        quarantine_ms = self._started_ms + member.session_timeout_ms
+        quarantine_ms = self._quarantine_from_ms + member.session_timeout_ms
         if self._opens_ms is not None or now_ms < quarantine_ms:
             self._opens_ms = max(self._opens_ms or 0, quarantine_ms)
         if replaced is not None:
@@ -154,7 +155,10 @@ class HostedGroup(Generic[OfferT]):
         return None
 
     def _wait(self, member: HostedMember, call: ClientCall, now_ms: int) -> None:
-        limit_ms = now_ms + min(member.rebalance_timeout_ms, self._settings.longest_join_ms)
+        longest_ms = self._settings.longest_join_ms
+        if self.rules.goes_on_without_membership:  # it does its work while it waits
+            longest_ms = max(longest_ms, member.rebalance_timeout_ms)
+        limit_ms = now_ms + min(member.rebalance_timeout_ms, longest_ms)
         member.join = WaitingJoin(call, limit_ms)
         self.settle(now_ms)
 

@@ -42,6 +42,7 @@ class ConsumerRules:
     """One group of consumers."""
 
     protocol_type = CONSUMER_PROTOCOL_TYPE
+    goes_on_without_membership = False
 
     def __init__(self, group_id: str, settings: HostedSettings, uuids: UuidSource) -> None:
         self.coordination = Coordination(group_id, uuids)
