@@ -141,7 +141,8 @@ class HostedGroup(Generic[OfferT]):
         now_ms: int,
     ) -> JoinGroupResponse | None:
         quarantine_ms = self._quarantine_from_ms + member.session_timeout_ms
-        if self._opens_ms is not None or now_ms < quarantine_ms:
+        is_late = self.rules.goes_on_without_membership and self._opens_ms is None
+        if self._opens_ms is not None or (now_ms < quarantine_ms and not is_late):
             self._opens_ms = max(self._opens_ms or 0, quarantine_ms)
         if replaced is not None:
             self._abandon_join(replaced, ErrorCode.FENCED_INSTANCE_ID)

@@ -19,8 +19,8 @@ Only the leader and the workers with a part rejoin. What keeps a task on one wor
   there is another round.
 * A part never has what another worker runs, also one that has come since.
 
-This is not done over :mod:`coordinator.connect_groups`, which has the KIP's own calls. There a member joins with nothing,
-declares all that is configured, and is assigned the whole of its part; a classic worker goes on with its tasks when it
-has lost its membership, never says what is configured, and its leader leaves tasks to nobody while it waits for a lost
-worker. The waiting that the KIP's coordinator does for an assignor, Connect's does by itself.
+This is not done over :mod:`coordinator.connect_groups`, which has the KIP's own calls. There a member joins with
+nothing, declares all that is configured, and is assigned the whole of its part; a classic worker goes on with its tasks
+when it has lost its membership, never says what is configured, and its leader leaves tasks to nobody while it waits for
+a lost worker. The waiting that the KIP's coordinator does for an assignor, Connect's does by itself.
 """

@@ -33,12 +33,12 @@ def checked(
     leader_url = shown.shown[shown.leader].url
     first = read[shown.leader]
     owners = owners_of({member_id: said.runs for member_id, said in shown.shown.items()})
-    for member_id, one in read.items():
-        if (one.leader, one.leader_url) != (shown.leader, leader_url):
+    for member_id, said in read.items():
+        if (said.leader, said.leader_url) != (shown.leader, leader_url):
             return None
-        if (one.error, one.config_offset) != (first.error, first.config_offset):
+        if (said.error, said.config_offset) != (first.error, first.config_offset):
             return None
-        if any(owners.setdefault(work, {member_id}) != {member_id} for work in one.assigned):
+        if any(owners.setdefault(work, {member_id}) != {member_id} for work in said.assigned):
             return None
     return read
 

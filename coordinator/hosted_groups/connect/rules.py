@@ -123,8 +123,8 @@ class ConnectRules:
             self._last is None or said.config_offset > self._last.difference.config_offset
         )
 
-    def leave(self, member: HostedMember, _now_ms: int, *, is_replaced: bool = False) -> None:
-        """End a membership."""
+    def leave(self, member: HostedMember, _now_ms: int, *, is_replaced: bool = False) -> None:  # noqa: ARG002
+        """End a membership. None is replaced, since Connect has no static members."""
         self._remove(member.member_id)
 
     def forget(self, member: HostedMember) -> None:
