@@ -97,9 +97,7 @@ class IncrementalAssignor:
                 connectors=connectors,
             )
         assigned = {
-            one.worker: [
-                work for work in one.works if work not in allocated[one.worker] or work in deleted
-            ]
+            one.worker: [work for work in one.works if work not in allocated[one.worker] or work in deleted]
             for one in loads
         }
         self.previous = ordered(work for one in loads for work in one.works)
@@ -111,9 +109,7 @@ class IncrementalAssignor:
         self.previous_members = frozenset(members)
         return Computed(assigned, revoke, self.delay_ms)
 
-    def _balance(
-        self, configured: Works, loads: list[Load], revoke: dict[str, Works], now_ms: int
-    ) -> None:
+    def _balance(self, configured: Works, loads: list[Load], revoke: dict[str, Works], now_ms: int) -> None:
         revocations = _revocations(configured, loads)
         if self.revoked_in_previous and revocations:
             self.revoking_rounds += 1

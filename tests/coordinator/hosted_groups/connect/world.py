@@ -126,7 +126,9 @@ class Worker:
         runs = {
             member_id: [
                 Work(listed.connector, task)
-                for listed in (decode_assignment(one.allocation)[1].assignment or () if one.allocation else ())
+                for listed in (
+                    decode_assignment(one.allocation)[1].assignment or () if one.allocation else ()
+                )
                 for task in listed.tasks
             ]
             for member_id, one in said.items()
@@ -280,7 +282,7 @@ class World:
     def start_room(self) -> None:
         """Start the proxy, again: what it knew is gone, and what waits is never answered."""
         self._rooms += 1
-        lost = {worker for worker, _ in self._waiting.values()}
+        lost = list(dict.fromkeys(worker for worker, _ in self._waiting.values()))
         self._waiting = {}
         self.room = HostedGroups(
             self._settings,
