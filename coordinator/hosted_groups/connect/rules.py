@@ -301,9 +301,8 @@ class ConnectRules:
         """Let a part wait for a worker, if there is anything that it has to hear, or it waits itself."""
         is_leader = one.member.member_id == self.leader_id
         if not is_leader:
-            difference = replace(
-                difference, delay_ms=0
-            )  # the leader joins again by itself: nobody else need do so
+            # The leader joins again by itself when the delay is over. Nobody else need do so.
+            difference = replace(difference, delay_ms=0)
         part = Part(difference, protocol)
         has_work = bool(difference.assigned or difference.revoked)
         if is_leader or has_work or one.member.join is not None or one.heard != part.heard:
