@@ -102,6 +102,18 @@ def test_nobody_rejoins_but_the_leader_and_who_gets_something():
     assert sum(joins.values()) == len(changed)
 
 
+def test_the_leader_is_told_when_all_others_have_what_it_gave():
+    talk = group(a=("c",), b=("d",))
+    talk.join("a", "c")
+    talk.lead("a", b=(("e",), ()))
+    talk.join("z")
+    assert beat(talk, "a", "b") == [NONE, REJOIN]
+    talk.join("b", "d")
+    assert beat(talk, "a") == [NONE]
+    talk.sync("b")
+    assert beat(talk, "a") == [REJOIN]
+
+
 def test_followers_are_not_told_when_the_leader_joins_again():
     talk = group(a=("c",), b=("d",))
     talk.join("a", "c")
@@ -140,6 +152,7 @@ def test_who_has_not_read_far_enough_hears_that_alone():
     talk.join("a", "c")
     assert talk.lead("a", error=1, offset=7).error == 1
     assert beat(talk, "b") == [NONE]
+    assert talk.join("b", "d") is None, "it waits for what is computed"
     assert talk.join("a", "c", offset=7) is not None
 
 
