@@ -31,8 +31,7 @@ _ASSIGNED = re.compile(
     r"Joined group at generation (\d+) .*leaderUrl='([^']*)'.* with rebalance delay: (\d+)"
 )
 _HEARD = re.compile(
-    r"Joined group at generation .*connectorIds=\[(.*?)\], taskIds=\[(.*?)\], "
-    r"revokedConnectorIds=\[(.*?)\], revokedTaskIds=\[(.*?)\]"
+    r"Joined group at generation .*leaderUrl='([^']*)'.*connectorIds=\[(.*?)\], taskIds=\[(.*?)\], revoked"
 )
 
 Running = dict[str, set[str]]
@@ -135,12 +134,12 @@ class Worker:
         generation, leader_url, delay_ms = found[-1]
         return Assignment(int(generation), leader_url, int(delay_ms))
 
-    def heard(self) -> list[tuple[frozenset[str], frozenset[str]]]:
-        """What it ran after each JoinGroup that was answered, and what it had to give up, as it has logged it."""
+    def heard(self) -> list[tuple[str, frozenset[str]]]:
+        """Who led and what it ran after each JoinGroup that was answered, as it has logged it."""
         found = _HEARD.findall(self._log.read_text(errors="replace"))
         return [
-            (_names(connectors) | _names(tasks), _names(given_up) | _names(stopped))
-            for connectors, tasks, given_up, stopped in found
+            (leader_url, frozenset(name for name in f"{connectors}, {tasks}".split(", ") if name))
+            for leader_url, connectors, tasks in found
         ]
 
     def task_logs(self) -> list[list[Event]]:
@@ -176,10 +175,6 @@ class Worker:
             return self.ask("connectors") is not None
         except OSError:
             return False
-
-
-def _names(listed: str) -> frozenset[str]:
-    return frozenset(name for name in listed.split(", ") if name)
 
 
 def committed_values(kafka: Kafka, topic: str, partitions: int) -> Iterator[str]:
