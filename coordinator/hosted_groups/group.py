@@ -267,6 +267,7 @@ class HostedGroup(Generic[OfferT]):
                 member.join = None
                 member.session_deadline_ms = now_ms + member.session_timeout_ms
                 if not member.has_its_id:
+                    self.rules.keep_for_a_session(member, now_ms)
                     self.leave(member.member_id, now_ms)
 
     def advance(self, now_ms: int) -> None:

@@ -57,6 +57,13 @@ class ProtocolRules(Protocol[OfferT]):
         """End a membership. If it is replaced, its place is kept for a :meth:`join`."""
         ...
 
+    def keep_for_a_session(self, member: HostedMember, now_ms: int) -> None:
+        """Give to nobody what a member owns that is about to leave, until its session would have ended.
+
+        Its client may go on, and come again without the member id, which it has not been told.
+        """
+        ...
+
     def forget(self, member: HostedMember) -> None:
         """Forget a client that is no member any more."""
         ...

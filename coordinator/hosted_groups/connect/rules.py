@@ -48,11 +48,14 @@ class ConnectRules:
         self._last: Part | None = None
         """What was computed last, without what it assigns."""
         self._refused_in_a_row = 0
+        self._kept: WorkSet = NOTHING
+        """What workers run that have lost their connection before they knew their member id, and may come again."""
+        self._kept_until_ms: int | None = None
 
     @property
     def kept_bytes(self) -> int:
         """See :class:`coordinator.hosted_groups.rules.ProtocolRules`; so the others."""
-        return sum(
+        return self._bytes_of(self._kept) + sum(
             self._bytes_of(one.part.difference.assigned) + self._bytes_of(one.part.difference.revoked)
             for one in self.clients.values()
             if one.part is not None
@@ -75,11 +78,13 @@ class ConnectRules:
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`advance` has something to do; None if never."""
-        due = (one.due_ms for one in self.clients.values() if one.due_ms is not None)
-        return min(due, default=None)
+        due = [one.due_ms for one in self.clients.values()]
+        return min((one for one in (self._kept_until_ms, *due) if one is not None), default=None)
 
     def advance(self, now_ms: int) -> None:
         """Remove the workers that have not done what they were told to."""
+        if self._kept_until_ms is not None and self._kept_until_ms <= now_ms:
+            self._keep(NOTHING)
         late = [one for one in self.clients.values() if one.due_ms is not None and one.due_ms <= now_ms]
         for one in late:
             self._remove(one.member.member_id)
@@ -93,6 +98,7 @@ class ConnectRules:
         self.clients[member.member_id] = ConnectClient(member=member, said=offer.said)
         self._is_stale = True
         self._give_to_nobody(offer.said.runs, member.member_id)
+        self._keep(self._kept - offer.said.runs)
         return ErrorCode.NONE
 
     def rejoin(self, member: HostedMember, offer: WorkerOffer) -> None:
@@ -126,6 +132,19 @@ class ConnectRules:
     def leave(self, member: HostedMember, _now_ms: int, *, is_replaced: bool = False) -> None:  # noqa: ARG002
         """End a membership. None is replaced, since Connect has no static members."""
         self._remove(member.member_id)
+
+    def keep_for_a_session(self, member: HostedMember, now_ms: int) -> None:
+        """Give to nobody what a worker runs that may come again: there is no round before that or its session's end."""
+        runs = self.clients[member.member_id].said.runs
+        if runs:
+            self._keep(self._kept | runs)
+            self._kept_until_ms = max(self._kept_until_ms or 0, now_ms + member.session_timeout_ms)
+            self._give_to_nobody(runs, member.member_id)
+
+    def _keep(self, works: WorkSet) -> None:
+        self._kept = works
+        if not works:
+            self._kept_until_ms = None
 
     def forget(self, member: HostedMember) -> None:
         """Forget a client that is no member any more."""
@@ -188,6 +207,9 @@ class ConnectRules:
         return one.part is not None
 
     def _all_others_are_settled(self) -> bool:
+        """Whether what each worker runs is known, and stays so until it is given something."""
+        if self._kept:
+            return False
         leader = self._leader()
         return all(one.is_settled for one in self.clients.values() if one is not leader)
 
@@ -291,9 +313,10 @@ class ConnectRules:
             if said is not None and said.runs == one.said.runs:
                 difference = computed[member_id]
                 # Who has come since may run some of it.
-                taken = frozenset(
+                taken = self._kept | {
                     work for work in difference.assigned if owners.get(work, {member_id}) != {member_id}
-                )
+                }
+                taken &= difference.assigned
                 self._is_stale = self._is_stale or bool(taken)
                 self._set_part(one, without(difference, taken), ended.protocol)
 

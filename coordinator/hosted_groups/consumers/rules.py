@@ -128,6 +128,9 @@ class ConsumerRules:
         epoch = STATIC_LEAVE_EPOCH if is_replaced else LEAVE_EPOCH
         self.coordination.heartbeat(member, self._clients[member.member_id], now_ms, epoch=epoch)
 
+    def keep_for_a_session(self, member: HostedMember, now_ms: int) -> None:
+        """A consumer without a member id owns nothing."""
+
     def forget(self, member: HostedMember) -> None:
         """Forget a client that is no member any more."""
         self._clients.pop(member.member_id, None)
