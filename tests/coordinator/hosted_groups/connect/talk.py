@@ -129,6 +129,10 @@ class Talk:
             name, computed(name, self.shown, parts, error=error, offset=offset, delay_ms=delay_ms)
         )
 
+    def disconnect(self, name: str) -> None:
+        """A worker's connection ends, and with it what it waits for."""
+        self._take(self.room.client_gone(name, self.now_ms))
+
     def leave(self, name: str) -> None:
         """Send a LeaveGroup."""
         self._send(

@@ -213,6 +213,31 @@ def test_what_a_lost_answer_gave_counts_until_the_worker_says_that_it_has_it_not
     assert talk.join("b", "d") is None, "news: it has not got it"
 
 
+def test_what_a_newcomer_runs_whose_connection_ends_is_for_nobody_until_it_comes_again():
+    talk = group(a=("c",), b=("d",))
+    talk.join("z", "e")
+    talk.disconnect("z")
+    assert beat(talk, "a") == [NONE]
+    talk.join("z", "e")
+    assert beat(talk, "a") == [REJOIN]
+    talk.join("a", "c")
+    assert talk.shown["z"] == works("e")
+
+
+def test_what_a_newcomer_runs_whose_connection_ends_is_free_after_its_session():
+    talk = group(a=("c",), b=("d",))
+    talk.join("a", "c")
+    talk.join("z", "e")
+    talk.disconnect("z")
+    assert talk.lead("a", a=(("e", "f"), ())).assigned == works("f")
+    for _ in range(SESSION_MS // 1_000):
+        assert beat(talk, "a", "b") == [NONE, NONE]
+        talk.pass_ms(1_000)
+    assert beat(talk, "a") == [REJOIN]
+    talk.join("a", "c", "f")
+    assert talk.lead("a", a=(("e",), ())).assigned == works("e")
+
+
 # -- leaders that are wrong, and workers that do not come
 
 
