@@ -45,9 +45,9 @@ class HostedGroup(Generic[OfferT]):
         self.roster = Roster()
         self._settings = settings
         self._answer = answer
-        # Clients of an earlier process, or of the broker, may own something for as long as their sessions last. What
-        # gives up first is at the broker no longer; else all that go on are to have come before anything is given.
-        self._quarantine_from_ms = now_ms if rules.goes_on_without_membership else started_ms
+        # Clients of an earlier process may own something for as long as their sessions last. Those that go on when they
+        # have lost their membership bring it along from the broker, too: they are waited for from the first one on.
+        self._quarantine_from_ms = max(started_ms, now_ms) if rules.goes_on_without_membership else started_ms
         self._opens_ms: int | None = now_ms + settings.initial_delay_ms
         """Until when no JoinGroup is answered; None if that is over."""
 
