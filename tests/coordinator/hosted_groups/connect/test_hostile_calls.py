@@ -190,4 +190,4 @@ def test_whatever_comes(seeds):
             strangers.act()
         group = strangers.room.groups.get(GROUP)
         installs += getattr(getattr(group, "rules", None), "installs", 0)
-    assert installs > len(seeds) / 10, "they get past the checks, too"
+    assert installs > len(seeds) / 20, "they get past the checks, too"
