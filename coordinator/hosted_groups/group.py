@@ -45,7 +45,9 @@ class HostedGroup(Generic[OfferT]):
         self.roster = Roster()
         self._settings = settings
         self._answer = answer
-        self._started_ms = started_ms
+        # Clients of an earlier process may own something for as long as their sessions last. Those that go on when they
+        # have lost their membership bring it along from the broker, too: they are waited for from the first one on.
+        self._quarantine_from_ms = max(started_ms, now_ms) if rules.goes_on_without_membership else started_ms
         self._opens_ms: int | None = now_ms + settings.initial_delay_ms
         """Until when no JoinGroup is answered; None if that is over."""
 
@@ -138,9 +140,9 @@ class HostedGroup(Generic[OfferT]):
         replaced: HostedMember | None,
         now_ms: int,
     ) -> JoinGroupResponse | None:
-        # Clients of an earlier process may own partitions for as long as their sessions last.
-        quarantine_ms = self._started_ms + member.session_timeout_ms
-        if self._opens_ms is not None or now_ms < quarantine_ms:
+        quarantine_ms = self._quarantine_from_ms + member.session_timeout_ms
+        is_late = self.rules.goes_on_without_membership and self._opens_ms is None
+        if self._opens_ms is not None or (now_ms < quarantine_ms and not is_late):
             self._opens_ms = max(self._opens_ms or 0, quarantine_ms)
         if replaced is not None:
             self._abandon_join(replaced, ErrorCode.FENCED_INSTANCE_ID)
@@ -154,7 +156,10 @@ class HostedGroup(Generic[OfferT]):
         return None
 
     def _wait(self, member: HostedMember, call: ClientCall, now_ms: int) -> None:
-        limit_ms = now_ms + min(member.rebalance_timeout_ms, self._settings.longest_join_ms)
+        longest_ms = self._settings.longest_join_ms
+        if self.rules.goes_on_without_membership:  # it does its work while it waits
+            longest_ms = max(longest_ms, member.rebalance_timeout_ms)
+        limit_ms = now_ms + min(member.rebalance_timeout_ms, longest_ms)
         member.join = WaitingJoin(call, limit_ms)
         self.settle(now_ms)
 
@@ -262,6 +267,7 @@ class HostedGroup(Generic[OfferT]):
                 member.join = None
                 member.session_deadline_ms = now_ms + member.session_timeout_ms
                 if not member.has_its_id:
+                    self.rules.keep_for_a_session(member, now_ms)
                     self.leave(member.member_id, now_ms)
 
     def advance(self, now_ms: int) -> None:

@@ -9,11 +9,11 @@ The caller has made sure that the sender of a call may act in its group.
 
 import heapq
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from coordinator.hosted_groups.consumers.client import ConsumerOffer
+from coordinator.hosted_groups.connect.rules import CONNECT_PROTOCOL_TYPE, ConnectRules
 from coordinator.hosted_groups.consumers.rules import ConsumerRules
 from coordinator.hosted_groups.group import HostedGroup
 from coordinator.hosted_groups.member import ClientCall, HostedMember
@@ -35,7 +35,7 @@ from protocol_codecs.messages import (
 )
 
 T = TypeVar("T")
-Hosted = HostedGroup[ConsumerOffer]
+Hosted = HostedGroup[Any]
 
 _PAUSE_MS = 1_000
 """Until a group is looked at again for which this process may not act now."""
@@ -242,7 +242,7 @@ class HostedGroups:
             if len(self.groups) >= self._settings.most_groups:
                 return JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
             group = self.groups[message.group_id] = HostedGroup(
-                ConsumerRules(message.group_id, self._settings, self._uuids),
+                self._rules(message),
                 self._settings,
                 lambda waited, answer: self._answers.append(HostedAnswer(waited, answer)),
                 started_ms=self.closed_from_ms(message.group_id),
@@ -256,6 +256,12 @@ class HostedGroups:
             if len(joined) > 2 * self._settings.most_groups:
                 joined.intersection_update(self.groups)
         return response
+
+    def _rules(self, message: JoinGroupRequest) -> ConsumerRules | ConnectRules:
+        """Return the rules of a new group, which refuse a JoinGroup of any other protocol type."""
+        if message.protocol_type == CONNECT_PROTOCOL_TYPE:
+            return ConnectRules(self._settings, self._uuids)
+        return ConsumerRules(message.group_id, self._settings, self._uuids)
 
     def _leave(self, call: ClientCall, message: LeaveGroupRequest, now_ms: int) -> LeaveGroupResponse:
         if call.version < _MANY_LEAVE_SINCE:

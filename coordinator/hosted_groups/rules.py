@@ -3,7 +3,7 @@
 The group (:mod:`coordinator.hosted_groups.group`) knows sessions, JoinGroups that wait, generations, static members,
 bounds. A protocol type knows how its JoinGroup's metadata and its assignments are read and written, what a member owns
 by them, and the embedded coordinator that has the members under the new protocol
-(:mod:`coordinator.hosted_groups.consumers` for ``consumer``).
+(:mod:`coordinator.hosted_groups.consumers` for ``consumer``, :mod:`coordinator.hosted_groups.connect` for ``connect``).
 """
 
 from collections.abc import Iterable
@@ -21,6 +21,8 @@ class ProtocolRules(Protocol[OfferT]):
     """One group of a protocol type. Times are in milliseconds."""
 
     protocol_type: str
+    goes_on_without_membership: bool
+    """Whether clients keep what they own when they have lost their membership, and say so as they join again."""
 
     @property
     def kept_bytes(self) -> int:
@@ -53,6 +55,13 @@ class ProtocolRules(Protocol[OfferT]):
 
     def leave(self, member: HostedMember, now_ms: int, *, is_replaced: bool = False) -> None:
         """End a membership. If it is replaced, its place is kept for a :meth:`join`."""
+        ...
+
+    def keep_for_a_session(self, member: HostedMember, now_ms: int) -> None:
+        """Give to nobody what a member owns that is about to leave, until its session would have ended.
+
+        Its client may go on, and come again without the member id, which it has not been told.
+        """
         ...
 
     def forget(self, member: HostedMember) -> None:

@@ -36,6 +36,9 @@ class HostedSettings(msgspec.Struct, frozen=True, kw_only=True):
     bytes_of_a_topic: int = 100
     """What a subscribed topic counts beside its name in the subscription: it is kept as a string of its own."""
 
+    bytes_of_a_work: int = 200
+    """What a connector or task counts beside its name, wherever it is kept."""
+
 
 COORDINATOR_CONFIG = CoordinatorConfig(
     experimental_client_assignors=True,

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-from support.broker import QUIET, Kafka
-from support.connect import Running, Worker
+from support.broker import Kafka
+from support.connect import Running, Worker, committed_values
 from support.entry import Proxy, running_proxy
 from support.ownership import overlaps
 from support.waiting import eventually
@@ -112,7 +111,7 @@ class Cluster:
     def written(self) -> dict[str, list[int]]:
         """{task: the numbers in the topic, in its order}, without what was aborted or is not committed yet."""
         found: defaultdict[str, list[int]] = defaultdict(list)
-        for value in committed_values(self.kafka, self.topic):
+        for value in committed_values(self.kafka, self.topic, PARTITIONS):
             task, number = value.split(":")
             found[task].append(int(number))
         return found
@@ -171,30 +170,3 @@ def test_a_cluster_loses_no_record_and_runs_no_task_twice(cluster):
     )
     assert cluster.written() == expected
     assert overlaps(log for one in cluster.workers for log in one.task_logs()) == []
-
-
-def committed_values(kafka: Kafka, topic: str) -> Iterator[str]:
-    """The values of a topic's committed records; those of a partition in its order."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap,
-            "group.id": "nobody",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            **QUIET,
-        }
-    )
-    try:
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
-        ends = 0
-        while ends < PARTITIONS:
-            for message in consumer.consume(1000, timeout=1):
-                error, value = message.error(), message.value()
-                if error is not None:
-                    assert error.code() == KafkaError._PARTITION_EOF, error
-                    ends += 1
-                elif value is not None:
-                    yield value.decode()
-    finally:
-        consumer.close()

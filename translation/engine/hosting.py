@@ -16,6 +16,8 @@ from translation.policy.policy import Mode, Rule
 HostedAnswers: TypeAlias = Sequence[tuple[Request, Any]]
 """Requests that are answered now, each with its response."""
 
+_MOST_LEFT = 1_024
+"""Groups that are remembered as left to the broker; the one that was used least lately is forgotten."""
 _MOST_TOLD = 16
 """Groups that are remembered for a connection; a client has few on one."""
 _LONGEST_TOLD = 1_024
@@ -106,6 +108,7 @@ class Hosting:
         self.used_at: dict[str, float] = {}
         """When somebody last asked for each of them, which then may have no members for a while."""
         self._told: dict[ConnectionId, OrderedDict[str, str]] = {}
+        self._left: OrderedDict[str, None] = OrderedDict()
 
     def is_hosted(self, group_id: str, now: float) -> bool:
         """Whether a group is hosted now, here or elsewhere, or whether that is not known."""
@@ -139,6 +142,19 @@ class Hosting:
         """The member that was told on this connection, once; None if there is none."""
         told = self._told.get(connection_id)
         return None if told is None else told.pop(group_id, None)
+
+    def leave_to_broker(self, group_id: str) -> None:
+        """Note that a group can't be hosted, whatever the policy says: it passes through until this process ends."""
+        self._left[group_id] = None
+        if len(self._left) > _MOST_LEFT:
+            self._left.popitem(last=False)
+
+    def is_left_to_broker(self, group_id: str) -> bool:
+        """Whether a group passes through because it can't be hosted."""
+        if group_id not in self._left:
+            return False
+        self._left.move_to_end(group_id)
+        return True
 
     def forget(self, connection_id: ConnectionId) -> None:
         """Forget a connection that has ended."""

@@ -13,6 +13,8 @@ or the other, never on both:
 Until then a JoinGroup is answered COORDINATOR_LOAD_IN_PROGRESS, with which clients try again. The membership that is
 left behind guards the partitions of a client that was told and has not come back yet, as long as its session lasts.
 
+A group of Connect's workers that stop for each rebalance (``connect.protocol=eager``) is left to the broker.
+
 A call changes nothing here before the broker has said that its sender may act in the group: it is asked each time, as
 in :mod:`translation.authorization`. A commit with a member's present generation goes to the broker as that of a simple
 consumer, without a member; the broker checks its sender itself.
@@ -35,6 +37,7 @@ from translation.engine.context import Context, replaced
 from translation.engine.hosting import HostedAnswers, HostedRoom
 from translation.engine.join_outcomes import refused
 from translation.engine.procedure import Procedure, ProcedureQueue, Send, Wait
+from translation.passthrough.connect_messages import is_of_eager_worker
 from translation.policy.policy import Mode
 from translation.routing.guarded_joins import HEARTBEAT_RESPONSES
 from translation.routing.hosts_by_log import is_named, refused_by_log, why_not_back, why_not_here
@@ -85,7 +88,8 @@ def apply_answers(context: Context, answers: HostedAnswers) -> None:
 
 
 def _is_to_be_hosted(context: Context, group_id: str) -> bool:
-    return context.rules.rule_for(group_id).mode is Mode.HOST
+    is_meant_to_be = context.rules.rule_for(group_id).mode is Mode.HOST
+    return is_meant_to_be and not context.hosting.is_left_to_broker(group_id)
 
 
 def _is_hosted(context: Context, room: HostedRoom, group_id: str) -> bool:
@@ -158,7 +162,10 @@ def _join(
     message: JoinGroupRequest = request.message
     group_id, member_id = message.group_id, message.member_id
     context.actions.append(Authorized(request))
-    if not member_id:
+    if is_of_eager_worker(message) and not room.has_members(group_id):
+        context.hosting.leave_to_broker(group_id)
+        route_again(context, connection, request)
+    elif not member_id:
         steps = _come_without_id(context, room, connection, request, route_again)
         context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
     elif _is_to_be_hosted(context, group_id) and room.is_member(group_id, member_id):

@@ -42,6 +42,7 @@ class ConsumerRules:
     """One group of consumers."""
 
     protocol_type = CONSUMER_PROTOCOL_TYPE
+    goes_on_without_membership = False
 
     def __init__(self, group_id: str, settings: HostedSettings, uuids: UuidSource) -> None:
         self.coordination = Coordination(group_id, uuids)
@@ -126,6 +127,9 @@ class ConsumerRules:
         """End a membership."""
         epoch = STATIC_LEAVE_EPOCH if is_replaced else LEAVE_EPOCH
         self.coordination.heartbeat(member, self._clients[member.member_id], now_ms, epoch=epoch)
+
+    def keep_for_a_session(self, member: HostedMember, now_ms: int) -> None:
+        """A consumer without a member id owns nothing."""
 
     def forget(self, member: HostedMember) -> None:
         """Forget a client that is no member any more."""

@@ -7,13 +7,15 @@ import time
 import urllib.error
 import urllib.request
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+from support.broker import QUIET, Kafka
 from support.ownership import Event, read_log
 from support.waiting import eventually
 from tools.connect_worker import worker
@@ -27,6 +29,9 @@ _START_S = 60.0
 _STOP_S = 60.0
 _ASSIGNED = re.compile(
     r"Joined group at generation (\d+) .*leaderUrl='([^']*)'.* with rebalance delay: (\d+)"
+)
+_HEARD = re.compile(
+    r"Joined group at generation .*leaderUrl='([^']*)'.*connectorIds=\[(.*?)\], taskIds=\[(.*?)\], revoked"
 )
 
 Running = dict[str, set[str]]
@@ -129,6 +134,14 @@ class Worker:
         generation, leader_url, delay_ms = found[-1]
         return Assignment(int(generation), leader_url, int(delay_ms))
 
+    def heard(self) -> list[tuple[str, frozenset[str]]]:
+        """Who led and what it ran after each JoinGroup that was answered, as it has logged it."""
+        found = _HEARD.findall(self._log.read_text(errors="replace"))
+        return [
+            (leader_url, frozenset(name for name in f"{connectors}, {tasks}".split(", ") if name))
+            for leader_url, connectors, tasks in found
+        ]
+
     def task_logs(self) -> list[list[Event]]:
         """When its counting tasks ran, as they said themselves; a log for each time that it was started."""
         return [read_log(path) for path in self._tasks]
@@ -162,3 +175,30 @@ class Worker:
             return self.ask("connectors") is not None
         except OSError:
             return False
+
+
+def committed_values(kafka: Kafka, topic: str, partitions: int) -> Iterator[str]:
+    """The values of a topic's committed records; those of a partition in its order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": "nobody",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            **QUIET,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+        ends = 0
+        while ends < partitions:
+            for message in consumer.consume(1000, timeout=1):
+                error, value = message.error(), message.value()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ends += 1
+                elif value is not None:
+                    yield value.decode()
+    finally:
+        consumer.close()

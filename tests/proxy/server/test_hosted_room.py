@@ -4,6 +4,7 @@ import pytest
 
 from coordinator.hosted_groups.settings import HostedSettings
 from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.connect_protocol import ConnectProtocolMetadata, encode_metadata
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseDescribedGroup,
@@ -21,7 +22,11 @@ from protocol_codecs.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from protocol_codecs.messages.join_group import JoinGroupResponse
+from protocol_codecs.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from protocol_codecs.messages.list_groups import ListedGroup, ListGroupsResponse
 from protocol_codecs.messages.share_group_describe import (
@@ -429,3 +434,54 @@ def _codes(answer) -> set[str]:
             ErrorCode(partition.error_code).name for topic in answer.topics for partition in topic.partitions
         }
     return {ErrorCode(answer.error_code).name}
+
+
+# -- workers of Kafka Connect ------------------------------------------------------------------------------------------
+
+
+def _worker_joins(bench: Host, connection, *names: str, member_id: str = ""):
+    """A worker's JoinGroup, with these protocols."""
+    metadata = encode_metadata(ConnectProtocolMetadata(url="http://w:1/", config_offset=1), 1)
+    request = JoinGroupRequest(
+        group_id=GROUP,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="connect",
+        protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=metadata) for name in names),
+    )
+    return bench.send(connection, ApiKey.JOIN_GROUP, 9, request)
+
+
+def test_workers_that_go_on_while_their_group_rebalances_are_hosted():
+    bench = Host()
+    connection = bench.connect()
+    request = _worker_joins(bench, connection, "sessioned", "compatible", "default")
+    bench.describe()
+    bench.advance(10.0)
+    joined = bench.answers[request]
+    assert (joined.protocol_type, joined.protocol_name) == ("connect", "sessioned")
+    assert joined.leader == joined.member_id
+    assert bench.forwarded == []
+
+
+def test_workers_that_stop_for_each_rebalance_are_left_to_the_broker():
+    bench = Host()
+    connection = bench.connect()
+    request = _worker_joins(bench, connection, "default")
+    assert bench.forwarded == [request]
+    heartbeat = bench.heartbeat(connection, OF_THE_BROKER, 1)
+    again = _worker_joins(bench, connection, "sessioned", "compatible", "default", member_id=OF_THE_BROKER)
+    assert bench.forwarded == [request, heartbeat, again]
+
+
+def test_a_worker_that_stops_for_each_rebalance_cannot_join_a_hosted_group():
+    bench = Host()
+    connection, other = bench.connect(), bench.connect()
+    _worker_joins(bench, connection, "sessioned", "compatible", "default")
+    bench.describe()
+    bench.advance(10.0)
+    refused = _worker_joins(bench, other, "default")
+    bench.describe()
+    assert bench.answers[refused].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert bench.forwarded == []
