@@ -2,9 +2,10 @@
 
 Each :class:`Stream` brings the lines of one process in order, or nearly: if its first lines are not, no line is further
 than :data:`HELD_BACK` lines from its place. So of what has been read of a stream, all but that many events are settled.
-What lies before the first unsettled event of all streams is handed on, in parts, one of each stream: whatever comes
-later lies behind all of it. Then the stream that held the others up is read further. A stream is opened only when its first event is near, so a journal of many starts takes no
-more memory.
+What lies before the first unsettled event of all streams is handed on, a part of each stream: whatever comes later lies
+behind all of it. Then the stream that held the others up is read further. A stream is opened only when its first event
+is near, so a journal of many starts takes no more memory. Whoever needs the events of a group in order merges the parts
+of these alone (:func:`by_group`), which costs less than one order of all.
 
 A process whose streams have ended has written nothing later. The rules ask for that (:mod:`pipeline.rules.ownership`).
 """
@@ -16,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from pipeline.rules.lines import Key, Keyed, Line, key_of, parse_line
 from pipeline.rules.losses import Process
+from pipeline.rules.names import counted_as
 from pipeline.rules.numbers import Numbers
 
 HELD_BACK = 256
@@ -81,7 +83,7 @@ class Ordering:
     def __init__(self, streams: Iterable[Stream]) -> None:
         self.numbers: dict[Process, Numbers] = {}
         self.quarantined: Counter[str] = Counter()
-        """How many lines are no events, by reason."""
+        """How many lines are no events, by reason; reasons beyond a bound together (:mod:`pipeline.rules.names`)."""
         self.unreadable_until_us: dict[str, int] = {}
         """Until when there are such lines at the latest, by label."""
         self.late = 0
@@ -181,7 +183,8 @@ class _Reading:
         for line in lines:
             event = parse_line(line)
             if not isinstance(event, Line):
-                self._ordering.quarantined[event] += 1
+                quarantined = self._ordering.quarantined
+                quarantined[counted_as(event, quarantined)] += 1
                 self._is_unreadable = True
                 continue
             if event.boot != self._boot or event.replica != self._replica:

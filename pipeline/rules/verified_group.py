@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -62,9 +62,10 @@ class Evidence:
     def add(self, found: Finding) -> None:
         """Take what a finding says of clocks."""
         if isinstance(found, Gap):
-            target = found.until_process
-            if target is not None and found.until_us is not None and target[0] != found.from_process[0]:
-                self.handovers.add(found.from_process[0], target[0], found.until_us - found.from_us)
+            if found.until_process is not None and found.until_us is not None:
+                origin, target = found.from_process[0], found.until_process[0]
+                if origin != target:
+                    self.handovers.add(origin, target, found.until_us - found.from_us)
         elif isinstance(found, Overlap):
             if found.proven:
                 first, second = found.first_process[0], found.second_process[0]
@@ -185,7 +186,7 @@ class VerifiedGroup:
                 self.unreadable += not self.commits.take(event)
             if (unknown or kind in _MEMBERSHIP) and event.protocol in EXCLUSIVE:
                 self._note_member(event, keyed[0], tells=tells)
-        found = self.ownership.take_all(of_members)
+        found = self.ownership.take_all(of_members)  # type: ignore[arg-type]  # they have all that is asked for
         if found:
             self._count(found)
         return found
@@ -197,12 +198,13 @@ class VerifiedGroup:
         at = 0 if first_us >= self._from_us else bisect_left(events, self._from_us, key=_time_us)
         self.events += len(events) - at
 
-    def _count(self, found: Iterable[Finding]) -> None:
-        for one in found:
-            self.counts.add(one, self.last_us)
-            if self.window is not None:
-                self.window.add(one, self.last_us)
-            self.unreadable += isinstance(one, BadSnapshot)
+    def _count(self, found: Sequence[Finding]) -> None:
+        now_us = self.last_us
+        for counts in (self.counts, self.window):
+            if counts is not None:
+                for one in found:
+                    counts.add(one, now_us)
+        self.unreadable += sum(type(one) is BadSnapshot for one in found)
 
     def _note_member(self, event: Line, time_us: int, *, tells: bool) -> None:
         """Track which members there are, and of which the journal does not tell what they hold."""
