@@ -50,7 +50,7 @@ class Stream(Protocol):
     """The same for all streams of one process, and for no other."""
 
     def read(self, most: int) -> list[bytes]:
-        """Return the next lines, at most so many; none at the end."""
+        """Return the next lines, at most so many, with their ends or without; none at the end."""
         ...
 
     def rewind(self) -> None:

@@ -251,7 +251,7 @@ def test_commits_that_are_refused_or_set_an_offset_back(tmp_path: Path) -> None:
 
 
 def test_names_that_a_forged_journal_makes_up_are_bounded_and_still_counted(tmp_path: Path) -> None:
-    """Errors of commits, protocols of members that pause, and kinds of events: a thousand of each, some of them long."""
+    """Errors of commits, protocols of members that pause, and kinds of events: a thousand of each, some long."""
     made_up = [f"{number}{'x' * (number % 5 * 100)}" for number in range(1_000)]
     commits = [commit(9 + number, 100, reason=name) for number, name in enumerate(made_up)]
     pauses = [
