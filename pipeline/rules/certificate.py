@@ -64,6 +64,7 @@ class CommitCounts(msgspec.Struct, frozen=True):
 
     recorded: bool
     refused: dict[str, int]
+    """By error; those beyond a bound together (:mod:`pipeline.rules.names`)."""
     set_back: int
     examples: tuple[SetBack, ...]
 

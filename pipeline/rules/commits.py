@@ -7,6 +7,7 @@ each partition now and then (docs/reference/journal.md), so what is counted here
 import msgspec
 
 from pipeline.rules.lines import Line
+from pipeline.rules.names import counted_as
 
 MOST_EXAMPLES = 20
 
@@ -42,7 +43,7 @@ class Commits:
         self.recorded = 0
         """Events that say something of commits."""
         self.refused: dict[str, int] = {}
-        """How many of them were refused, by error."""
+        """How many of them were refused, by error; errors beyond a bound together (:mod:`pipeline.rules.names`)."""
         self.set_back = 0
         self.examples: list[SetBack] = []
         self._from_us = from_us
@@ -65,7 +66,8 @@ class Commits:
         self.recorded += counts
         if event.reason:
             if counts:
-                self.refused[event.reason] = self.refused.get(event.reason, 0) + 1
+                reason = counted_as(event.reason, self.refused)
+                self.refused[reason] = self.refused.get(reason, 0) + 1
             return True
         for one in commits:
             for partition, offset, before in zip(one.partitions, one.offsets, one.before, strict=True):

@@ -30,11 +30,14 @@ class ShortestHandovers:
         if origin == target:
             return
         pair = origin, target
-        self._counts[pair] = self._counts.get(pair, 0) + 1
-        if len(self._counts) > (self._most_pairs or len(self._counts)):
-            oldest = next(iter(self._counts))
-            del self._counts[oldest], self._shortest[oldest]
-        kept = self._shortest.setdefault(pair, [])  # a heap of negative times: the longest is its first
+        kept = self._shortest.get(pair)  # a heap of negative times: the longest is its first
+        if kept is None:
+            kept = self._shortest[pair] = []
+            self._counts[pair] = 0
+            if len(self._counts) > (self._most_pairs or len(self._counts)):
+                oldest = next(iter(self._counts))
+                del self._counts[oldest], self._shortest[oldest]
+        self._counts[pair] += 1
         if len(kept) < self._most_kept:
             heappush(kept, -took_us)
         elif -took_us > kept[0]:

@@ -92,6 +92,18 @@ class Line(msgspec.Struct, gc=False):
         return f"{self.replica}.{self.boot}.{self.seq}"
 
 
+Key = tuple[int, str, str, int]
+"""The place of an event in the order: time_us, replica, boot and seq."""
+
+Keyed = tuple[int, str, str, int, Line]
+"""An event behind its place."""
+
+
+def key_of(event: Line) -> Key:
+    """Return an event's place in the order."""
+    return event.time_us, event.replica, event.boot, event.seq  # type: ignore[return-value]  # parse_line has looked
+
+
 class _Event(Line, kw_only=True, gc=False):
     """A line that is an event: it has what an event never lacks, and a kind that is known.
 

@@ -22,10 +22,10 @@ import msgspec
 
 from pipeline.rules.certificate import Certificate, Verdict
 from pipeline.rules.classes import Replicas
-from pipeline.rules.lines import Line, parse_line
+from pipeline.rules.lines import Key, Line, key_of, parse_line
 from pipeline.rules.losses import Loss, Process, merged
 from pipeline.rules.numbers import Numbers
-from pipeline.rules.ordering import AFTER_LAST_US, FAR_US, Key, key_of
+from pipeline.rules.ordering import AFTER_LAST_US, FAR_US
 from pipeline.rules.verified_group import Counts
 from pipeline.rules.verifier import DEFAULT_SKEW_US, Doubt, Journal, Verifier, Window
 

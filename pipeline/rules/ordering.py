@@ -2,9 +2,10 @@
 
 Each :class:`Stream` brings the lines of one process in order, or nearly: if its first lines are not, no line is further
 than :data:`HELD_BACK` lines from its place. So of what has been read of a stream, all but that many events are settled.
-What lies before the first unsettled event of all streams is put in order and handed on; then the stream that held the
-others up is read further. A stream is opened only when its first event is near, so a journal of many starts takes no
-more memory.
+What lies before the first unsettled event of all streams is handed on, a part of each stream: whatever comes later lies
+behind all of it. Then the stream that held the others up is read further. A stream is opened only when its first event
+is near, so a journal of many starts takes no more memory. Whoever needs the events of a group in order merges the parts
+of these alone (:func:`by_group`), which costs less than one order of all.
 
 A process whose streams have ended has written nothing later. The rules ask for that (:mod:`pipeline.rules.ownership`).
 """
@@ -12,12 +13,11 @@ A process whose streams have ended has written nothing later. The rules ask for 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain
-from operator import itemgetter
 from typing import NamedTuple, Protocol
 
-from pipeline.rules.lines import Line, parse_line
+from pipeline.rules.lines import Key, Keyed, Line, key_of, parse_line
 from pipeline.rules.losses import Process
+from pipeline.rules.names import counted_as
 from pipeline.rules.numbers import Numbers
 
 HELD_BACK = 256
@@ -40,13 +40,6 @@ _AT_ONCE = 1_024, 64
 
 _MIXED = "an event of another process than the others in its file"
 
-Key = tuple[int, str, str, int]
-"""The place of an event in the order."""
-
-_Keyed = tuple[int, str, str, int, Line]
-"""An event behind its place. No two events of a journal have the same, so events are never compared."""
-
-_event = itemgetter(4)
 _NOWHERE: Key = (-(2**63), "", "", 0)
 
 
@@ -57,7 +50,7 @@ class Stream(Protocol):
     """The same for all streams of one process, and for no other."""
 
     def read(self, most: int) -> list[bytes]:
-        """Return the next lines, at most so many; none at the end."""
+        """Return the next lines, at most so many, with their ends or without; none at the end."""
         ...
 
     def rewind(self) -> None:
@@ -66,15 +59,22 @@ class Stream(Protocol):
 
 
 class Batch(NamedTuple):
-    """The next events in order, and the processes that wrote nothing after what is known of them now."""
+    """The next events, in parts that are in order, and the processes that wrote nothing after these."""
 
-    events: list[Line]
+    parts: list[list[Keyed]]
     ended: list[Process]
 
 
-def key_of(event: Line) -> Key:
-    """Return an event's place in the order."""
-    return event.time_us, event.replica, event.boot, event.seq  # type: ignore[return-value]  # parse_line has looked
+def by_group(parts: Iterable[Iterable[Keyed]]) -> dict[str, list[Keyed]]:
+    """Return the events of each group in order. No two have the same place, so events are never compared."""
+    groups: dict[str, list[Keyed]] = {}
+    of_group = groups.setdefault
+    for part in parts:
+        for keyed in part:
+            of_group(keyed[4].group, []).append(keyed)  # type: ignore[arg-type]  # parse_line has looked
+    for events in groups.values():
+        events.sort()
+    return groups
 
 
 class Ordering:
@@ -83,7 +83,7 @@ class Ordering:
     def __init__(self, streams: Iterable[Stream]) -> None:
         self.numbers: dict[Process, Numbers] = {}
         self.quarantined: Counter[str] = Counter()
-        """How many lines are no events, by reason."""
+        """How many lines are no events, by reason; reasons beyond a bound together (:mod:`pipeline.rules.names`)."""
         self.unreadable_until_us: dict[str, int] = {}
         """Until when there are such lines at the latest, by label."""
         self.late = 0
@@ -115,14 +115,11 @@ class Ordering:
                 continue
             for reading in [one for one in active if one.ended and not one.is_told]:
                 ended += self._one_ended(reading)
-            parts = [reading.until(bound) for reading in active]
+            parts = [self._without_late(reading.until(bound), floor) for reading in active]
             parts = [part for part in parts if part]
-            merged = parts[0] if len(parts) == 1 else sorted(chain.from_iterable(parts))
-            if merged and merged[0] < floor:
-                merged = self._without_late(merged, floor)
-            floor = merged[-1][:4] if merged else floor
+            floor = max((part[-1][:4] for part in parts), default=floor)
             active = [reading for reading in active if reading.events or not reading.ended]
-            yield Batch(list(map(_event, merged)), ended)
+            yield Batch(parts, ended)
 
     def _one_ended(self, reading: "_Reading") -> list[Process]:
         reading.is_told = True
@@ -132,11 +129,13 @@ class Ordering:
             return []
         return [self._process_of.pop(label)]
 
-    def _without_late(self, merged: list[_Keyed], floor: Key) -> list[_Keyed]:
-        at = bisect_left(merged, floor)
+    def _without_late(self, part: list[Keyed], floor: Key) -> list[Keyed]:
+        if not part or part[0] > floor:
+            return part
+        at = bisect_left(part, floor)
         self.late += at
-        self.late_us = max(self.late_us, merged[at - 1][0])
-        return merged[at:]
+        self.late_us = max(self.late_us, part[at - 1][0])
+        return part[at:]
 
     def process_of(self, label: str, event: Line) -> Process:
         """Return the process whose events have this label: that of the first one."""
@@ -155,7 +154,7 @@ class _Reading:
 
     def __init__(self, stream: Stream, ordering: Ordering) -> None:
         self.stream = stream
-        self.events: list[_Keyed] = []
+        self.events: list[Keyed] = []
         self.ended = False
         self.is_told = False
         self._ordering = ordering
@@ -184,7 +183,8 @@ class _Reading:
         for line in lines:
             event = parse_line(line)
             if not isinstance(event, Line):
-                self._ordering.quarantined[event] += 1
+                quarantined = self._ordering.quarantined
+                quarantined[counted_as(event, quarantined)] += 1
                 self._is_unreadable = True
                 continue
             if event.boot != self._boot or event.replica != self._replica:
@@ -214,7 +214,7 @@ class _Reading:
         known[self.stream.label] = max(time_us, known.get(self.stream.label, 0))
         self._is_unreadable = False
 
-    def until(self, bound: Key | None) -> list[_Keyed]:
+    def until(self, bound: Key | None) -> list[Keyed]:
         """Take out the events before this place; all if it is None."""
         if bound is None:
             taken, self.events = self.events, []

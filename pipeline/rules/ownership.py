@@ -24,13 +24,13 @@ from the member's last one ends some holds and begins others.
 The state is that of the live members of one group; events need no window.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import msgspec
 
-from pipeline.rules.lines import CALLS, COMMITTED, ENDS, EXCLUSIVE
+from pipeline.rules.lines import ADOPTED, CALLS, COMMITTED, ENDS, EXCLUSIVE
 from pipeline.rules.losses import Process
 from pipeline.rules.saved import SavedGroup, SavedHold, SavedMember
 
@@ -72,6 +72,10 @@ class Event(NamedTuple):
     def name(self) -> str:
         """Return the event's identity as text."""
         return f"{self.replica}.{self.boot}.{self.seq}"
+
+
+Keyed = tuple[int, str, str, int, Event]
+"""An event behind its place in the order: time_us, replica, boot and seq."""
 
 
 class Hold(msgspec.Struct, frozen=True, gc=False):
@@ -216,10 +220,11 @@ class _Member:
 
     def called(self, event: Event) -> None:
         """Update the member from a call of its client."""
-        self.end_is_told = event.kind != "adopted" or event.protocol == TRANSLATED
-        if event.generation > self.generation or event.protocol != self.protocol:
-            self.generation, self.generation_us = event.generation, event.time_us
-            self.generation_event, self.protocol = event.name, event.protocol
+        generation, protocol = event.generation, event.protocol
+        self.end_is_told = protocol == TRANSLATED or event.kind != ADOPTED
+        if generation > self.generation or protocol != self.protocol:
+            self.generation, self.generation_us = generation, event.time_us
+            self.generation_event, self.protocol = event.name, protocol
 
     def served_by(self, from_us: int) -> set[Process]:
         """Return the processes that have served it since this time."""
@@ -261,37 +266,46 @@ class GroupOwnership:
 
     def take(self, event: Event) -> list[Finding]:
         """Process the next event; return what it shows."""
+        return self.take_all(((event.time_us, event.replica, event.boot, event.seq, event),))
+
+    def take_all(self, events: Iterable[Keyed]) -> list[Finding]:
+        """Process the next events, each behind its place in the order; return what they show."""
         found: list[Finding] = []
-        process = event.replica, event.boot
-        seq, time_us, name, protocol = event.seq, event.time_us, event.member, event.protocol
-        last = self._last_seq.get(process)
-        if last is None:
-            self._last_seq[process] = [seq, time_us]
-        else:
-            if seq <= last[0]:
-                if seq == last[0]:
-                    return found  # the same event once more
-                found.append(_set_back(event, *last))
-            last[0] = seq
-            last[1] = time_us
-        if time_us > self._now_us:
-            self._now_us = time_us
-        self._number += 1
-        is_translated = protocol == TRANSLATED
-        if not name or not (is_translated or protocol in EXCLUSIVE):
-            return found
-        if self._unseen or not is_translated:
-            self._note_unseen(event)
-        member, kind = self._members.get(name), event.kind
-        if member is None or member.process != process or kind in ENDS:
-            self._of_member(event, process, found)
-            return found
-        if kind in CALLS:
-            member.called(event)
-        owned = event.owned
-        if owned is not None and owned != member.owned:
-            self._snapshot(member, event, owned, found)
-        member.heard_us = time_us
+        get_member, unseen = self._members.get, self._unseen
+        process: Process = "", ""
+        last: list[int] | None = None
+        for time_us, replica, boot, seq, event in events:
+            if boot != process[1] or replica != process[0] or last is None:
+                process = replica, boot
+                last = self._last_seq.get(process)
+            if last is None:
+                last = self._last_seq[process] = [seq, time_us]
+            else:
+                if seq <= last[0]:
+                    if seq == last[0]:
+                        continue  # the same event once more
+                    found.append(_set_back(event, *last))
+                last[0] = seq
+                last[1] = time_us
+            if time_us > self._now_us:
+                self._now_us = time_us
+            self._number += 1
+            name, protocol = event.member, event.protocol
+            is_translated = protocol == TRANSLATED
+            if not name or not (is_translated or protocol in EXCLUSIVE):
+                continue
+            if unseen or not is_translated:
+                self._note_unseen(event)
+            member, kind = get_member(name), event.kind
+            if member is None or member.process != process or kind in ENDS:
+                self._of_member(event, process, found)
+                continue
+            if kind in CALLS:
+                member.called(event)
+            owned = event.owned
+            if owned is not None and owned != member.owned:
+                self._snapshot(member, event, owned, found)
+            member.heard_us = time_us
         return found
 
     def _of_member(self, event: Event, process: Process, found: list[Finding]) -> None:
@@ -313,7 +327,7 @@ class GroupOwnership:
         if kind in CALLS:
             member.called(event)
         if kind in ENDS:
-            self._release(member, event, member.holds.keys(), found)
+            self._release(member, event, event.name, member.holds.keys(), found)
             del self._members[event.member]
         elif owned is not None and owned != member.owned:
             self._snapshot(member, event, owned, found)
@@ -423,7 +437,7 @@ class GroupOwnership:
                 return []
             names = event.member, event.name, member.generation_event
             return [ClockProof(event.process, member.process, late_us, *names)]
-        older = (lower or event.generation == member.generation) and event.kind != "adopted"
+        older = (lower or event.generation == member.generation) and event.kind != ADOPTED
         return [] if older and event.time_us - member.taken_us <= max(self._skew_us, NO_RETURN_US) else None
 
     def _snapshot(self, member: _Member, event: Event, owned: Json, found: list[Finding]) -> None:
@@ -434,12 +448,12 @@ class GroupOwnership:
             found.append(BadSnapshot(event.name, f"owned: {error}", _text(owned)))
             return
         member.owned = owned
-        holds = member.holds
+        holds, name = member.holds, event.name
         now = {(topic.topic, number): topic.id for topic in listed for number in topic.partitions}
         if holds and (gone := holds.keys() - now.keys()):
-            self._release(member, event, gone, found)
+            self._release(member, event, name, gone, found)
         if now and (new := now.keys() - holds.keys()):
-            about = event.member, event.instance, event.time_us, event.name, event.process, self._number
+            about = event.member, event.instance, event.time_us, name, member.process, self._number
             for partition in sorted(new) if len(new) > 1 else new:
                 self._hold(member, partition, Hold(*about, now[partition]), event, found)
 
@@ -457,10 +471,12 @@ class GroupOwnership:
         free = self._free.pop(partition, None)
         if free is not None and not holders:
             since_us, cause, before, unseen, process = free
-            unseen = max(unseen, len(self._unseen))
             until_us = max(event.time_us, since_us)
-            sides = before, hold.event, unseen, process, hold.process
-            found.append(Gap(partition, since_us, until_us, cause, *sides))
+            if self._unseen:
+                unseen = max(unseen, len(self._unseen))
+            found.append(
+                Gap(partition, since_us, until_us, cause, before, hold.event, unseen, process, hold.process)
+            )
         holders[hold.member] = hold
         member.holds[partition] = hold
 
@@ -499,9 +515,14 @@ class GroupOwnership:
         theirs.owned = ""  # its next snapshot is read again
 
     def _release(
-        self, member: _Member, event: Event, partitions: AbstractSet[Partition], found: list[Finding]
+        self,
+        member: _Member,
+        event: Event,
+        name: str,
+        partitions: AbstractSet[Partition],
+        found: list[Finding],
     ) -> None:
-        name = event.name
+        """End holds of a member by an event with this name."""
         for partition in sorted(partitions) if len(partitions) > 1 else list(partitions):
             hold = member.holds.pop(partition)
             holders = self._holders[partition]

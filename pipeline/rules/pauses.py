@@ -8,6 +8,7 @@ from collections.abc import Container
 
 from pipeline.rules.lines import ENDS, Line
 from pipeline.rules.losses import Process
+from pipeline.rules.names import counted_as
 
 _STABLE = ("Stable", "")
 _FINE = 3
@@ -64,18 +65,17 @@ class Pauses:
         """Take the next event of the group: ``state_changed``, or the end of a membership."""
         member = event.member or ""
         began = self._since.get(member)
-        if event.state in _STABLE or event.kind in ENDS:
-            if began is None:
-                return
+        if began is None:
+            if event.state not in _STABLE and event.kind not in ENDS:
+                self._since[member] = event.time_us, event.protocol or "", event.process  # type: ignore[assignment]
+        elif event.state in _STABLE or event.kind in ENDS:
             del self._since[member]
             if event.time_us >= self._from_us:  # type: ignore[operator]
-                lengths = self.by_protocol.get(began[1])
+                protocol = counted_as(began[1], self.by_protocol)
+                lengths = self.by_protocol.get(protocol)
                 if lengths is None:
-                    lengths = self.by_protocol[began[1]] = Lengths()
+                    lengths = self.by_protocol[protocol] = Lengths()
                 lengths.add(event.time_us - began[0])  # type: ignore[operator]
-        elif began is None:
-            process = event.replica, event.boot
-            self._since[member] = event.time_us, event.protocol or "", process  # type: ignore[assignment]
 
     def forget(self, ended: Container[Process], before_us: int) -> None:
         """Forget members that have paused since before then, and whose process is in ``ended``."""

@@ -1,7 +1,9 @@
 """One group of a journal, as the verifier goes through it: its ownership, and counts of what was found."""
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from pipeline.rules.classes import class_at_once
@@ -17,6 +19,7 @@ from pipeline.rules.lines import (
     JOINED,
     REVOKED,
     STATE_CHANGED,
+    Keyed,
     Line,
 )
 from pipeline.rules.losses import Process
@@ -37,6 +40,7 @@ MOST_CANDIDATES = 1_000
 
 _MEMBERSHIP = CALLS | ENDS
 _NULL = Line().owned
+_time_us = itemgetter(0)
 _TELL_PARTITIONS = frozenset({JOINED, ASSIGNED, REVOKED})
 
 
@@ -58,9 +62,10 @@ class Evidence:
     def add(self, found: Finding) -> None:
         """Take what a finding says of clocks."""
         if isinstance(found, Gap):
-            target = found.until_process
-            if target is not None and found.until_us is not None and target[0] != found.from_process[0]:
-                self.handovers.add(found.from_process[0], target[0], found.until_us - found.from_us)
+            if found.until_process is not None and found.until_us is not None:
+                origin, target = found.from_process[0], found.until_process[0]
+                if origin != target:
+                    self.handovers.add(origin, target, found.until_us - found.from_us)
         elif isinstance(found, Overlap):
             if found.proven:
                 first, second = found.first_process[0], found.second_process[0]
@@ -155,41 +160,51 @@ class VerifiedGroup:
         """Return how many things are kept of it, roughly."""
         return self.ownership.size + self.commits.size + self.pauses.now + len(self._seen)
 
-    def take(self, event: Line) -> Sequence[Finding]:
-        """Take the group's next event; return what it shows, which is counted already."""
-        time_us: int = event.time_us  # type: ignore[assignment]  # parse_line has looked
-        if time_us >= self._from_us:
-            self.events += 1
-        if time_us > self.last_us:
-            self.first_us = self.first_us or time_us
-            self.last_us = time_us
-        if not event.member:
-            return ()
-        kind = event.kind
-        tells = event.owned != _NULL
-        if not tells:
-            event.owned = None  # type: ignore[assignment]  # as the rules want it
-        if kind == STATE_CHANGED:
-            self.pauses.take(event)
-        elif kind == COMMITTED:
-            self.unreadable += not self.commits.take(event)
-        elif kind in ENDS:
-            self.pauses.take(event)
-        if (self.unknown or kind in _MEMBERSHIP) and event.protocol in EXCLUSIVE:
-            self._note_member(event, time_us, tells=tells)
-        if event.generation is None:
-            event.generation = NO_GENERATION
-        found = self.ownership.take(event)  # type: ignore[arg-type]  # likewise
+    def take(self, events: Sequence[Keyed]) -> Sequence[Finding]:
+        """Take the group's next events in order; return what they show, which is counted already."""
+        self._note_times(events)
+        pause, seen, unknown = self.pauses.take, self._seen, self.unknown
+        of_members = []
+        for keyed in events:
+            event = keyed[4]
+            member = event.member
+            if not member:
+                continue
+            of_members.append(keyed)
+            kind = event.kind
+            tells = event.owned != _NULL
+            if not tells:
+                event.owned = None  # type: ignore[assignment]  # as the rules want it
+            if kind in CALLS:
+                if event.generation is None:
+                    event.generation = NO_GENERATION
+                if tells and not unknown and member in seen and self.translated_since_us is not None:
+                    continue  # nothing new is known of the member
+            elif kind == STATE_CHANGED or kind in ENDS:
+                pause(event)
+            elif kind == COMMITTED:
+                self.unreadable += not self.commits.take(event)
+            if (unknown or kind in _MEMBERSHIP) and event.protocol in EXCLUSIVE:
+                self._note_member(event, keyed[0], tells=tells)
+        found = self.ownership.take_all(of_members)  # type: ignore[arg-type]  # they have all that is asked for
         if found:
-            self._count(found, time_us)
+            self._count(found)
         return found
 
-    def _count(self, found: Iterable[Finding], time_us: int) -> None:
-        for one in found:
-            self.counts.add(one, time_us)
-            if self.window is not None:
-                self.window.add(one, time_us)
-            self.unreadable += isinstance(one, BadSnapshot)
+    def _note_times(self, events: Sequence[Keyed]) -> None:
+        first_us, last_us = events[0][0], events[-1][0]
+        self.first_us = self.first_us or first_us
+        self.last_us = max(last_us, self.last_us)
+        at = 0 if first_us >= self._from_us else bisect_left(events, self._from_us, key=_time_us)
+        self.events += len(events) - at
+
+    def _count(self, found: Sequence[Finding]) -> None:
+        now_us = self.last_us
+        for counts in (self.counts, self.window):
+            if counts is not None:
+                for one in found:
+                    counts.add(one, now_us)
+        self.unreadable += sum(type(one) is BadSnapshot for one in found)
 
     def _note_member(self, event: Line, time_us: int, *, tells: bool) -> None:
         """Track which members there are, and of which the journal does not tell what they hold."""

@@ -12,7 +12,7 @@ is forgotten. If it comes back it is a new one.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pipeline.rules.certificate import (
@@ -33,7 +33,7 @@ from pipeline.rules.classes import (
     Replicas,
     explained_by_clocks,
 )
-from pipeline.rules.lines import STOPPED, Line
+from pipeline.rules.lines import STOPPED, Keyed, Line, key_of
 from pipeline.rules.losses import Loss, Process
 from pipeline.rules.ownership import Overlap
 from pipeline.rules.verified_group import Counts, Evidence, VerifiedGroup
@@ -103,34 +103,20 @@ class Verifier:
 
     def take(self, event: Line) -> None:
         """Take the next event."""
-        if not event.group:
-            if event.kind == STOPPED:
-                self.stopped.add((event.replica, event.boot))  # type: ignore[arg-type]
+        self.take_of_group(event.group or "", [(*key_of(event), event)])
+
+    def take_of_group(self, name: str, events: Sequence[Keyed]) -> None:
+        """Take the next events of a group, at least one; only within a group their order counts."""
+        if not name:
+            self.stopped.update(keyed[4].process for keyed in events if keyed[4].kind == STOPPED)
             return
-        group = self.groups.get(event.group)
+        group = self.groups.get(name)
         if group is None:
-            group = self.groups[event.group] = VerifiedGroup(self.ended, self._skew_us, self._from_us)
-        found = group.take(event)
+            group = self.groups[name] = VerifiedGroup(self.ended, self._skew_us, self._from_us)
+        found = group.take(events)
         if found:
             for one in found:
                 self._evidence.add(one)
-
-    def take_by_group(self, events: Iterable[Line]) -> None:
-        """Take the next events, which are sorted by their groups, and in order within each."""
-        name: str | None = None
-        take = VerifiedGroup(self.ended, self._skew_us, self._from_us).take
-        add = self._evidence.add
-        for event in events:
-            if event.group != name:
-                name = event.group
-                self.take(event)
-                if name:
-                    take = self.groups[name].take
-            elif name:
-                for one in take(event):
-                    add(one)
-            else:
-                self.take(event)
 
     def process_ended(self, process: Process, last_us: int) -> None:
         """A process writes nothing after its event at ``last_us``."""

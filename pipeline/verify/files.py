@@ -4,7 +4,7 @@ import contextlib
 import re
 import time
 from collections.abc import Generator, Iterable
-from io import SEEK_END, FileIO
+from io import SEEK_END, BytesIO, FileIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,20 +70,23 @@ class FileStream:
 
 
 def _pieces(paths: Iterable[Path]) -> Generator[list[bytes]]:
-    """Yield the lines of files, some at a time. The last line of an unfinished file counts once it is whole."""
+    """Yield the lines of files with their ends, some at a time.
+
+    The last line of an unfinished file counts once it is whole.
+    """
     for path in paths:
         try:
             with _opened(path) as file:
                 begun: list[bytes] = []  # of the line whose end is not read yet
                 length = 0
                 while data := file.read(_PIECE):
-                    end, *others = data.split(b"\n")
-                    begun.append(end)
-                    length += len(end)
-                    lines = []
-                    if others:
-                        lines = [b"".join(begun), *others[:-1]]
-                        begun, length = [others[-1]], len(others[-1])
+                    lines = BytesIO(data).readlines()  # finds ends of lines faster than bytes.split
+                    rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
+                    if lines:
+                        lines[0] = b"".join([*begun, lines[0]])
+                        begun, length = [], 0
+                    begun.append(rest)
+                    length += len(rest)
                     if length > _LONGEST:
                         lines.append(b"".join(begun))
                         begun, length = [], 0

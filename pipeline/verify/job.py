@@ -4,21 +4,18 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
 from pipeline.errors import PipelineError
 from pipeline.rules.certificate import ClockDifference, JournalSummary, Report
-from pipeline.rules.lines import Line
+from pipeline.rules.lines import Keyed
 from pipeline.rules.losses import Loss, of_two_sources
-from pipeline.rules.ordering import FAR_US, Ordering, Stream
+from pipeline.rules.ordering import FAR_US, Ordering, Stream, by_group
 from pipeline.rules.unfinished import Unfinished, unread
 from pipeline.rules.verifier import DEFAULT_SKEW_US, Doubt, Journal, Verifier
 
 _TOGETHER = 16_384
 """Events that are taken group by group."""
-
-_group = attrgetter("group")
 
 Told = Callable[[int], None]
 """Called now and then with the number of events so far."""
@@ -67,33 +64,33 @@ def run(
 
 
 def _read(ordering: Ordering, verifier: Verifier, told: Told) -> None:
-    count = known = 0
-    waiting: list[Line] = []
-    for events, ended in ordering.batches():
+    count = taken = known = 0
+    waiting: list[list[Keyed]] = []
+    for parts, ended in ordering.batches():
         if len(ordering.numbers) != known:
             known = len(ordering.numbers)
             if (twice := of_two_sources(ordering.numbers)) is not None:
                 raise PipelineError(twice)
         for process in ended:
             verifier.process_ended(process, ordering.numbers[process].last_us)
-        waiting += events
-        count += len(events)
-        if len(waiting) >= _TOGETHER:
+        waiting += parts
+        count += sum(map(len, parts))
+        if count - taken >= _TOGETHER:
             _take(waiting, verifier)
             told(count)
+            taken = count
     _take(waiting, verifier)
     told(count)
 
 
-def _take(events: list[Line], verifier: Verifier) -> None:
+def _take(parts: list[list[Keyed]], verifier: Verifier) -> None:
     """Take events group by group: the order within a group is what counts, and its data are at hand in the caches."""
-    if not events:
+    if not parts:
         return
-    now_us = events[-1].time_us or 0
-    events.sort(key=_group)
-    verifier.take_by_group(events)
-    verifier.forget(now_us)
-    events.clear()
+    for name, events in by_group(parts).items():
+        verifier.take_of_group(name, events)
+    verifier.forget(max(part[-1][0] for part in parts))
+    parts.clear()
 
 
 @contextlib.contextmanager

@@ -41,9 +41,7 @@ def test_lines_are_whole_however_a_file_is_read(
     monkeypatch.setattr(files, "_PIECE", piece)
     path = tmp_path / "a.1.1.jsonl"
     path.write_bytes(b"one\n\ntwenty\nthree hundred" + end)
-    wanted = path.read_bytes().split(b"\n")
-    if not wanted[-1]:
-        wanted.pop()
+    wanted = path.read_bytes().splitlines(keepends=True)
     assert files.FileStream("a.1", [path]).read(1_000) == wanted
 
 
@@ -52,4 +50,4 @@ def test_a_line_without_end_is_read_in_pieces(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(files, "_LONGEST", 10)
     path = tmp_path / "a.1.1.jsonl"
     path.write_bytes(b"0" * 30 + b"\nlast\n")
-    assert files.FileStream("a.1", [path]).read(1_000) == [b"0" * 12, b"0" * 12, b"0" * 6, b"last"]
+    assert files.FileStream("a.1", [path]).read(1_000) == [b"0" * 12, b"0" * 12, b"0" * 6 + b"\n", b"last\n"]

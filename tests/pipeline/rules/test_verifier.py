@@ -9,6 +9,7 @@ import pytest
 from pipeline.rules.certificate import Certificate, Report, Verdict
 from pipeline.rules.classes import VIOLATION
 from pipeline.rules.lines import Line, parse_line
+from pipeline.rules.names import LONGEST_NAME, MOST_NAMES, OTHERS
 from pipeline.rules.verifier import FORGET_US, Journal, Verifier
 from tests.pipeline.checker import Check, read
 from tests.pipeline.migration import Migration, Plan
@@ -247,6 +248,25 @@ def test_commits_that_are_refused_or_set_an_offset_back(tmp_path: Path) -> None:
     assert (found.verdict, found.commits.recorded) == (Verdict.PROVEN, True)
     assert found.commits.refused == {"STALE_MEMBER_EPOCH": 1}
     assert [(one.offset, one.before, one.event) for one in found.commits.examples] == [(115, 120, "b.1.1")]
+
+
+def test_names_that_a_forged_journal_makes_up_are_bounded_and_still_counted(tmp_path: Path) -> None:
+    """Errors of commits, protocols of members that pause, and kinds of events: a thousand of each, some long."""
+    made_up = [f"{number}{'x' * (number % 5 * 100)}" for number in range(1_000)]
+    commits = [commit(9 + number, 100, reason=name) for number, name in enumerate(made_up)]
+    pauses = [
+        event(1_009 + 2 * number + half, "state_changed", f"n{number}", protocol=name, state=state)
+        for number, name in enumerate(made_up)
+        for half, state in enumerate(("PrepareRebalance", "Stable"))
+    ]
+    unknown = [event(3_009 + number, name, "m1") for number, name in enumerate(made_up)]
+    report = reported(tmp_path, *WHOLE[:8], *commits, *pauses, *unknown)
+    (found,) = report.certificates
+    counts = {name: times.count for name, times in found.pauses.items()}
+    for bounded in (found.commits.refused, counts, report.journal.quarantined):
+        assert len(bounded) == MOST_NAMES + 1
+        assert max(map(len, bounded)) == LONGEST_NAME
+        assert (sum(bounded.values()), bounded[OTHERS]) == (1_000, 1_000 - MOST_NAMES)
 
 
 def test_certificates_may_be_asked_for_at_any_time_and_again(tmp_path: Path) -> None:
