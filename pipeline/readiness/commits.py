@@ -13,6 +13,9 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Flags = NDArray[np.bool_]
+    Numbers = NDArray[np.int64]
+
 _COMMITS = (0, 1)
 _LENGTH, _MOST = 2, 0x7FFF
 """Bytes of a string's length, and the longest; more is a negative length."""
@@ -32,20 +35,22 @@ class _Texts:
         _, bounds, content = column.buffers()
         at = np.frombuffer(bounds, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
         all_bytes = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
-        self.content = all_bytes[at[0] : at[-1]] if at[-1] > at[0] else np.zeros(1, np.uint8)
-        self.begin = at[:-1] - at[0]
-        self.size = np.diff(at)
-        self._not_ascii: NDArray[np.int64] | None = None
+        self.content: NDArray[np.uint8] = (
+            all_bytes[at[0] : at[-1]] if at[-1] > at[0] else np.zeros(1, np.uint8)
+        )
+        self.begin: Numbers = at[:-1] - at[0]
+        self.size: Numbers = np.diff(at)
+        self._not_ascii: Numbers | None = None
 
-    def byte(self, at: "int | NDArray[np.int64]") -> "NDArray[np.int64]":
+    def byte(self, at: "int | Numbers") -> "Numbers":
         """Return the byte at this place of each; of one that is shorter, any byte."""
         return self.content.take(self.begin + at, mode="clip").astype(np.int64)
 
-    def number(self, at: "int | NDArray[np.int64]") -> "NDArray[np.int64]":
+    def number(self, at: "int | Numbers") -> "Numbers":
         """Return the unsigned number of two bytes at this place of each."""
         return self.byte(at) << 8 | self.byte(at + 1)
 
-    def is_ascii(self, at: "int | NDArray[np.int64]", length: "NDArray[np.int64]") -> "NDArray[np.bool_]":
+    def is_ascii(self, at: "int | Numbers", length: "Numbers") -> "Flags":
         """Return whether so many bytes from this place of each are ASCII."""
         if not length.any():
             return np.ones(len(length), np.bool_)
@@ -53,13 +58,19 @@ class _Texts:
             self._not_ascii = np.concatenate(([0], np.cumsum(self.content >= 0x80)))
         first = self.begin + at
         before, after = (self._not_ascii.take(one, mode="clip") for one in (first, first + length))
-        return before == after
+        same: Flags = before == after
+        return same
 
 
-def proved(keys: pa.BinaryArray, values: pa.BinaryArray) -> "NDArray[np.bool_]":
+def proved(keys: pa.BinaryArray, values: pa.BinaryArray) -> "Flags":
     """Return for each record whether it is proved to be an offset commit, or its tombstone, that can be read."""
     tombstone = values.is_null().to_numpy(zero_copy_only=False)
-    return _keys(_Texts(keys)) & (tombstone | _values(_Texts(values)))
+    both: Flags = (
+        keys.is_valid().to_numpy(zero_copy_only=False)
+        & _keys(_Texts(keys))
+        & (tombstone | _values(_Texts(values)))
+    )
+    return both
 
 
 def types(keys: pa.BinaryArray) -> "NDArray[np.int16]":
@@ -78,27 +89,30 @@ def group_ids(keys: pa.BinaryArray) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(keys), pa.py_buffer(bounds), pa.py_buffer(content))
 
 
-def _keys(keys: _Texts) -> "NDArray[np.bool_]":
+def _keys(keys: _Texts) -> "Flags":
     group = keys.number(2)
     topic = keys.number(_GROUP_AT + group)
     whole = keys.size == _KEY_FIXED + group + topic  # so everything read above was inside
-    right = whole & np.isin(keys.number(0), _COMMITS) & (group <= _MOST) & (topic <= _MOST)
-    return right & keys.is_ascii(_GROUP_AT, np.where(right, group + _LENGTH + topic, 0))
+    right: Flags = whole & np.isin(keys.number(0), _COMMITS) & (group <= _MOST) & (topic <= _MOST)
+    right &= keys.is_ascii(_GROUP_AT, np.where(right, group + _LENGTH + topic, 0))
+    return right
 
 
-def _values(values: _Texts) -> "NDArray[np.bool_]":
+def _values(values: _Texts) -> "Flags":
     version = values.number(0)
     text_at = np.where(version == 3, 16, 12)
     length = values.number(text_at - _LENGTH)
     fixed = version < _FLEXIBLE
     whole = values.size == _VALUE_FIXED.take(version, mode="clip") + length
-    right = fixed & whole & (length <= _MOST)
+    right: Flags = fixed & whole & (length <= _MOST)
     right &= values.is_ascii(text_at, np.where(right, length, 0))
     flexible = version == _FLEXIBLE
-    return right | (_flexible(values) & flexible) if flexible.any() else right
+    if flexible.any():
+        right |= _flexible(values) & flexible
+    return right
 
 
-def _flexible(values: _Texts) -> "NDArray[np.bool_]":
+def _flexible(values: _Texts) -> "Flags":
     """Return which are whole values of version 4, whose metadata is shorter than 127 bytes (a length of one byte)."""
     one_more = values.byte(14)
     tags_at = 22 + one_more
@@ -106,5 +120,6 @@ def _flexible(values: _Texts) -> "NDArray[np.bool_]":
     tagged = values.size == tags_at + len(_TAGGED_ID) + _TAGGED_ID[-1]
     for place, expected in enumerate(_TAGGED_ID):
         tagged &= values.byte(tags_at + place) == expected
-    right = (one_more > 0) & (one_more < 0x80) & (none | tagged)
-    return right & values.is_ascii(15, np.where(right, one_more - 1, 0))
+    right: Flags = (one_more > 0) & (one_more < 0x80) & (none | tagged)
+    right &= values.is_ascii(15, np.where(right, one_more - 1, 0))
+    return right

@@ -83,6 +83,23 @@ def test_whatever_is_proved_can_be_read() -> None:
             assert records.check(raw.key, raw.value)[2] is None, raw
 
 
+@pytest.mark.parametrize(
+    ("key", "content"),
+    [
+        (None, value(3)[:12] + b"\0" * 2 + b"\xff\xff" + b"x" * 65_535 + b"\0" * 8),
+        (b"\0\1\xff\xff" + b"x" * 65_535 + b"\0\1t" + b"\0" * 4, value(3)),
+        (b"\0\1\0\1g\xff\xff" + b"x" * 65_535 + b"\0" * 4, value(3)),
+        (None, b"\0\4" + b"\0" * 21),
+    ],
+    ids=["metadata", "group", "topic", "metadata of version 4"],
+)
+def test_a_null_is_not_taken_for_a_long_text(key: bytes | None, content: bytes) -> None:
+    raw = Raw(key or commit("g").key, content)
+
+    assert records.check(raw.key, raw.value)[2] is not None
+    assert proved([raw]) == [False]
+
+
 def checked(raws: list[Raw], at_once: int, partition: int = 7) -> Iterator[dict[str, object]]:
     rows = [(partition, offset, 0, raw.key, raw.value) for offset, raw in enumerate(raws)]
     batches = [
