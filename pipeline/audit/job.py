@@ -75,7 +75,7 @@ def _run(
         beyond = unread(hidden, last_read)
         unfinished.write(spark, hidden, beyond, folder)
         judging.write_losses(spark, lost, beyond, folder)
-    found = _findings(events.valid(rows), boots, skew_us).persist(StorageLevel.DISK_ONLY)
+    found = findings(events.valid(rows), boots, skew_us).persist(StorageLevel.DISK_ONLY)
     try:
         with step(spark, "going through the groups"):
             INTERVALS.write(rows_of(found, INTERVALS), folder)
@@ -99,7 +99,8 @@ def _run(
         rows.unpersist()
 
 
-def _findings(good: "DataFrame", boots: list[Boot], skew_us: int) -> "DataFrame":
+def findings(good: "DataFrame", boots: list[Boot], skew_us: int) -> "DataFrame":
+    """Return what going through the groups finds, with the columns of ``FINDINGS``; ``good`` are valid events."""
     last_us = {(boot.replica, boot.boot): boot.last_us for boot in boots}
     in_order = good.where("`group` != ''").repartition("group").sortWithinPartitions(*ORDER)
     return in_order.mapInArrow(_through_groups(last_us, skew_us), FINDINGS.ddl)

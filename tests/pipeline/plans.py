@@ -28,7 +28,7 @@ from tests.pipeline.test_bad_records import CLUSTER, capture, classic, commit, c
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "pipeline-plans.md"
 KEPT = {
     "readiness": ("checked", "newest", "share state", "classic groups", "consumer groups", "share groups"),
-    "audit": ("lines", "buckets", "holes", "findings"),
+    "audit": ("lines", "words", "holes", "findings"),
 }
 """What the jobs keep on disk until they end, in the order in which they begin to."""
 _UNSAID = {"Project", "Filter", "AdaptiveSparkPlan", "ColumnarToRow", "Execute", "WriteFiles", "Scan"}
