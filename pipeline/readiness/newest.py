@@ -66,7 +66,12 @@ def newest_rows(table: pa.Table) -> "NDArray[np.int64]":
     its_partition[key] = partition
     if (its_partition[key] != partition).any():  # the same key in another partition is another key
         key = np.unique(key << 32 | partition, return_inverse=True)[1]
-    by_offset = np.argsort(table["offset"].to_numpy(), kind="stable")
-    last = np.full(len(key), -1)
-    last[key[by_offset]] = by_offset  # of several rows of a key, the last assignment stays
+    offset = table["offset"].to_numpy()
+    last = np.full(int(key.max(initial=-1)) + 1, -1)
+    last[key] = np.arange(len(key))  # of several rows of a key, the last assignment stays
+    if (
+        offset[last[key]] < offset
+    ).any():  # as a partition is read, the last one has the highest offset; but not here
+        by_offset = np.argsort(offset, kind="stable")
+        last[key[by_offset]] = by_offset
     return np.sort(last[last >= 0])

@@ -153,6 +153,13 @@ def test_the_highest_offset_counts_whatever_the_order() -> None:
     ]
 
 
+def test_the_highest_offset_counts_in_one_batch_too() -> None:
+    assert left(Newest(), batch((0, 9, b"k"), (0, 2, b"l"), (0, 5, b"k"), (0, 3, b"l"), (0, 7, b"k"))) == [
+        (0, 3),
+        (0, 9),
+    ]
+
+
 def test_the_same_key_in_another_partition_is_another_key() -> None:
     assert left(Newest(), batch((0, 9, b"k"), (1, 2, b"k"), (1, 3, b"k"))) == [(0, 9), (1, 3)]
 
