@@ -127,8 +127,12 @@ def with_plans(page: str, plans: dict[str, str]) -> str:
     """Return the page with these plans in the places of those that it shows."""
     for name, old in blocks(page).items():
         head, tail = page.split(f"**{name}**", 1)
-        page = f"{head}**{name}**{tail.replace(old, plans[name], 1)}"
+        page = f"{head}**{name}**{tail.replace(_block(old), _block(plans[name]), 1)}"
     return page
+
+
+def _block(plan: str) -> str:
+    return f"```text\n{plan}\n```"
 
 
 def main() -> None:
