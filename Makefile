@@ -212,6 +212,15 @@ bench-stream: setup $(VENV)/.pipeline ## a journal's topic fed for MINUTES (60) 
 bench-pipeline: setup $(VENV)/.pipeline ## what the pipeline costs by size (ARGS="--records 2000000 --events 1000000 50000000 --progress 1000000 --cluster"; an hour)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
+bench-pipeline-scale: setup $(VENV)/.pipeline ## one JOB (readiness, audit, progress) by SIZES, or all at the sizes to show; BESIDE=folder of another version to compare with: CPU, memory, shuffle and spill by step (hours)
+	$(if $(JOB),$(BIN)/python -m benchmarks.pipeline_scale $(JOB) $(SIZES) $(if $(BESIDE),--beside $(BESIDE)),\
+	$(BIN)/python -m benchmarks.pipeline_scale readiness 1000000 10000000 50000000 && \
+	$(BIN)/python -m benchmarks.pipeline_scale progress 2000000 20000000 && \
+	$(BIN)/python -m benchmarks.pipeline_scale audit 1000000 10000000 100000000)
+
+bench-ownership: setup $(VENV)/.pipeline ## what finding owners costs in the audit's Python, and by Spark SQL alone (a prototype; EVENTS=1000000)
+	$(BIN)/python -m benchmarks.ownership_in_sql $(or $(EVENTS),1000000)
+
 dist: setup ## wheel and sdist of this commit, with checksums, into build/dist
 	@$(BIN)/python -m tools.dist
 

@@ -219,11 +219,13 @@ def same_on_a_cluster(source: Path, size: int) -> dict[str, Any]:
     return row | {"same": f"the same {', '.join(counts)} as on `{MASTER}`"}
 
 
-def watched(job: str, size: int, arguments: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return seconds, CPU seconds and memory of a command and of all other processes started by this one."""
+def watched(
+    job: str, size: int, arguments: list[str], environment: Mapping[str, str], folder: Path = ROOT
+) -> dict[str, Any]:
+    """Return seconds, CPU seconds and memory of a command, and of all other processes started by this one."""
     began, most, worked, loads = time.monotonic(), 0, dict[int, float](), list[float]()
     with (BUILD / f"{job.replace(' ', '-')}-{size}.log").open("wb") as log:
-        process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=ROOT, env=environment)
+        process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder, env=environment)
         while process.poll() is None:
             memory, cpu = _use_of_children()
             most = max(most, memory)

@@ -25,7 +25,10 @@ def console() -> "Console":
 
 @contextlib.contextmanager
 def step(spark: "SparkSession", text: str) -> Iterator[None]:
-    """Show ``text`` with the progress of the Spark tasks inside; without a terminal only the text and the time."""
+    """Show ``text`` with the progress of the Spark tasks inside; without a terminal only the text and the time.
+
+    Spark's UI and its event log tell the same text as the description of the jobs inside.
+    """
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
         MofNCompleteColumn,
@@ -62,9 +65,11 @@ def step(spark: "SparkSession", text: str) -> Iterator[None]:
 
         watcher = threading.Thread(target=look, name="progress", daemon=True)
         watcher.start()
+        spark.sparkContext.setJobDescription(text)
         try:
             yield
         finally:
+            spark.sparkContext.setJobDescription("")
             done.set()
             watcher.join()
             known = bar.tasks[0].total

@@ -40,7 +40,6 @@ from pipeline.location import Location
 from pipeline.publish import KEPT, OPEN, SETTLED, Parts, Run, run_of
 from pipeline.quality import QUALITY
 from pipeline.quarantine import QUARANTINE
-from pipeline.rules.classes import OverlapClassifier
 from pipeline.rules.lines import NUMBERS
 from pipeline.rules.losses import Loss, Process
 from pipeline.rules.ownership import STATE_VERSION, Event, GroupOwnership
@@ -152,7 +151,7 @@ class _Incremental:
                 old_boots = {(one.replica, one.boot): one for one in ranges.boots_of(old_ranges)}
                 self._write(
                     RANGES,
-                    ranges.joined(ranges.of_events(events.valid(rows)).unionByName(old_ranges)).coalesce(1),
+                    ranges.joined(ranges.of_events(events.valid(rows)).unionByName(old_ranges)),
                 )
                 known = RANGES.read(spark, folder)
                 boots, lost = ranges.boots_of(known), ranges.losses_of(known)
@@ -161,8 +160,7 @@ class _Incremental:
                 last_read = {(boot.replica, boot.boot): (boot.last_seq, boot.last_us) for boot in boots}
                 beyond = unread(self._hidden, last_read)
                 unfinished.write(spark, self._hidden, beyond, folder)
-                lost += [loss for file, loss in beyond if file.is_gone]
-                LOSSES.write(spark.createDataFrame(lost, LOSSES.ddl).coalesce(1), folder)
+                judging.write_losses(spark, lost, beyond, folder)
             last_us = {(boot.replica, boot.boot): boot.last_us for boot in boots}
             gone_on = [process for process, boot in old_boots.items() if last_us[process] != boot.last_us]
             before_us = state.cut_us if state and self._goes_on else _STATE_FIRST_US
@@ -178,7 +176,7 @@ class _Incremental:
                 with step(spark, "going through the groups"):
                     self._write(_GROUPS, rows_of(found, _GROUPS))
                 with step(spark, "judging"):
-                    return self._judged(rows, found, given, boots, lost, beyond, cut_us)
+                    return self._judged(rows, found, given, boots, beyond, cut_us)
             finally:
                 found.unpersist()
                 given.replayed.unpersist()
@@ -191,7 +189,6 @@ class _Incremental:
         found: "DataFrame",
         given: _Input,
         boots: list[losses.Boot],
-        lost: list[Loss],
         beyond: Sequence[tuple[Unfinished, Loss]],
         cut_us: int,
     ) -> Summary:
@@ -215,12 +212,12 @@ class _Incremental:
 
             overlaps = rows_of(all_raw, OVERLAPS)
             clocks = judging.clocks_of(read, overlaps, self._skew_us)
-            missing = lost + [loss for file, loss in beyond if not file.is_gone]
-            classifier = OverlapClassifier(self._skew_us, clocks.explains, missing)
-            OVERLAPS.write(judging.classified(overlaps, classifier), into.folder)
+            missing = judging.missing(spark, read(LOSSES), beyond)
+            classified = judging.classified(overlaps, self._skew_us, clocks.explains, missing)
+            OVERLAPS.write(classified, into.folder)
         finally:
             all_raw.unpersist()
-        summary = judging.summed_up(read, boots, lost, self._skew_us, clocks)._replace(
+        summary = judging.summed_up(read, boots, self._skew_us, clocks)._replace(
             unfinished=by_file(self._hidden, beyond, gone=True),
             unread=by_file(self._hidden, beyond, gone=False),
         )

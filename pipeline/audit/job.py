@@ -23,7 +23,6 @@ from pipeline.location import Location
 from pipeline.publish import Run, run_of
 from pipeline.quality import QUALITY
 from pipeline.quarantine import QUARANTINE
-from pipeline.rules.classes import OverlapClassifier
 from pipeline.rules.losses import Process
 from pipeline.rules.ownership import Event, GroupOwnership
 from pipeline.rules.unfinished import Unfinished, by_file, unread
@@ -69,16 +68,14 @@ def _run(
 
     # Kept on disk: each process's last event must be known before the first group is replayed.
     rows = events.parsed(lines, READ).persist(StorageLevel.DISK_ONLY)
-    with step(spark, "reading the journal"):
-        boots, lost = losses.find_losses(events.valid(rows))
+    with step(spark, "reading the journal"), losses.find_losses(events.valid(rows)) as (boots, lost):
         losses.check_single_source((boot.replica, boot.boot) for boot in boots)
         PROCESSES.write(spark.createDataFrame(boots, PROCESSES.ddl).coalesce(1), folder)
         last_read = {(boot.replica, boot.boot): (boot.last_seq, boot.last_us) for boot in boots}
         beyond = unread(hidden, last_read)
         unfinished.write(spark, hidden, beyond, folder)
-        lost += [loss for file, loss in beyond if file.is_gone]
-        LOSSES.write(spark.createDataFrame(lost, LOSSES.ddl).coalesce(1), folder)
-    found = _findings(events.valid(rows), boots, skew_us).persist(StorageLevel.DISK_ONLY)
+        judging.write_losses(spark, lost, beyond, folder)
+    found = findings(events.valid(rows), boots, skew_us).persist(StorageLevel.DISK_ONLY)
     try:
         with step(spark, "going through the groups"):
             INTERVALS.write(rows_of(found, INTERVALS), folder)
@@ -87,11 +84,10 @@ def _run(
             CLOCKS.write(rows_of(found, CLOCKS), folder)
             overlaps = rows_of(found, OVERLAPS)
             clocks = judging.clocks_of(read, overlaps, skew_us)
-            missing = lost + [loss for file, loss in beyond if not file.is_gone]
-            classifier = OverlapClassifier(skew_us, clocks.explains, missing)
-            OVERLAPS.write(judging.classified(overlaps, classifier), folder)
+            missing = judging.missing(spark, read(LOSSES), beyond)
+            OVERLAPS.write(judging.classified(overlaps, skew_us, clocks.explains, missing), folder)
             QUARANTINE.write(events.rejected(rows).unionByName(bad_snapshots(rows_of(found, BAD))), folder)
-            summary = judging.summed_up(read, boots, lost, skew_us, clocks)._replace(
+            summary = judging.summed_up(read, boots, skew_us, clocks)._replace(
                 unfinished=by_file(hidden, beyond, gone=True), unread=by_file(hidden, beyond, gone=False)
             )
             checks = judging.checked(read, summary, clocks)
@@ -103,7 +99,8 @@ def _run(
         rows.unpersist()
 
 
-def _findings(good: "DataFrame", boots: list[Boot], skew_us: int) -> "DataFrame":
+def findings(good: "DataFrame", boots: list[Boot], skew_us: int) -> "DataFrame":
+    """Return what going through the groups finds, with the columns of ``FINDINGS``; ``good`` are valid events."""
     last_us = {(boot.replica, boot.boot): boot.last_us for boot in boots}
     in_order = good.where("`group` != ''").repartition("group").sortWithinPartitions(*ORDER)
     return in_order.mapInArrow(_through_groups(last_us, skew_us), FINDINGS.ddl)

@@ -1,13 +1,14 @@
 """Judges what was found, with what the whole journal says of clocks and losses; sums it up, and checks its quality."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline import quality, quarantine
-from pipeline.audit.output import CLOCKS, GAPS, INTERVALS, OVERLAPS
+from pipeline.audit.output import CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS
 from pipeline.journal.losses import Boot
 from pipeline.quality import Check
 from pipeline.quarantine import QUARANTINE
@@ -23,11 +24,15 @@ from pipeline.rules.classes import (
     explained_by_clocks,
 )
 from pipeline.rules.losses import Loss
+from pipeline.rules.unfinished import Unfinished
 from pipeline.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+_WHICH = ("group", "topic", "partition", "first_event", "second_event", "from_us", "until_us")
+"""What tells an overlap from others. None of these is null."""
 
 Read = Callable[[Table], "DataFrame"]
 """Reads a table of this run."""
@@ -73,8 +78,44 @@ def clocks_of(read: Read, overlaps: "DataFrame", skew_us: int) -> Clocks:
     return Clocks(proofs, explained_by_clocks(skew_us, proofs, _handovers(read(GAPS), overlaps)))
 
 
-def classified(overlaps: "DataFrame", classifier: OverlapClassifier) -> "DataFrame":
-    """Return the overlaps with their class."""
+def write_losses(
+    spark: "SparkSession", lost: "DataFrame", beyond: Iterable[tuple[Unfinished, Loss]], folder: str
+) -> None:
+    """Write the table of losses: ``lost``, and what is only in files that nobody will finish."""
+    of_gone = [loss for file, loss in beyond if file.is_gone]
+    LOSSES.write(lost.unionByName(spark.createDataFrame(of_gone, LOSSES.ddl)) if of_gone else lost, folder)
+
+
+def missing(
+    spark: "SparkSession", lost: "DataFrame", beyond: Iterable[tuple[Unfinished, Loss]]
+) -> "DataFrame | None":
+    """Return what may have happened unseen: ``lost``, and what is in files that are still written; None if nothing."""
+    being_written = [loss for file, loss in beyond if not file.is_gone]
+    if being_written:
+        return lost.unionByName(spark.createDataFrame(being_written, LOSSES.ddl))
+    return None if lost.isEmpty() else lost
+
+
+def classified(
+    overlaps: "DataFrame", skew_us: int, clocks: Mapping[Replicas, int], losses: "DataFrame | None"
+) -> "DataFrame":
+    """Return the overlaps with their class. ``clocks``: the longest overlaps that they explain.
+
+    The driver does not learn the losses, which may be many: their overlaps are found by a sort.
+    """
+    classifier = OverlapClassifier(skew_us, clocks, ())
+    by_clocks = _by(classifier, overlaps)
+    if losses is None:
+        return by_clocks
+    lost = _in_losses(overlaps.where("proven AND NOT same_instance"), losses).withColumn(
+        "in_loss", F.lit(LOST)
+    )
+    is_lost = (F.col("class") == VIOLATION) & F.col("in_loss").isNotNull()
+    joined = by_clocks.join(lost, list(_WHICH), "left")
+    return joined.withColumn("class", F.when(is_lost, LOST).otherwise(F.col("class"))).select(*OVERLAPS.names)
+
+
+def _by(classifier: OverlapClassifier, overlaps: "DataFrame") -> "DataFrame":
 
     def classify(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -84,7 +125,29 @@ def classified(overlaps: "DataFrame", classifier: OverlapClassifier) -> "DataFra
     return overlaps.select(*OVERLAPS.names).mapInArrow(classify, OVERLAPS.ddl)
 
 
-def summed_up(read: Read, boots: list[Boot], lost: list[Loss], skew_us: int, clocks: Clocks) -> Summary:
+def _in_losses(overlaps: "DataFrame", losses: "DataFrame") -> "DataFrame":
+    """Return which overlaps have a loss of one of their processes that may touch them.
+
+    Losses and overlaps of a process are sorted together by time: a loss touches an overlap if it begins before the
+    overlap ends, and the latest end of all that do is not before the overlap begins.
+    """
+    asks = overlaps.select(
+        *_WHICH,
+        F.explode("served_by").alias("process"),
+        F.col("until_us").alias("at_us"),
+        F.least("heard_us", "from_us").alias("since_us"),
+    )
+    told = losses.select(
+        F.concat_ws(".", "replica", "boot").alias("process"), F.col("from_us").alias("at_us"), "to_us"
+    )
+    in_order = Window.partitionBy("process").orderBy("at_us", F.col("since_us").isNotNull())
+    until_now = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    both = asks.unionByName(told, allowMissingColumns=True)
+    latest = both.withColumn("latest_us", F.max("to_us").over(until_now))
+    return latest.where("latest_us >= since_us").select(*_WHICH).distinct()
+
+
+def summed_up(read: Read, boots: list[Boot], skew_us: int, clocks: Clocks) -> Summary:
     """Return the counts of an audit whose tables are written."""
     told = read(OVERLAPS).where(F.col("class") == CLOCK).select("first_replica", "second_replica")
     used = {(row["first_replica"], row["second_replica"]) for row in told.distinct().collect()}
@@ -95,10 +158,11 @@ def summed_up(read: Read, boots: list[Boot], lost: list[Loss], skew_us: int, clo
         .agg(F.count("*").alias("count"), F.max(F.col("until_us") - F.col("from_us")).alias("longest"))
         .first()
     )
+    lost = read(LOSSES).agg(F.sum(F.expr("last_seq - first_seq + 1")).alias("events")).first()
     return Summary(
         events=sum(boot.events for boot in boots),
         duplicates=sum(boot.duplicates for boot in boots),
-        lost=sum(loss.events for loss in lost),
+        lost=(lost["events"] or 0) if lost else 0,
         groups=read(INTERVALS).select("group").distinct().count(),
         overlaps={row["class"]: row["count"] for row in overlaps},
         gaps=gap["count"] if gap else 0,

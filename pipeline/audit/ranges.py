@@ -10,7 +10,6 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.journal.losses import Boot
-from pipeline.rules.losses import Loss
 from pipeline.tables import LONG, TEXT, Column, Table
 
 if TYPE_CHECKING:
@@ -86,15 +85,15 @@ def boots_of(ranges: "DataFrame") -> list[Boot]:
     return [Boot(*row) for row in rows.orderBy(*_PROCESS).collect()]
 
 
-def losses_of(ranges: "DataFrame") -> list[Loss]:
-    """Return what is missing between the ranges and before the first."""
+def losses_of(ranges: "DataFrame") -> "DataFrame":
+    """Return what is missing between the ranges and before the first, with the columns of the table of losses."""
     in_order = Window.partitionBy(*_PROCESS).orderBy("first_seq")
-    before = F.coalesce(F.lag("last_seq").over(in_order), F.lit(0))
+    before = F.greatest(F.lag("last_seq", 1, 0).over(in_order), F.lit(0))
     holes = ranges.select(
         *_PROCESS,
         (before + 1).alias("hole_begins"),
-        (F.col("first_seq") - 1).alias("hole_ends"),
+        (F.greatest("first_seq", F.lit(1)) - 1).alias("hole_ends"),
         F.coalesce(F.lag("at_last_us").over(in_order), F.lit(0)).alias("from_us"),
         F.col("at_first_us").alias("to_us"),
     ).where("hole_ends >= hole_begins")
-    return [Loss(*row) for row in holes.orderBy(*_PROCESS, "hole_begins").collect()]
+    return holes.withColumnsRenamed({"hole_begins": "first_seq", "hole_ends": "last_seq"})

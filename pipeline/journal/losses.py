@@ -1,21 +1,35 @@
 """Finds losses in a journal: missing sequence numbers, and the first and last event of each process.
 
-It is one pass with partial sums: a bitmap for each 32,768 numbers of a boot records which of them exist, so duplicates
-and order do not matter. Only bitmaps with holes are examined one by one.
+Which numbers exist is noted in words of 64 bits, which Spark's hash aggregation makes where the events are read, so
+duplicates and order do not matter and little is shuffled. All is done by executors; the driver learns the processes, of
+which there is one for each start.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark import StorageLevel
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.errors import PipelineError
-from pipeline.rules.losses import Loss, Process, of_two_sources
+from pipeline.rules.losses import Process, of_two_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_BITS = 32_768
+_PROCESS = ("replica", "boot")
+_HOLE = (*_PROCESS, "first_seq", "last_seq")
+LOSSES = "replica string, boot string, first_seq bigint, last_seq bigint, from_us bigint, to_us bigint"
+_WORD = "shiftright(seq, 6)"
+_BIT = "shiftleft(1L, CAST(seq & 63 AS INT))"
+_THERE = "filter(sequence(first_seq, last_seq), one -> getbit(bits, CAST(one & 63 AS INT)) = 1)"
+"""The numbers of a word that exist, in order."""
+_BETWEEN = (
+    "transform(sequence(1, size(there) - 1), at -> struct(there[at - 1] + 1 AS first, there[at] - 1 AS last))"
+)
+_HOLES = f"filter({_BETWEEN}, one -> one.first <= one.last AND one.first > 0)"
 
 
 class Boot(NamedTuple):
@@ -36,23 +50,25 @@ def check_single_source(processes: Iterable[Process]) -> None:
         raise PipelineError(told)
 
 
-def find_losses(events: "DataFrame") -> tuple[list[Boot], list[Loss]]:
-    """Return the boots and the losses of a journal. Both are few: a boot is a start of a process, a loss a fault."""
-    buckets = (
-        events.groupBy("replica", "boot", F.bitmap_bucket_number("seq").alias("bucket"))
+@contextlib.contextmanager
+def find_losses(events: "DataFrame") -> "Iterator[tuple[list[Boot], DataFrame]]":
+    """Give the boots, which are few, and the losses with the columns of the table, as long as the context is open."""
+    words = (
+        events.groupBy(*_PROCESS, F.expr(_WORD).alias("word"))
         .agg(
-            F.bitmap_construct_agg(F.bitmap_bit_position("seq")).alias("bits"),
+            F.bit_or(F.expr(_BIT)).alias("bits"),
             F.min("time_us").alias("first_us"),
             F.max("time_us").alias("last_us"),
+            F.min("seq").alias("first_seq"),
             F.max("seq").alias("last_seq"),
             F.count("*").alias("lines"),
         )
-        .withColumn("events", F.bitmap_count("bits"))
-        .localCheckpoint()
+        .withColumn("events", F.bit_count("bits"))
+        .persist(StorageLevel.DISK_ONLY)
     )
     boots = [
         Boot(*row)
-        for row in buckets.groupBy("replica", "boot")
+        for row in words.groupBy(*_PROCESS)
         .agg(
             F.min("first_us"),
             F.max("last_us"),
@@ -60,70 +76,47 @@ def find_losses(events: "DataFrame") -> tuple[list[Boot], list[Loss]]:
             F.sum("events"),
             F.sum("lines") - F.sum("events"),
         )
-        .orderBy("replica", "boot")
+        .orderBy(*_PROCESS)
         .collect()
     ]
-    if all(boot.events == boot.last_seq for boot in boots):
-        return boots, []
-    holes = _holes(buckets, {(boot.replica, boot.boot): boot.last_seq for boot in boots})
-    return boots, _timed(events, holes)
+    holes = _between(words).unionAll(_inside(words)).persist(StorageLevel.DISK_ONLY)
+    try:
+        if holes.count():  # and now Spark chooses the join by the size of what is kept
+            yield boots, _timed(events, holes)
+        else:
+            yield boots, events.sparkSession.createDataFrame([], LOSSES)
+    finally:
+        holes.unpersist()
+        words.unpersist()
 
 
-def _holes(buckets: "DataFrame", last_seq: dict[Process, int]) -> list[tuple[str, str, int, int]]:
-    """Return ranges of missing numbers."""
-    present: dict[Process, dict[int, bytes]] = {}
-    incomplete = buckets.select("replica", "boot", "bucket", "bits", "events")
-    for row in incomplete.toLocalIterator():
-        full = row["events"] == _BITS
-        present.setdefault((row["replica"], row["boot"]), {})[row["bucket"]] = (
-            b"" if full else bytes(row["bits"])
-        )
-    return [
-        (*process, first, last)
-        for process, bits in sorted(present.items())
-        for first, last in _ranges(bits, last_seq[process])
-    ]
+def _between(words: "DataFrame") -> "DataFrame":
+    """Return what is missing between the numbers of one word and those of the next; the first number is 1."""
+    in_order = Window.partitionBy(*_PROCESS).orderBy("word")
+    before = F.greatest(F.lag("last_seq", 1, 0).over(in_order), F.lit(0))
+    first = (before + 1).alias("first_seq")
+    last = (F.greatest("first_seq", F.lit(1)) - 1).alias("last_seq")
+    return words.select(*_PROCESS, first, last).where("first_seq <= last_seq")
 
 
-def _ranges(buckets: dict[int, bytes], last_seq: int) -> Iterator[tuple[int, int]]:
-    """Yield missing numbers between 1 and ``last_seq``; bucket n holds (n-1) * 32,768 + 1 and what follows."""
-    start: int | None = None
-    for bucket in range(1, (last_seq - 1) // _BITS + 2):
-        bits = buckets.get(bucket)
-        base = (bucket - 1) * _BITS + 1
-        if bits == b"":
-            if start is not None:
-                yield start, base - 1
-                start = None
-            continue
-        for number in range(base, min(base + _BITS, last_seq + 1)):
-            position = number - base
-            there = bits is not None and bool(bits[position // 8] >> (position % 8) & 1)
-            if not there and start is None:
-                start = number
-            elif there and start is not None:
-                yield start, number - 1
-                start = None
+def _inside(words: "DataFrame") -> "DataFrame":
+    """Return what is missing among the numbers of one word."""
+    holed = words.where("events < last_seq - first_seq + 1").withColumn("there", F.expr(_THERE))
+    holes = holed.select(*_PROCESS, F.explode(F.expr(_HOLES)).alias("hole"))
+    return holes.select(
+        *_PROCESS, F.col("hole.first").alias("first_seq"), F.col("hole.last").alias("last_seq")
+    )
 
 
-def _timed(events: "DataFrame", holes: Iterable[tuple[str, str, int, int]]) -> list[Loss]:
+def _timed(events: "DataFrame", holes: "DataFrame") -> "DataFrame":
     """Return the holes with the times of the events around them."""
-    wanted = events.sparkSession.createDataFrame(
-        [(*hole, edge) for hole in holes for edge in (hole[2] - 1, hole[3] + 1)],
-        "replica string, boot string, first_seq bigint, last_seq bigint, seq bigint",
-    )
-    around = (
-        events.join(F.broadcast(wanted), ["replica", "boot", "seq"])
-        .groupBy("replica", "boot", "first_seq", "last_seq")
+    edges = F.explode(F.array(F.col("first_seq") - 1, F.col("last_seq") + 1)).alias("seq")
+    before, after = F.col("seq") < F.col("first_seq"), F.col("seq") > F.col("last_seq")
+    return (
+        events.join(holes.select(*_HOLE, edges), [*_PROCESS, "seq"])
+        .groupBy(*_HOLE)
         .agg(
-            F.max(F.when(F.col("seq") < F.col("first_seq"), F.col("time_us"))).alias("from_us"),
-            F.max(F.when(F.col("seq") > F.col("last_seq"), F.col("time_us"))).alias("to_us"),
+            F.coalesce(F.max(F.when(before, F.col("time_us"))), F.lit(0)).alias("from_us"),
+            F.max(F.when(after, F.col("time_us"))).alias("to_us"),
         )
-        .orderBy("replica", "boot", "first_seq")
     )
-    return [
-        Loss(
-            row["replica"], row["boot"], row["first_seq"], row["last_seq"], row["from_us"] or 0, row["to_us"]
-        )
-        for row in around.collect()
-    ]

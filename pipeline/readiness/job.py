@@ -131,7 +131,8 @@ def _run(
 
 
 def _quarantined(checked: "DataFrame", newest: "DataFrame") -> "DataFrame":
-    held = newest.select("partition", "offset", F.lit(False).alias("superseded"))  # noqa: FBT003 - a literal of Spark's
+    unreadable = newest.where(F.col("reason").isNotNull())  # the others are many, and none of these
+    held = unreadable.select("partition", "offset", F.lit(False).alias("superseded"))  # noqa: FBT003 - a literal of Spark's
     bad = checked.where(F.col("reason").isNotNull()).join(held, ["partition", "offset"], "left")
     return bad.select(
         F.lit(OFFSETS_TOPIC).alias("source"),

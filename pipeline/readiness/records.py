@@ -2,6 +2,9 @@
 
 The topic may not be compacted yet, so a key can have several records; the one with the highest offset counts, and one
 without value (a tombstone) deletes the entry of its key. A key is always in one partition.
+
+Most records are commits that newer ones supersede. :mod:`commits` proves by columns that they can be read, and
+:mod:`newest` drops them in the task that reads them. Only what is not proved, and what is left, goes through the codec.
 """
 
 import json
@@ -9,11 +12,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.errors import PipelineError
 from pipeline.kafka_settings import of_connector
+from pipeline.readiness import commits
 from pipeline.readiness.cluster import OFFSETS_TOPIC
+from pipeline.readiness.newest import Newest
 from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
 from protocol_codecs import CodecError, Message
 from protocol_codecs.codec import decode_prefix
@@ -118,8 +124,8 @@ def connector_missing(error: Exception) -> Exception:
 
 
 def checked(records: "DataFrame") -> "DataFrame":
-    """Decode every record once, and add whether it is readable."""
-    return records.mapInArrow(_check_batches, CHECKED.ddl)
+    """Check every record once; return all unreadable ones, and of each key the newest readable ones of each task."""
+    return records.mapInArrow(check_batches, CHECKED.ddl)
 
 
 def newest(records: "DataFrame") -> "DataFrame":
@@ -155,14 +161,40 @@ def check(key: bytes | None, value: bytes | None) -> tuple[int, str | None, str 
     return number, group_id, None
 
 
-def _check_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    added = CHECKED.columns[len(CAPTURED.columns) :]
-    for batch in batches:
-        found = [
-            check(key, value)
-            for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
-        ]
-        by_column = list(zip(*found, strict=True)) or [(), (), ()]
-        arrays = [batch[column.name].cast(column.kind) for column in CAPTURED.columns]
-        arrays += [pa.array(values, column.kind) for values, column in zip(by_column, added, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=CHECKED.arrow)
+def check_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do the work of :func:`checked` in one task."""
+    left = Newest()
+    for one in batches:
+        batch = pa.RecordBatch.from_arrays(
+            [one[column.name].cast(column.kind) for column in CAPTURED.columns], schema=CAPTURED.arrow
+        )
+        readable, bad = _divided(batch)
+        if bad.num_rows:
+            yield bad
+        yield from map(_with_key, left.take(readable))
+    yield from map(_with_key, left.rest())
+
+
+def _divided(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Return the readable records, and the unreadable ones with what is wrong."""
+    readable = commits.proved(batch["key"], batch["value"])
+    doubted = np.flatnonzero(~readable)
+    rest = batch.take(pa.array(doubted))
+    found = [
+        check(key, value)
+        for key, value in zip(rest["key"].to_pylist(), rest["value"].to_pylist(), strict=True)
+    ]
+    readable[doubted] = [reason is None for _, _, reason in found]
+    types, groups, reasons = zip(*found, strict=True) if found else ((), (), ())
+    bad = _completed(rest, pa.array(types, INT), pa.array(groups, TEXT), pa.array(reasons, TEXT))
+    return batch.filter(pa.array(readable)), bad.filter(bad["reason"].is_valid())
+
+
+def _with_key(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Add what the keys of readable records say."""
+    types, groups = commits.types(batch["key"]), commits.group_ids(batch["key"])
+    return _completed(batch, pa.array(types, INT), groups, pa.nulls(batch.num_rows, TEXT))
+
+
+def _completed(batch: pa.RecordBatch, *added: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([*batch.columns, *added], schema=CHECKED.arrow)
