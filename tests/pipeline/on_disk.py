@@ -7,6 +7,9 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
+from pipeline import runs
+from pipeline.audit import job as audit
+from pipeline.readiness.output import TABLES as OF_READINESS
 from pipeline.table_files import files_of_table
 
 TABLES = {
@@ -15,11 +18,26 @@ TABLES = {
     "audit": ("overlaps", "gaps", "intervals", "losses", "processes", "clocks", "quarantine"),
 }
 """The folder of each command, and its tables."""
+COLUMNS = {one.name: one.columns for one in (*OF_READINESS, *audit.WRITTEN)}
 
 
 def tables(folder: Path, command: str) -> dict[str, list[str]]:
     """The rows of each table of a command, in an order that does not depend on who wrote them."""
-    return {name: rows(files_of_table(folder / command, name).folder) for name in TABLES[command]}
+    return {name: held(folder / command, name) for name in TABLES[command]}
+
+
+def held(folder: Path, name: str) -> list[str]:
+    """The rows of a table as readers see them now."""
+    at = folder / runs.MANIFEST
+    if not at.exists():
+        return rows(folder / name)
+    manifest = runs.decoded(at.read_bytes(), at)
+    if manifest.form == runs.PARQUET:
+        of_parts = (file for part in manifest.parts[name] for file in (folder / part).glob("*.parquet"))
+        return sorted(repr(row) for file in of_parts for row in _read(file))
+    names = [column.name for column in COLUMNS[name]]  # Delta Lake has more
+    files = files_of_table(folder, name).files or []
+    return sorted(repr({one: row[one] for one in names}) for file in files for row in _read(Path(file)))
 
 
 def rows(table: Path) -> list[str]:
