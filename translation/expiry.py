@@ -20,7 +20,7 @@ from translation.engine.procedure import Procedure, UpstreamLost, Wait
 from translation.error_mapping import IS_OUT
 from translation.fleet.member_log import MemberLog
 from translation.fleet.records import MemberKey
-from translation.leave_epoch import leave
+from translation.leave_epoch import leave, let_others_begin
 from translation.member_state import MemberEvent, MemberState
 from translation.upstream.assignor_vote import update_assignors
 
@@ -56,7 +56,10 @@ def remove_expired(context: Context, member: Member) -> Procedure[None]:
     )  # before the client is heard again, while the -1 is under way
     if context.settings.sole_process:
         # A lost answer changes nothing: then the broker's session timeout decides.
-        with suppress(UpstreamLost):
+        with suppress(UpstreamLost), member.group.departing(member.member_id):
+            yield from let_others_begin(context, member.group)
+            if not member.joined or not timeout_expired(context, member):
+                return  # since a moment ago
             yield from leave(member)
     _forget(context, member, kind, reason)
 
@@ -87,7 +90,8 @@ def remove_dead(context: Context, member: Member) -> Procedure[None]:
     The log is told of the end only if the broker confirms it. Else somebody who meets the id sends epoch -1 again, or
     the broker's session timeout decides.
     """
-    response = yield from leave(member)
+    with member.group.departing(member.member_id):
+        response = yield from leave(member)
     if response.error_code in IS_OUT:
         context.fleet.end(member.group.group_id, member.member_id)
         context.memberships.heartbeat_group(member.group)  # its partitions are free from now on

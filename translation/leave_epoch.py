@@ -22,8 +22,9 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from translation.engine.member import Member
-from translation.engine.procedure import Send
+from translation.engine.context import Context
+from translation.engine.member import Group, Member
+from translation.engine.procedure import Procedure, Send, Wait
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION, HeartbeatProcedure
 
 LEAVE_EPOCH = -1
@@ -31,6 +32,19 @@ LEAVE_EPOCH = -1
 
 LEAVE_STATIC_EPOCH = -2
 """The member epoch with which a static member says that its instance id will be back."""
+
+
+def let_others_begin(context: Context, group: Group) -> Procedure[None]:
+    """Wait until first heartbeats that are on their way are answered, if otherwise nobody may be left to keep the group
+    a consumer group; to be called inside :meth:`~translation.engine.member.Group.departing`.
+
+    They were sent because the group was looked at before. On their own connections they might arrive after the last
+    member has left, and convert a group that the broker has just made a classic one. One that is held up is waited for
+    no longer than a turn may last.
+    """
+    until = context.now + context.settings.turn_limit_s
+    while group.first_heartbeats and context.now < until and not group.is_consumer_group(context.now):
+        yield Wait(min(until, context.now + context.settings.join_poll_s))
 
 
 def leave(member: Member) -> HeartbeatProcedure:

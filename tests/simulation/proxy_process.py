@@ -19,6 +19,7 @@ bytes:
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
 from protocol_codecs import ApiKey
@@ -32,6 +33,7 @@ from tests.simulation.network import Link, Network, Party
 from tests.simulation.plan import Plan
 from tests.simulation.violation import Violation
 from tests.simulation.watch import Watch
+from tests.simulation.watch_hostile import is_late_for_strangers_alone
 from tests.simulation.wire import GROUP, KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
 from translation.actions import (
     Answer,
@@ -118,6 +120,10 @@ class Surroundings(Protocol):
     log_topic: LogTopic | None
     """The member log of the replicas, if they are a fleet."""
     plan: Plan
+    late_before: AbstractSet[tuple[str, int]]
+    """Processes and times (ms) at which a process counts as one that stood still, though it has missed nothing."""
+    late_for_strangers: set[tuple[str, int]]
+    """Likewise those at which a process has only missed deadlines of a group in which strangers may act."""
 
 
 class ProxyProcess:
@@ -601,11 +607,15 @@ class ProxyProcess:
 
     def _look_at_time(self) -> None:
         late_s = self.now_s - self.translator.next_deadline()
-        if late_s < 0:
+        here = (self.name, self._kernel.now_ms)
+        is_late = late_s > LATE_S or here in self._world.late_before
+        if late_s < 0 and not is_late:
             self._book()
         elif self._kernel.now_ms < self._grace_until_ms:
             pass  # looked at when it is over
-        elif late_s > LATE_S and self._grace_until_ms < self._kernel.now_ms:
+        elif is_late and self._grace_until_ms < self._kernel.now_ms:
+            if is_late_for_strangers_alone(self.translator, self.now_s - LATE_S):
+                self._world.late_for_strangers.add(here)
             self._grace_until_ms = self._kernel.now_ms + GRACE_MS
             self._kernel.at(self._grace_until_ms, self._grace_over, self.incarnation)
         else:

@@ -86,7 +86,7 @@ def compare_without_hostile(world: World) -> None:
     plan = world.plan
     if not plan.hostiles or any(PRINCIPALS[hostile.principal].reads_group for hostile in plan.hostiles):
         return
-    without = World(msgspec.structs.replace(plan, hostiles=()))
+    without = World(msgspec.structs.replace(plan, hostiles=()), world.late_for_strangers)
     play(without)
     told = world.watch.story.without_asides()
     for line, other in zip_longest(told, without.watch.story.without_asides(), fillvalue="nothing more"):

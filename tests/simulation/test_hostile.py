@@ -31,6 +31,7 @@ from tests.simulation.promptness import WITHIN_MS
 from tests.simulation.proxy_process import ProxyProcess
 from tests.simulation.simulation import compare_without_hostile, play, run
 from tests.simulation.violation import Violation
+from tests.simulation.watch_hostile import is_late_for_strangers_alone
 from tests.simulation.wire import GROUP, Ask, Reply
 from tests.simulation.world import World
 from translation.actions import Call, CallId, Emit, Event, EventKind
@@ -289,6 +290,16 @@ def test_a_difference_for_all_others_is_seen() -> None:
         play(world)
         with broken(7):
             compare_without_hostile(world)
+
+
+def test_a_standstill_noticed_by_a_group_of_strangers_alone_is_no_difference(scene: Scene) -> None:
+    translator, now = scene.process.translator, scene.process.now_s
+    timers, group = translator._context.timers, translator._context.registry.group
+    assert not is_late_for_strangers_alone(translator, now), "nothing was missed"
+    timers.book(group(OPEN_GROUP), now - 1)
+    assert is_late_for_strangers_alone(translator, now)
+    timers.book(group(GROUP), now - 1)
+    assert not is_late_for_strangers_alone(translator, now)
 
 
 # -- 8: members of the new protocol --------------------------------------------------------------------------------

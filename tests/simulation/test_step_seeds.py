@@ -37,6 +37,8 @@ FAILED_ONCE = (
     81977,  # an older JoinGroup that nobody waited for counted, because the newer connection had broken too
     24073,  # a check: an older JoinGroup reached the broker after a newer one of the same static client
     59279,  # a check: an older process rejoined under its id while a newer one with its instance id waited
+    91743,  # the first heartbeat of a client crossed the epoch -1 of the last member, whose session had ended
+    89939,  # a check: a process that stood still knew that by a deadline of a group in which strangers may act
     76462,  # a check: a client had two JoinGroups at the broker, and one was answered
 )
 

@@ -4,6 +4,10 @@ It is checked at each event of such a connection that the translation handles: a
 and members is the same, no deadline has moved, no turn is taken, and no event is emitted.
 :mod:`tests.simulation.simulation` also compares the whole history with that of the same plan without attackers.
 
+One thing all groups share: a process that missed any deadline knows that it stood still, and handles all deadlines a
+second later (:mod:`tests.simulation.proxy_process`). Attackers may act in a group of their own, which has deadlines
+too. Where those alone were missed, the process waits in the history without attackers as well.
+
 A request that goes upstream on an honest client's connection must contain nothing that an attacker sent.
 """
 
@@ -22,8 +26,10 @@ from translation.actions import Action, Call, Emit
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
 from translation.engine.member import Group, Member
+from translation.engine.procedure import RunningProcedure
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
+from translation.engine.timers import Timed
 from translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -122,6 +128,22 @@ def state_of_members(translator: Translator, now: float) -> list[Any]:
         context.topic_names,
         opaque=_NOT_OF_MEMBERS,
     )
+
+
+def is_late_for_strangers_alone(translator: Translator, before: float) -> bool:
+    """Whether all deadlines that were due before a time (seconds of the process's clock) are of :data:`OPEN_GROUP`."""
+    heap = translator._context.timers._heap
+    missed = [timed for when, _, timed in heap if when < before and timed.timer_at == when]
+    return bool(missed) and all(set(_groups_of(timed)) == {OPEN_GROUP} for timed in missed)
+
+
+def _groups_of(timed: Timed) -> tuple[str, ...]:
+    """The groups of what has a deadline: of a procedure those that it has asked the broker about last."""
+    if isinstance(timed, Group | Member):
+        return (_group_of(timed),)
+    asked = timed.sent.message if isinstance(timed, RunningProcedure) and timed.sent is not None else None
+    one = getattr(asked, "group_id", None)
+    return (one,) if one else getattr(asked, "group_ids", ()) or getattr(asked, "groups", ())
 
 
 def _group_of(timed: Group | Member) -> str:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from coordinator.config import CoordinatorConfig
@@ -36,8 +37,10 @@ OBSERVE_ALL = Policy(rules=(Rule(pattern=".*", mode=Mode.OBSERVE),))
 class World:
     """The clients, the processes of the proxy and the broker, in one virtual time."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, late_before: AbstractSet[tuple[str, int]] = frozenset()) -> None:
         self.plan = plan
+        self.late_before = late_before
+        self.late_for_strangers: set[tuple[str, int]] = set()
         self.kernel = Kernel(f"run {plan.seed}")
         self.watch = Watch(self.kernel)
         if plan.has_gates:

@@ -104,3 +104,52 @@ def test_a_client_that_lives_but_never_asks_for_its_assignment_is_asked_to_join_
     bench.beat(1)
     assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
     assert EventKind.REBALANCE_EXPIRED not in bench.kinds()
+
+
+class Expiring(Bench):
+    """The session of the last member ends while the first heartbeat of another is on its way, on its own connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = self.connect()
+        self.stable_member(self.line, (0, 1), session_timeout_ms=10_000)
+        self.advance(6)
+        self.beat(1)  # the broker's session is kept
+        assert not self.ends_it()
+        self.advance(1.9)
+        self.translator._context.ids.issued("epochgate-b")
+        self.join(self.connect(), "epochgate-b")
+        (self.first,) = (call for call in self.calls if call.message.member_id == "epochgate-b")
+        assert self.first.message.member_epoch == 0
+        self.advance(1.1)
+
+    def ends_it(self) -> bool:
+        return any(
+            call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and call.message.member_epoch == -1
+            for call in self.calls
+        )
+
+
+def test_the_last_member_does_not_leave_while_the_first_heartbeat_of_another_is_on_its_way() -> None:
+    """Had its leave arrived first, the broker would have made the group a classic one, and converted it again."""
+    bench = Expiring()
+    assert not bench.ends_it()
+    bench.reply(bench.heartbeat_answer(2, orders=(2,)), bench.first)
+    bench.advance(0.3)
+    bench.beat(1)  # the member is heartbeated as all others are when a new one has begun
+    assert bench.ends_it()
+
+
+def test_a_first_heartbeat_that_is_held_up_is_waited_for_no_longer_than_a_turn_lasts() -> None:
+    bench = Expiring()
+    bench.advance(TranslatorSettings().turn_limit_s - 0.3)
+    assert not bench.ends_it()
+    bench.advance(0.4)
+    assert bench.ends_it()
+
+
+def test_a_client_that_is_heard_in_the_meantime_stays() -> None:
+    bench = Expiring()
+    bench.heartbeat(bench.line, A, 1)
+    bench.advance(3.5)
+    assert not bench.ends_it()

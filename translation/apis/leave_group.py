@@ -8,7 +8,7 @@ from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send, Wait
-from translation.leave_epoch import leave
+from translation.leave_epoch import leave, let_others_begin
 from translation.member_state import MemberEvent
 from translation.migration.last_consumer_member import has_to_wait_for_others
 
@@ -44,6 +44,8 @@ def leave_group(context: Context, connection: Connection, request: Request) -> P
     with ExitStack() as departures:
         for one in leaving:
             departures.enter_context(one.group.departing(one.member_id))
+        if leaving:
+            yield from let_others_begin(context, leaving[0].group)
         response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, request.version, message)
     if response.error_code == ErrorCode.NONE and message.members:
         answers = []

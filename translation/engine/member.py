@@ -137,6 +137,7 @@ class Group:
     __slots__ = (
         "_owner",
         "departures",
+        "first_heartbeats",
         "group_id",
         "leaving",
         "members",
@@ -159,6 +160,8 @@ class Group:
         """Members of the new protocol whose end is on its way to the broker."""
         self.departures = 0
         """How many such ends the broker has answered: what it said before the last of them may be out of date."""
+        self.first_heartbeats = 0
+        """How many first heartbeats, which begin a membership of the new protocol, are on their way to the broker."""
         self.relayed_until: dict[str, float] = {}
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
         self.pending_moves: dict[str, PendingMove] = {}
@@ -176,6 +179,15 @@ class Group:
         finally:
             self.leaving.difference_update(member_ids)
             self.departures += 1
+
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """What is done inside begins a membership of the new protocol at the broker."""
+        self.first_heartbeats += 1
+        try:
+            yield
+        finally:
+            self.first_heartbeats -= 1
 
     def is_consumer_group(self, now: float) -> bool:
         """Whether the broker has it as a consumer group for sure: a client that is here is a member of it, of which the

@@ -40,7 +40,14 @@ from translation.engine.procedure import Procedure, ProcedureQueue, Send, Wait
 from translation.passthrough.connect_messages import is_of_eager_worker
 from translation.policy.policy import Mode
 from translation.routing.guarded_joins import HEARTBEAT_RESPONSES
-from translation.routing.hosts_by_log import is_named, refused_by_log, why_not_back, why_not_here
+from translation.routing.hosts_by_log import (
+    is_elsewhere,
+    is_named,
+    refusal_of,
+    refused_by_log,
+    why_not_back,
+    why_not_here,
+)
 from translation.upstream.group_members import why_broker_has_it
 
 _PAUSE_S = 0.5
@@ -60,14 +67,19 @@ _Route = Callable[[Context, HostedRoom, Connection, Request], bool]
 def route_hosted(context: Context, connection: Connection, request: Request, route_again: RouteAgain) -> bool:
     """Handle a call if its group is hosted, or is to be; return whether it was one.
 
-    ``route_again`` is called for a JoinGroup that has waited until its group is not hosted any more.
+    ``route_again`` is called for a JoinGroup that has waited until its group is not hosted any more, and for a call of
+    a group that was hosted elsewhere, and is not when the broker has said that its sender may act in the group.
     """
     room = context.hosting.room
     route = _ROUTES.get(request.api_key)
     if room is None or not (route is not None or request.api_key == ApiKey.JOIN_GROUP):
         return False
     group_id: str = request.message.group_id
-    if group_id and refused_by_log(context, request):
+    if group_id and is_elsewhere(context, group_id):
+        again = partial(route_again, context, connection, request)
+        _if_allowed(context, connection, request, partial(refusal_of, request), again)
+        return True
+    if group_id and refused_by_log(context, request, authorized=False):
         return True
     if not group_id or not (_is_to_be_hosted(context, group_id) or _is_hosted(context, room, group_id)):
         return False
@@ -138,7 +150,7 @@ def _ask(
         context.answer(request, refusal(response.error_code))
         return
     context.authorized_groups.add(connection.id, group_id)
-    if refused_by_log(context, request):
+    if refused_by_log(context, request, authorized=True):
         return
     # The client may have gone meanwhile: then only counts what clients send just before they close.
     if request.api_key in _LAST_CALLS or context.connections.is_waiting(request):
@@ -201,7 +213,7 @@ def _come_without_id(
     if why is not None:
         context.events.emit_group(EventKind.CALL_REFUSED, group_id, request, f"has to wait: {why}")
         context.answer(request, refused(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-    elif refused_by_log(context, request):
+    elif refused_by_log(context, request, authorized=True):
         return
     elif _is_to_be_hosted(context, group_id):
         if (why := why_not_here(context, group_id)) is None:

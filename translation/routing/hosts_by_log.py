@@ -4,6 +4,8 @@ One replica is the host of a group (:mod:`translation.fleet.hosts`). The others 
 clients close the connection then and look for the coordinator again, and behind a load balancer that does not bind
 clients to a replica they come to the host sooner or later. Nothing is answered by what was read too long ago, also not
 that nobody hosts a group: whoever joins at the broker then might have what a hosted member has.
+
+Only a call whose sender may act in the group is a use of it, or makes this replica follow a host that has gone.
 """
 
 import math
@@ -41,31 +43,43 @@ _RESPONSES: Mapping[int, Any] = {
 }
 
 
-def refused_by_log(context: Context, request: Request) -> bool:
-    """Refuse a call that this replica may not serve, nor let through; return whether it was one."""
+def is_elsewhere(context: Context, group_id: str) -> bool:
+    """Whether another replica is the host of a group, as far as is read."""
+    hosts = context.hosting.hosts
+    return hosts is not None and hosts.seat(group_id, context.now) is HostSeat.ELSEWHERE
+
+
+def refused_by_log(context: Context, request: Request, *, authorized: bool) -> bool:
+    """Refuse a call that this replica may not serve, nor let through; return whether it was one.
+
+    ``authorized``: the broker has said that its sender may act in the group.
+    """
     hosts, room = context.hosting.hosts, context.hosting.room
     if hosts is None or room is None:
         return False
     group_id: str = request.message.group_id
     match hosts.seat(group_id, context.now):
         case HostSeat.ELSEWHERE:
-            _claim(context, hosts, group_id)  # its host may have gone
+            if authorized:
+                _claim(context, hosts, group_id)  # its host may have gone
             code = ErrorCode.NOT_COORDINATOR
         case HostSeat.UNKNOWN:
             if not (_joins(request) or room.has_members(group_id) or hosts.is_named(group_id)):
                 return False
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         case HostSeat.BEGINS:
-            _note_use(context, group_id)
+            if authorized:
+                _note_use(context, group_id)
             if not room.has_members(group_id):
                 return False
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # the log was lost and read anew
         case HostSeat.HERE:
-            _note_use(context, group_id)
+            if authorized:
+                _note_use(context, group_id)
             return False
         case HostSeat.NOBODY:
             return False
-    context.answer(request, _refusal(request, code))
+    context.answer(request, refusal_of(request, code))
     return True
 
 
@@ -154,7 +168,8 @@ def _joins(request: Request) -> bool:
     return request.api_key == ApiKey.JOIN_GROUP
 
 
-def _refusal(request: Request, code: ErrorCode) -> Any:
+def refusal_of(request: Request, code: int) -> Any:
+    """The response that refuses a call of a group with this code."""
     if request.api_key == ApiKey.JOIN_GROUP:
         return refused(request, code)
     response = _RESPONSES.get(request.api_key)

@@ -8,6 +8,8 @@ What the broker does, as read from Kafka 4.0 to 4.4 (``GroupMetadataManager``, `
 * After a lost response the previous epoch is still accepted if the owned list is within the assignment.
 """
 
+from contextlib import nullcontext
+
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -144,7 +146,8 @@ def full_heartbeat(
     """
     # Taken before the answer: a repeated heartbeat must not mistake its own epoch for the one that was asked for.
     joining = member.member_epoch == 0
-    response = yield from send_heartbeat(context, member, _full_request(context, member, topics, owned))
+    with member.group.beginning() if joining else nullcontext():
+        response = yield from send_heartbeat(context, member, _full_request(context, member, topics, owned))
     if response.error_code == ErrorCode.NONE:
         member.broker.subscription = topics
         member.broker.subscribed_on = member.queue.running_on

@@ -5,9 +5,11 @@ import pytest
 from coordinator.hosted_groups.settings import HostedSettings
 from protocol_codecs import ApiKey, ErrorCode
 from proxy.server.hosted_room import ProcessRoom
-from tests.proxy.server.test_hosted_room import VERSIONS, WITH_MEMBERS, Host
+from tests.proxy.server.test_hosted_room import CALLS, VERSIONS, WITH_MEMBERS, Host, codes
 from tests.translation.bench import GROUP
 from tests.translation.fleet.bench import Replica, SharedLog
+from tests.translation.victim import ACCEPTED, REFUSED
+from translation.fleet.group_records import GroupRecord
 from translation.fleet.hosts import GONE_MS, HANDOVER_S, LEASE_S, PROBE_S
 from translation.policy.policy import Mode, Policy, Rule
 from translation.routing import hosts_by_log
@@ -139,6 +141,46 @@ def test_a_host_that_has_died_is_followed_and_its_members_sessions_are_waited_fo
     assert request not in second.answers
     second.advance(6.0)
     assert second.answers[request].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_whom_the_broker_does_not_let_in_makes_nobody_follow_a_host_that_has_died(log, two, call):
+    first, second = two
+    joined = _host(first, first.connect())
+    log.replicas.remove(first)
+    second.advance(GONE_S + 2 * PROBE_S)
+    second._lets_in = False
+    written, used = len(_hosts(log)), dict(second.translator._context.hosting.used_at)
+    request = CALLS[call](second, second.connect(), joined)
+    assert request not in second.answers
+    second.reply(REFUSED)
+    assert "GROUP_AUTHORIZATION_FAILED" in str(codes(second.answers[request]))
+    second.advance(1.0)
+    assert len(_hosts(log)) == written
+    assert second.translator._context.hosting.used_at == used
+    again = CALLS[call](second, second.connect(), joined)
+    second.reply(ACCEPTED)
+    assert "NOT_COORDINATOR" in str(codes(second.answers[again]))
+    second.advance(1.0)
+    assert len(_hosts(log)) == written + 1, "whoever may act there does"
+
+
+def test_whom_the_broker_does_not_let_in_does_not_use_the_group_of_a_host(two):
+    first, _ = two
+    connection = first.connect()
+    joined = _host(first, connection)
+    first.leave(connection, joined.member_id)
+    first._lets_in = False
+    used = dict(first.translator._context.hosting.used_at)
+    first.advance(1.0)
+    first.join(first.connect(), "")
+    first.reply(REFUSED)
+    assert first.translator._context.hosting.used_at == used
+
+
+def _hosts(log):
+    """The records of hosts that were written."""
+    return [record for _, _, record in log.records if isinstance(record, GroupRecord) and record.host]
 
 
 def test_a_host_that_stood_still_and_was_followed_serves_nobody(log, two):

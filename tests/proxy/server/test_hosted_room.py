@@ -275,7 +275,7 @@ def test_a_call_of_whom_the_broker_does_not_let_in_changes_nothing(call, mode):
     assert _state(bench) == before, "it counted before the broker was asked"
     (question,) = bench.calls
     bench.reply(REFUSED, question)
-    assert "GROUP_AUTHORIZATION_FAILED" in str(_codes(bench.answers[request]))
+    assert "GROUP_AUTHORIZATION_FAILED" in str(codes(bench.answers[request]))
     assert bench.forwarded == []  # a moment later the broker might let it through
     assert _state(bench) == before
     assert bench.calls == []
@@ -428,7 +428,7 @@ def _state(bench: Host):
     return members, bench.room.next_deadline(), dict(bench.translator._context.hosting._told)
 
 
-def _codes(answer) -> set[str]:
+def codes(answer) -> set[str]:
     if hasattr(answer, "topics"):
         return {
             ErrorCode(partition.error_code).name for topic in answer.topics for partition in topic.partitions
