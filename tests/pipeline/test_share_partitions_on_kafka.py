@@ -71,12 +71,18 @@ class Scene:
         self.start(group, "holder", "hold").wait_for("records")
 
     def wait_until_one_is_left(self, group: str) -> None:
-        """Until the killed consumer's session has ended: that moves the group's epoch."""
+        """Until the killed consumer's session has ended, which moves the group's epoch, and the other one has its part.
+
+        The broker assigns at most once a second (``group.share.assignment.interval.ms``), so the epoch is ahead for a time.
+        """
         asked = describe.ShareGroupDescribeRequest(group_ids=(group,), include_authorized_operations=False)
         eventually(
-            lambda: len(self.connection.call(asked).groups[0].members),
-            lambda members: members == 1,
-            what="the killed consumer is no member any more",
+            lambda: self.connection.call(asked).groups[0],
+            lambda told: (
+                len(told.members) == 1
+                and told.assignment_epoch == told.group_epoch == told.members[0].member_epoch
+            ),
+            what="the killed consumer is no member any more, and the other has the assignment of the newest epoch",
         )
 
     def write_states(self, group: str) -> None:
