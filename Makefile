@@ -11,7 +11,7 @@ COORDINATOR_SEEDS ?= 0-199
 SECONDS ?= 60
 UNTIL_MS ?= 5000
 FAULTS ?= 1
-TAKES := about 50 minutes
+TAKES := about half an hour
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' Makefile)
