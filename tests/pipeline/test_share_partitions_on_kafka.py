@@ -73,7 +73,7 @@ class Scene:
     def wait_until_one_is_left(self, group: str) -> None:
         """Until the killed consumer's session has ended, which moves the group's epoch, and the other one has its part.
 
-        The broker assigns at most once a second (``group.share.assignment.interval.ms``): the epoch is ahead for a time.
+        The broker assigns once a second at most, by ``group.share.assignment.interval.ms``.
         """
         asked = describe.ShareGroupDescribeRequest(group_ids=(group,), include_authorized_operations=False)
         eventually(
