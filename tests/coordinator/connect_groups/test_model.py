@@ -1,19 +1,23 @@
 """The model that histories run on: mistakes of its judge and its workers that one history in thousands showed."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from coordinator.connect_groups.work import as_message
+from coordinator.connect_groups.work import as_message, from_message
 from protocol_codecs import connect_groups as c
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.records import CoordinatorRecord
 from tests.coordinator.connect_groups.simulation.judge import Judge, Violation
-from tests.coordinator.connect_groups.talk import GROUP, works
+from tests.coordinator.connect_groups.simulation.worker import SESSION_MS, Habits, Worker
+from tests.coordinator.connect_groups.talk import GROUP, text, works
+from tests.simulation.kernel import Kernel
 
 REBALANCE_MS = 3_000
 CONFIGURED = as_message(works("a"))
+LOST = None
 
 
 class Judged:
@@ -70,3 +74,67 @@ def test_a_turn_goes_on_when_a_heartbeat_of_its_worker_is_refused():
     judged.prepare(2_600)
 
     judged.refuse_install(1_000 + REBALANCE_MS)  # its turn is over: another worker is to compute
+
+
+class Answered:
+    """A worker, and the answers to its heartbeats one after another: what it may run, or LOST; LOST after the last."""
+
+    def __init__(self, answers: Sequence[str | None], *, says_too_little: bool = False) -> None:
+        self.kernel = Kernel(1)
+        self.configs = 0, works("a b")
+        self.judge = SimpleNamespace(metadata_given=lambda *_: None, look=lambda *_: None)
+        self.metadata_of = lambda _member_id: b""
+        self._answers = list(answers)
+        self.sent_ms: list[int] = []
+        self.said: list[str | None] = []
+        habits = Habits(rebalance_timeout_ms=REBALANCE_MS, says_too_little=float(says_too_little))
+        world: Any = self
+        self.worker = Worker(world, "w0", habits)
+        self.worker.start()
+
+    def send(self, request: c.ConnectGroupHeartbeatRequest, then: Any) -> None:
+        said = request.connectors_and_tasks
+        self.sent_ms.append(self.kernel.now_ms)
+        self.said.append(None if said is None else text(from_message(said)))
+        may_run = self._answers.pop(0) if self._answers else LOST
+        if may_run is LOST:
+            return
+        assignment = c.ConnectGroupHeartbeatResponseAssignment(
+            connectors_and_tasks=as_message(works(may_run))
+        )
+        self.kernel.after(1, then, c.ConnectGroupHeartbeatResponse(member_epoch=1, assignment=assignment))
+
+    def runs_at(self, when_ms: int) -> str:
+        self.kernel.run_until(when_ms)
+        return text(self.worker.running)
+
+
+def test_a_worker_goes_on_when_the_coordinator_knows_that_it_has_stopped():
+    answered = Answered(["a b", "b", "b", "b", "b", "b", "b"])
+
+    answered.kernel.run_until(2_500)
+
+    assert answered.said[:3] == ["", "a b", "b"]
+    assert answered.runs_at(answered.sent_ms[1] + REBALANCE_MS) == "b"
+
+
+def test_a_worker_gives_up_all_if_nobody_has_heard_in_time_that_it_has_stopped():
+    answered = Answered(["a b", "b", LOST, "b"], says_too_little=True)
+
+    answered.kernel.run_until(3_500)
+
+    assert answered.said[:4] == ["", "a b", "b", None]
+    deadline_ms = answered.sent_ms[1] + REBALANCE_MS
+    assert answered.runs_at(deadline_ms - 2) == "b"
+    assert answered.runs_at(deadline_ms - 1) == ""
+
+
+def test_a_worker_without_answers_expects_that_it_was_told_to_stop_something():
+    answered = Answered(["a b", LOST])
+
+    answered.kernel.run_until(2_500)
+
+    deadline_ms = answered.sent_ms[1] + REBALANCE_MS
+    assert deadline_ms < answered.sent_ms[0] + SESSION_MS
+    assert answered.runs_at(deadline_ms - 2) == "a b"
+    assert answered.runs_at(deadline_ms - 1) == ""
