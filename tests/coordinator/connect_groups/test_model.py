@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from coordinator.connect_groups.work import as_message, from_message
+from coordinator.connect_groups.work import Work, as_message, from_message
 from protocol_codecs import connect_groups as c
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.records import CoordinatorRecord
 from tests.coordinator.connect_groups.simulation.judge import Judge, Violation
 from tests.coordinator.connect_groups.simulation.worker import SESSION_MS, Habits, Worker
+from tests.coordinator.connect_groups.simulation.world import TROUBLE_MS, World
 from tests.coordinator.connect_groups.talk import GROUP, text, works
 from tests.simulation.kernel import Kernel
 
@@ -138,3 +139,22 @@ def test_a_worker_without_answers_expects_that_it_was_told_to_stop_something():
     assert deadline_ms < answered.sent_ms[0] + SESSION_MS
     assert answered.runs_at(deadline_ms - 2) == "a b"
     assert answered.runs_at(deadline_ms - 1) == ""
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_when_the_faults_end_something_is_configured_that_never_was_before(seed: int):
+    world = World(seed)
+    ever: set[Work] = set()
+    configure = world._configure
+
+    def watched(given: frozenset[Work]) -> None:
+        ever.update(world.configs[1])
+        configure(given)
+
+    world._configure = watched
+    world.kernel.after(1_000, world._something_happens)
+    world.kernel.run_until(TROUBLE_MS)
+
+    world._end_trouble()
+
+    assert world.configs[1] - ever
