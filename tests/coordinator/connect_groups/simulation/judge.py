@@ -83,7 +83,11 @@ class Judge:
             case c.ConnectGroupHeartbeatRequest(), c.ConnectGroupHeartbeatResponse():
                 if response.should_compute_assignment:
                     self._told(request.member_id, now_ms)
-                elif self._turn is not None and self._turn[0] == request.member_id:
+                elif (
+                    response.error_code == 0  # a refusal says nothing of the turn, which goes on
+                    and self._turn is not None
+                    and self._turn[0] == request.member_id
+                ):
                     self._turn = None
             case _:
                 pass

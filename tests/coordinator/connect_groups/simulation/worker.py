@@ -1,7 +1,8 @@
 """A model of a worker: joins, runs what it is assigned, stops first what it may not run any more, computes if told to.
 
 It is careful about time, as a worker has to be: it counts from the moment at which it sent a heartbeat, and stops all
-that it runs when the coordinator may have taken it for dead.
+that it runs when the coordinator may have taken it for dead. The coordinator may begin at any heartbeat to wait for it
+to stop something; that is over only when an answer shows that the coordinator knows that it has stopped.
 """
 
 from collections.abc import Callable
@@ -53,11 +54,12 @@ class Worker:
         self.declared: tuple[object, ...] = ()
         self.is_computing = False
         self.old_epoch: int | None = None
-        self.unsure_since_ms: int | None = None
-        """When it sent the first heartbeat that was not answered since the last one that was."""
+        self.is_unsure = False
+        """Whether its last heartbeat was not answered."""
+        self.awaited_since_ms: int | None = None
+        """Since when the coordinator may be waiting for it to stop something: when it sent a heartbeat."""
         self.answered_ms = world.kernel.now_ms
         """When it sent the last heartbeat that was answered."""
-        self.stop_deadline_ms: int | None = None
         self.must_stop: WorkSet = frozenset()
 
     # Life
@@ -86,7 +88,7 @@ class Worker:
         self.running.clear()
         self.epoch = 0
         self.declared = ()
-        self.must_stop, self.stop_deadline_ms, self.unsure_since_ms = frozenset(), None, None
+        self.must_stop, self.is_unsure, self.awaited_since_ms = frozenset(), False, None
         self.answered_ms = self.world.kernel.now_ms
 
     # Heartbeats
@@ -99,8 +101,10 @@ class Worker:
             self._abandon()
         sent_ms = kernel.now_ms
         self._watch_session(sent_ms)
-        unsure = self.unsure_since_ms is not None
+        self._watch_rebalance(sent_ms)
+        unsure = self.is_unsure
         silent = unsure and kernel.chance(self.habits.says_too_little)
+        said = None if silent and self.epoch else frozenset(self.running)
         declaring = (self.config_offset, self.world.metadata_of(self.member_id))
         news = self.epoch == 0 or unsure or declaring != self.declared
         request = c.ConnectGroupHeartbeatRequest(
@@ -115,7 +119,7 @@ class Worker:
             )
             if news
             else None,
-            connectors_and_tasks=None if silent and self.epoch else as_message(self.running),
+            connectors_and_tasks=None if said is None else as_message(said),
             config_offset=self.config_offset if news else -1,
             configured=as_message(self.configured) if news and self.config_offset >= 0 else None,
         )
@@ -128,13 +132,12 @@ class Worker:
                 if times_given_up != self.times_given_up:
                     kernel.after(1, self._beat, life)
                     return
-                self._on_answer(response, sent_ms, declaring)
+                self._on_answer(response, sent_ms, declaring, said)
 
         def on_silence() -> None:
             if life == self.life and not answered[0]:
                 answered[0] = True
-                if self.unsure_since_ms is None:
-                    self.unsure_since_ms = sent_ms
+                self.is_unsure = True
                 kernel.after(HEARTBEAT_MS // 4, self._beat, life)
 
         self.world.send(request, on_answer)
@@ -150,8 +153,25 @@ class Worker:
 
         self.world.kernel.at(max(answered_ms + SESSION_MS - 1, sent_ms), check)
 
+    def _watch_rebalance(self, sent_ms: int) -> None:
+        """Stop all before the coordinator can have waited for the rebalance timeout."""
+        if self.awaited_since_ms is not None:
+            return
+        self.awaited_since_ms = sent_ms
+        life = self.life
+
+        def check() -> None:
+            if life == self.life and self.awaited_since_ms == sent_ms and self.epoch:
+                self._abandon()
+
+        self.world.kernel.at(sent_ms + self.habits.rebalance_timeout_ms - 1, check)
+
     def _on_answer(
-        self, response: c.ConnectGroupHeartbeatResponse, sent_ms: int, declared: tuple[object, ...]
+        self,
+        response: c.ConnectGroupHeartbeatResponse,
+        sent_ms: int,
+        declared: tuple[object, ...],
+        said: WorkSet | None,
     ) -> None:
         kernel = self.world.kernel
         if response.error_code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}:
@@ -160,35 +180,33 @@ class Worker:
             return
         if response.error_code != 0:
             self.world.fail(f"{self.member_id} is answered {response.error_code}: {response.error_message}")
-        began_ms = sent_ms if self.unsure_since_ms is None else self.unsure_since_ms
-        self.unsure_since_ms, self.answered_ms, self.declared = None, sent_ms, declared
+        self.is_unsure, self.answered_ms, self.declared = False, sent_ms, declared
         self.epoch = response.member_epoch
-        if response.assignment is not None:
-            self._take(response, began_ms)
+        if response.assignment is None:
+            self.awaited_since_ms = None
+        else:
+            self._take(response, said)
         if response.should_compute_assignment and not self.is_computing:
             self._compute()
         kernel.after(HEARTBEAT_MS, self._beat, self.life)
 
-    def _take(self, response: c.ConnectGroupHeartbeatResponse, began_ms: int) -> None:
+    def _take(self, response: c.ConnectGroupHeartbeatResponse, said: WorkSet | None) -> None:
         """Stop first; start when it has stopped. A slow one takes longer than it may, and gives up all in time."""
         kernel = self.world.kernel
         assert response.assignment is not None
         self.world.judge.metadata_given(self.member_id, response.member_epoch, response.assignment.metadata)
         may_run = from_message(response.assignment.connectors_and_tasks)
+        if said is not None and said <= may_run:
+            self.awaited_since_ms = None
         must_stop = frozenset(self.running) - may_run
         if not must_stop:
-            self.must_stop, self.stop_deadline_ms = frozenset(), None
+            self.must_stop = frozenset()
             self.running |= may_run
             self.world.judge.look(self.member_id)
             return
-        self.running |= may_run & self.running
         if must_stop == self.must_stop:
             return
         self.must_stop = must_stop
-        deadline_ms = began_ms + self.habits.rebalance_timeout_ms - 1
-        if self.stop_deadline_ms is not None:
-            deadline_ms = min(deadline_ms, self.stop_deadline_ms)
-        self.stop_deadline_ms = deadline_ms
         slow = kernel.chance(self.habits.slow_stopping)
         takes_ms = self.habits.rebalance_timeout_ms * 2 if slow else kernel.between(1, 800)
         life = self.life
@@ -196,14 +214,9 @@ class Worker:
         def stop() -> None:
             if life == self.life and self.must_stop == must_stop:
                 self.running -= must_stop
-                self.must_stop, self.stop_deadline_ms = frozenset(), None
-
-        def give_up() -> None:
-            if life == self.life and self.stop_deadline_ms == deadline_ms and self.must_stop:
-                self._abandon()
+                self.must_stop = frozenset()
 
         kernel.after(takes_ms, stop)
-        kernel.at(deadline_ms, give_up)
 
     # Computing
 

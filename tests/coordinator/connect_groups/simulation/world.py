@@ -196,12 +196,16 @@ class World:
         kernel.after(kernel.between(200, 12_000), self._something_happens)
 
     def _change_configs(self) -> None:
-        offset, works = self.configs
+        """Add a connector, take it away, or change its tasks; it may also stay as it is, with a newer offset."""
+        _, works = self.configs
         name = f"c{self.kernel.between(0, 4)}"
         works = frozenset(work for work in works if work.connector != name)
         if self.kernel.chance(0.7):
             works |= _connector(name, self.kernel.between(0, 4))
-        self.configs = offset + 1, works
+        self._configure(works)
+
+    def _configure(self, works: frozenset[Work]) -> None:
+        self.configs = self.configs[0] + 1, works
         for worker in self.workers.values():
             self.kernel.after(self.kernel.between(1, 3_000), worker.read_configs)
 
@@ -233,8 +237,9 @@ class World:
             if not worker.is_alive:
                 worker.start()
             worker.read_configs()
-        # An assignor that says that it failed leaves all as it is until something changes: this does.
-        self._change_configs()
+        # An assignor that says that it failed leaves all as it is until something changes. A connector that was never
+        # configured before is a change, whatever the workers have read until now.
+        self._configure(self.configs[1] | _connector("c-last", self.kernel.between(0, 4)))
         self.kernel.after(REST_MS // 2, self._one_dies_for_good)
 
     def _one_dies_for_good(self) -> None:
