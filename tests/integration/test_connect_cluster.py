@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.broker import Kafka
-from support.connect import Running, Worker, committed_values
+from support.connect import Running, Workers, committed_values
 from support.entry import Proxy, running_proxy
 from support.ownership import overlaps
 from support.waiting import eventually
@@ -35,50 +35,19 @@ def proxy(kafka, folder) -> Iterator[Proxy]:
         yield proxy
 
 
-class Cluster:
+class Cluster(Workers):
     """Workers of one group that enter at ``bootstrap``, and their counting connector."""
 
     def __init__(self, kafka: Kafka, proxy: Proxy | None, group: str, folder: Path) -> None:
-        self.kafka = kafka
+        super().__init__(kafka, (kafka if proxy is None else proxy).bootstrap, group, folder, delay_ms=3_000)
         self.proxy = proxy
-        self.group = group
         self.topic = kafka.new_topic("numbers", partitions=PARTITIONS)
-        self.workers: list[Worker] = []
-        self._folder = folder
         self._config = {"connector.class": worker.NUMBERS.stem, "topic": self.topic, "tasks.max": str(TASKS)}
-
-    @property
-    def alive(self) -> list[Worker]:
-        return [one for one in self.workers if one.alive]
-
-    def grow(self) -> Worker:
-        """Start one more worker."""
-        bootstrap = self.kafka.bootstrap if self.proxy is None else self.proxy.bootstrap
-        name = f"w{len(self.workers) + 1}"
-        started = Worker(
-            self.kafka.version,
-            bootstrap,
-            self.group,
-            self._folder,
-            name,
-            exactly_once_source_support="enabled",
-            scheduled_rebalance_max_delay_ms=3_000,
-            session_timeout_ms=6_000,
-            heartbeat_interval_ms=1_000,
-        )
-        self.workers.append(started)
-        return started
-
-    def leader(self) -> Worker:
-        """Who leads, by the last assignment that a worker has logged."""
-        said = self.alive[0].assignment()
-        return next(one for one in self.alive if said is not None and one.url == said.leader_url)
 
     def configure(self, **more: object) -> None:
         """Write the connector's configuration at a worker that is not the leader."""
         self._config |= {key.replace("_", "."): str(value) for key, value in more.items()}
-        leader = self.leader()
-        next(one for one in self.alive if one is not leader).configure(CONNECTOR, self._config)
+        self.follower().configure(CONNECTOR, self._config)
 
     def wait_until_shared(self, tasks: int) -> Running:
         """Wait until the connector and so many tasks run, spread over the workers, as REST API and proxy say."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.broker import Kafka
-from support.connect import Running, Worker, committed_values
+from support.connect import Running, Workers, committed_values
 from support.entry import Proxy, running_proxy
 from support.ownership import overlaps
 from support.waiting import eventually
@@ -46,48 +46,17 @@ class Change:
     """Those that run something else, have run something else meanwhile, or have another leader."""
 
 
-class Cluster:
+class Cluster(Workers):
     """Workers of one group behind a proxy, and their connectors."""
 
     def __init__(self, kafka: Kafka, proxy: Proxy, group: str, folder: Path) -> None:
-        self.kafka, self.proxy, self.group = kafka, proxy, group
+        super().__init__(kafka, proxy.bootstrap, group, folder, delay_ms=4_000)
+        self.proxy = proxy
         self.topic = kafka.new_topic("numbers", partitions=PARTITIONS)
         self.other_topic = kafka.new_topic("others", partitions=1)
-        self.workers: list[Worker] = []
         self.changes: dict[str, Change] = {}
         self._tasks = TASKS
-        self._folder = folder
         self._config = {"connector.class": worker.NUMBERS.stem, "topic": self.topic}
-
-    @property
-    def alive(self) -> list[Worker]:
-        return [one for one in self.workers if one.alive]
-
-    def grow(self) -> Worker:
-        """Start one more worker."""
-        started = Worker(
-            self.kafka.version,
-            self.proxy.bootstrap,
-            self.group,
-            self._folder,
-            f"w{len(self.workers) + 1}",
-            exactly_once_source_support="enabled",
-            scheduled_rebalance_max_delay_ms=4_000,
-            session_timeout_ms=6_000,
-            heartbeat_interval_ms=1_000,
-        )
-        self.workers.append(started)
-        return started
-
-    def leader(self) -> Worker:
-        """Who leads, by the last assignment that a worker has logged."""
-        said = self.alive[0].assignment()
-        return next(one for one in self.alive if said is not None and one.url == said.leader_url)
-
-    def follower(self) -> Worker:
-        """One that does not lead."""
-        leader = self.leader()
-        return next(one for one in self.alive if one is not leader)
 
     def configure(self, tasks: int, **more: object) -> None:
         """Write the connector's configuration at a worker that is not the leader."""

@@ -177,6 +177,48 @@ class Worker:
             return False
 
 
+class Workers:
+    """The workers of one group that enter at ``bootstrap``, all of which may write exactly once (KIP-618).
+
+    ``delay_ms`` is for how long what a lost one ran waits for it.
+    """
+
+    def __init__(self, kafka: Kafka, bootstrap: str, group: str, folder: Path, delay_ms: int) -> None:
+        self.kafka, self.group = kafka, group
+        self.workers: list[Worker] = []
+        self._bootstrap, self._folder, self._delay_ms = bootstrap, folder, delay_ms
+
+    @property
+    def alive(self) -> list[Worker]:
+        return [one for one in self.workers if one.alive]
+
+    def grow(self) -> Worker:
+        """Start one more worker."""
+        started = Worker(
+            self.kafka.version,
+            self._bootstrap,
+            self.group,
+            self._folder,
+            f"w{len(self.workers) + 1}",
+            exactly_once_source_support="enabled",
+            scheduled_rebalance_max_delay_ms=self._delay_ms,
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=1_000,
+        )
+        self.workers.append(started)
+        return started
+
+    def leader(self) -> Worker:
+        """Who leads, by the last assignment that a worker has logged."""
+        said = self.alive[0].assignment()
+        return next(one for one in self.alive if said is not None and one.url == said.leader_url)
+
+    def follower(self) -> Worker:
+        """One that does not lead."""
+        leader = self.leader()
+        return next(one for one in self.alive if one is not leader)
+
+
 def committed_values(kafka: Kafka, topic: str, partitions: int) -> Iterator[str]:
     """The values of a topic's committed records; those of a partition in its order."""
     consumer = Consumer(

@@ -10,7 +10,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
 from tests.translation.live_groups import A, B, classic_group, described, mixed_group
-from translation.actions import EventKind, RequestId
+from translation.actions import Connection, EventKind, RequestId
 from translation.fleet.group_records import MOVE, Phase, Proof, Slot, slot_name
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
@@ -66,8 +66,8 @@ def test_an_id_that_nobody_has_takes_no_slot_and_begins_no_move() -> None:
     assert bench.translator.move_of(GROUP) is None
 
 
-def test_the_client_joins_with_its_slot_under_its_new_id_and_fills_it() -> None:
-    bench = Bench(policy=by_steps(1))
+def told(bench: Bench) -> Connection:
+    """Have a client of a classic group told to move: it has a slot, and its Heartbeat has been answered."""
     connection = bench.connect()
     bench.heartbeat(connection, A, 4)
     for answer in (
@@ -78,6 +78,12 @@ def test_the_client_joins_with_its_slot_under_its_new_id_and_fills_it() -> None:
         HeartbeatResponse(),
     ):
         bench.reply(answer)
+    return connection
+
+
+def test_the_client_joins_with_its_slot_under_its_new_id_and_fills_it() -> None:
+    bench = Bench(policy=by_steps(1))
+    connection = told(bench)
     assert bench.error(bench.join(connection, "")) == ErrorCode.MEMBER_ID_REQUIRED
     assert slots_of(bench) == {1: Slot(member_id=M, leaves=A)}
     bench.join(connection, M)
@@ -131,16 +137,7 @@ def test_a_client_that_comes_while_its_group_stays_classic_gives_its_slot_back()
 
 def test_a_client_that_was_told_and_comes_while_its_group_stays_classic_gives_its_slot_back() -> None:
     bench = Bench(policy=by_steps(1))
-    connection = bench.connect()
-    bench.heartbeat(connection, A, 4)
-    for answer in (
-        NO_CONSUMER_GROUP,
-        classic_group(),
-        NO_CONSUMER_GROUP,
-        classic_group(),
-        HeartbeatResponse(),
-    ):
-        bench.reply(answer)
+    connection = told(bench)
     assert slots_of(bench) == {1: Slot(member_id=A, leaves=A)}
     bench.translator._context.registry.group(GROUP).migration.relay_for(60.0, bench.now)
     bench.join(connection, "")
