@@ -163,7 +163,7 @@ def following(bootstrap: str, out: Path, port: int, options: list[str]) -> Itera
         "spark.jars": ",".join(map(str, ensure_connector())),
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
     }
     command = [
         sys.executable, "-m", "proxy.cli", "pipeline", "progress", "--out", str(out), "--from", bootstrap,
