@@ -38,6 +38,7 @@ def observe_response(context: Context, connection: Connection, request: Request,
     if response.error_code not in _ACCEPTED:
         return
     context.authorized_groups.add(connection.id, request.message.group_id)
+    context.uses(connection.id, request.message.group_id)
     match request.api_key:
         case ApiKey.JOIN_GROUP:
             _joined_classic(context, request.message, response)

@@ -108,14 +108,14 @@ class Translator:
             look(context, connection, request)
         return self._actions()
 
-    def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
+    def passes_through(self, now: float, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
         """Whether :meth:`handle_request` would do nothing with this member's Heartbeat but forward it.
 
         Only what is certain counts: False for a member that has a record here, whatever becomes of its Heartbeat.
         """
         context = self._context
         context.now = now
-        return (
+        passes = (
             context.registry.find(group_id, member_id) is None
             and (
                 context.hosting.room is None
@@ -124,6 +124,9 @@ class Translator:
             and group_id not in context.mends.telling
             and is_relayed(context, group_id, member_id)
         )
+        if passes:
+            context.uses(connection_id, group_id)
+        return passes
 
     def count_hosted_failures(self, count: Callable[[], None]) -> None:
         """Have ``count`` called whenever a bug has ended a hosted group."""

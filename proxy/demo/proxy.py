@@ -62,9 +62,9 @@ class ReportingTranslator:
         """Whether a group is hosted, or may be."""
         return self._translator.hosts(now, group_id)
 
-    def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
+    def passes_through(self, now: float, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
         """Whether a member's Heartbeat is only forwarded."""
-        return self._translator.passes_through(now, group_id, member_id)
+        return self._translator.passes_through(now, connection_id, group_id, member_id)
 
     def is_authorized(self, connection_id: ConnectionId, group_id: str) -> bool:
         """Whether the broker has accepted a call of a connection for a group."""

@@ -45,7 +45,7 @@ class Translation(Protocol):
         """Whether the broker has accepted a call of this connection for this group."""
         ...
 
-    def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
+    def passes_through(self, now: float, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
         """Whether handle_request would do nothing with this member's Heartbeat but forward it."""
         ...
 

@@ -186,7 +186,7 @@ class TranslatorDriver:
         return (
             not self._working
             and connection_id in self._connections
-            and self._translator.passes_through(self._clock(), group_id, member_id)
+            and self._translator.passes_through(self._clock(), connection_id, group_id, member_id)
         )
 
     def hosts(self, group_id: str) -> bool:

@@ -111,6 +111,11 @@ class Context(Environment):
 
     # -- connections -------------------------------------------------------------------------------------------
 
+    def uses(self, connection_id: ConnectionId, group_id: str) -> None:
+        """A client calls for a group that is not translated: what is known of its move is kept if it may act in it."""
+        if self.authorized_groups.includes(connection_id, group_id):
+            self.moves.use(group_id)
+
     def connection_lost(self, connection_id: ConnectionId) -> None:
         """Handle the end of both sides of a connection: calls on it get no response."""
         waiting = self.connections.members_on(connection_id)

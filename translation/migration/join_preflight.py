@@ -18,7 +18,7 @@ from translation.engine.join_outcomes import (
     StaysClassic,
     ensure_client_waiting,
 )
-from translation.engine.join_wait import wait_in_join
+from translation.engine.join_wait import join_wait_limit_s, wait_in_join
 from translation.engine.member import Group, Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure
@@ -310,7 +310,7 @@ def ensure_convertible(
     """Return when the group can be converted, before a first heartbeat that was refused is tried again.
 
     The check before the first try may not hold any more: a coordinator that has failed over has forgotten the rebalance
-    that was under way.
+    that was under way, and a group without members may have classic ones now.
     """
     if member.joined or member.group.is_consumer_group(context.now):
         return
@@ -335,14 +335,18 @@ def _await_convertible(
     ``member.join.old_classic_membership``.
     """
     group = member.group
+    was_told = old_classic_membership is not None
     while True:
         departures = group.departures
         yield from _ensure_not_held(context, member, request, old_classic_membership)
         obstacle, why = yield from find_obstacle(context, group)
-        if obstacle is Obstacle.NONE and _may_have_lost_its_last(group, departures, context.now):
+        is_free = obstacle in {Obstacle.NONE, Obstacle.NO_MEMBERS}
+        if is_free and _may_have_lost_its_last(group, departures, context.now):
             obstacle, why = Obstacle.TRANSIENT, "a member of the new protocol leaves it"
+        elif obstacle is Obstacle.NO_MEMBERS and not was_told and _is_starting(context, member, deadline):
+            obstacle, why = Obstacle.TRANSIENT, "classic members may be about to join it"
         match obstacle:
-            case Obstacle.NONE:
+            case Obstacle.NONE | Obstacle.NO_MEMBERS:
                 if old_classic_membership is None or not _may_join_before_leaving(
                     context, member, old_classic_membership
                 ):
@@ -365,6 +369,20 @@ def _await_convertible(
             yield from leave_classic(group, old_classic_membership)
             old_classic_membership = None
         yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
+
+
+def _is_starting(context: Context, member: Member, deadline: float) -> bool:
+    """Whether the classic members of a group without members may be about to join for the first time.
+
+    Kafka (to 4.4.0) answers their pending JoinGroups REBALANCE_IN_PROGRESS before it finds out that it can't convert a
+    group that has never had a generation. If the initial rebalance delay ends before one of them is back, nobody is
+    answered for a whole rebalance timeout.
+    """
+    group_id = member.group.group_id
+    if not context.moves.counts_members(group_id, context.rules.rule_for(group_id)):
+        return False  # no client of this group is to stay classic
+    began = deadline - join_wait_limit_s(context, member)
+    return context.now < min(deadline, began + context.settings.first_member_wait_s)
 
 
 def _move_all(context: Context, group: Group, why: str) -> None:

@@ -151,6 +151,7 @@ def _route_member_call(
         context.answer(request, refusal(code))
 
     if is_relayed(context, group_id, member_id):
+        context.uses(connection.id, group_id)
         if (
             context.mends.telling
             and request.api_key == ApiKey.HEARTBEAT

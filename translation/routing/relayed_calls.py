@@ -19,7 +19,6 @@ def is_relayed(context: Context, group_id: str, member_id: str) -> bool:
     if member is not None and member.joined:
         return False  # whatever the policy says now: it is moved when its turn comes
     if context.rules.rule_for(group_id).mode is not Mode.TRANSLATE:
-        context.moves.use(group_id)
         return True
     if (group_id, member_id) in context.natives:
         return True

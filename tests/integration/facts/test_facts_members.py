@@ -1,13 +1,14 @@
 """What brokers really do with members of groups, asked of one by hand: see docs/evidence/facts.md."""
 
 import struct
+import time
 
 import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
 from support import raw
 from support.broker import Kafka
-from support.raw_member import RawMember
+from support.raw_member import Offer, RawMember
 from support.raw_new_member import LEAVE, STATIC_LEAVE, RawNewMember, partitions_of
 from support.waiting import eventually
 
@@ -314,6 +315,32 @@ def test_a_classic_member_whose_subscription_is_cut_short_may_not_join_new_ones(
         assert classic.refused() == (
             ErrorCode.inconsistent_group_protocol if is_fatal else ErrorCode.unknown_server_error
         )
+
+
+def test_a_conversion_that_fails_in_the_first_rebalance_leaves_members_waiting_for_a_whole_timeout(own_kafka):
+    """Of the pending JoinGroups it fails each; whoever is not back when the delay ends, is waited for."""
+    cluster = own_kafka(overrides={"group.initial.rebalance.delay.ms": "3000"})  # as stock brokers have
+    kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    one = Offer(instance_id="one")
+    with (
+        RawMember(kafka.bootstrap, "g", topic, offer=one, rebalance_timeout_ms=6_000) as member,
+        RawNewMember(kafka, "g", topic) as newcomer,
+    ):
+        member.send_join()
+        eventually(
+            lambda: kafka.describe_classic("g").group_state == "PreparingRebalance", what="it has joined"
+        )
+        assert newcomer.full(epoch=0).error_code == ErrorCode.unknown_server_error
+        with pytest.raises(AssertionError, match="rebalance_in_progress"):
+            member.receive_join()
+
+        log = cluster.folder / "node-1" / "kafka.log"
+        said = "Group g could not complete rebalance because no members rejoined"
+        eventually(lambda: said in log.read_text(), what="the delay has ended")
+        since = time.monotonic()
+        member.join()
+        assert time.monotonic() - since > 4, "nobody else has to join"
 
 
 def test_a_conversion_is_refused_while_the_group_is_larger_than_a_consumer_group_may_be(own_kafka):

@@ -57,6 +57,7 @@ class RawMember:
         topic: str,
         *other_topics: str,
         session_timeout_ms: int = 10_000,
+        rebalance_timeout_ms: int = 30_000,
         user_data: bytes | None = None,
         cut_short: bool = False,
         offer: Offer | None = None,
@@ -74,6 +75,7 @@ class RawMember:
         self._topic = TopicName(topic)
         self._topics = (self._topic, *map(TopicName, other_topics))
         self._session_timeout_ms = session_timeout_ms
+        self._rebalance_timeout = dt.timedelta(milliseconds=rebalance_timeout_ms)
         self._joining: JoinGroupRequest | None = None
         self._members: tuple[str, ...] = ()
         self.member_id = ""
@@ -197,7 +199,7 @@ class RawMember:
         return JoinGroupRequest(
             group_id=self._group,
             session_timeout=i32Timedelta.parse(dt.timedelta(milliseconds=self._session_timeout_ms)),
-            rebalance_timeout=i32Timedelta.parse(dt.timedelta(seconds=30)),
+            rebalance_timeout=i32Timedelta.parse(self._rebalance_timeout),
             member_id=self.member_id,
             group_instance_id=self._offer.instance_id,
             protocol_type=self._offer.protocol_type,

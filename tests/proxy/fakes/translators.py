@@ -44,7 +44,7 @@ class ForwardEverything:
     def hosts(self, now: float, group_id: str) -> bool:
         return group_id in self.hosted
 
-    def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
+    def passes_through(self, now: float, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
         return self.heartbeats_pass_through
 
     def is_authorized(self, connection_id: ConnectionId, group_id: str) -> bool:

@@ -4,6 +4,7 @@ from tests.translation.bench import GROUP, Bench
 from translation.actions import EventKind
 from translation.fleet.records import LONGEST_NAME
 from translation.policy.policy import Mode, Policy, Rule
+from translation.settings import TranslatorSettings
 
 BY_STEPS = Policy(rules=(Rule(group=GROUP, mode=Mode.TRANSLATE, steps=(1, "50%")),))
 
@@ -21,7 +22,7 @@ def test_a_client_whose_names_are_too_long_for_a_record_stays_classic() -> None:
 
 
 def test_a_client_whose_names_are_as_long_as_they_may_be_gets_a_slot() -> None:
-    bench = Bench(BY_STEPS)
+    bench = Bench(BY_STEPS, settings=TranslatorSettings(first_member_wait_s=0))
     instance_id = "\N{GRINNING FACE}" * LONGEST_NAME
     bench.join(bench.connect(), "", instance_id=instance_id)
     bench.answer_lookups()

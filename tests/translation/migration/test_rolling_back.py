@@ -4,10 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.live_groups import A, classic_group
+from translation.actions import Connection, Request
 from translation.fleet.group_log import RENEW_MS
 from translation.fleet.group_records import MOVE, GroupKey, Move, Phase
 from translation.fleet.outputs import Settled
@@ -164,12 +165,37 @@ def test_its_record_is_kept_as_long_as_its_classic_members_call() -> None:
     replica = shared.replica(policy=BY_STEPS)
     write(replica, BACK)
     shared.settle()
+    replica._lets_in = False
+    line = replica.connect()
+    relayed(replica, line)
+    assert beats_for_some_hours(shared, replica, line) > 1
+
+
+def test_a_stranger_who_calls_does_not_keep_it() -> None:
+    """Its Heartbeats are relayed, and the broker has accepted none."""
+    shared = SharedLog()
+    replica = shared.replica(policy=BY_STEPS)
+    write(replica, BACK)
+    shared.settle()
+    replica._lets_in = False
+    assert beats_for_some_hours(shared, replica, replica.connect()) == 1
+
+
+def relayed(replica: Replica, line: Connection) -> None:
+    """A Heartbeat of A that the broker accepts."""
+    beat = replica.heartbeat(line, A, 4)
+    assert beat in replica.forwarded
+    message = HeartbeatRequest(group_id=GROUP, member_id=A, generation_id=4)
+    request = Request(beat, ApiKey.HEARTBEAT, 4, "app", message)
+    replica.translator.handle_relayed_response(replica.now, line, request, HeartbeatResponse())
+
+
+def beats_for_some_hours(shared: SharedLog, replica: Replica, line: Connection) -> int:
+    """How many records of its move there are after a client has called for some hours."""
     for _ in range(3):
         shared.advance(RENEW_MS / 2000)
-        assert replica.heartbeat(replica.connect(), A, 4) in replica.forwarded
-    written = len(shared.records)
-    moves = [key for key, _, _ in shared.records if key[1] == MOVE]
-    assert len(moves) > 1, f"of {written} records"
+        assert replica.heartbeat(line, A, 4) in replica.forwarded
+    return sum(key[1] == MOVE for key, _, _ in shared.records)
 
 
 @pytest.mark.parametrize("whom", [{"group": GROUP}, {"groups": (GROUP, "another")}, {"pattern": "pay.*"}])

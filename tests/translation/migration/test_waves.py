@@ -22,6 +22,7 @@ from translation.migration.next_wave import why_not_yet
 from translation.migration.wave_progress import LOOK_EVERY_S
 from translation.policy.policy import Mode, Policy, Rule, Waves
 from translation.policy.steps import Step, parse_steps
+from translation.settings import TranslatorSettings
 
 STEPS = (1, "100%")
 TEXT = "1, 100%"
@@ -227,7 +228,7 @@ def test_a_group_that_is_moved_all_at_once_is_moved_in_its_wave(whole: DescribeG
 
 def alone(policy: Policy) -> tuple[Bench, int]:
     """A group of one member, which is translated: no classic client is there that would ask for a slot."""
-    bench = Bench(policy=policy)
+    bench = Bench(policy=policy, settings=TranslatorSettings(first_member_wait_s=0))
     connection = bench.connection = bench.connect()  # type: ignore[attr-defined]
     empty = DescribeGroupsResponse(groups=(DescribedGroup(group_id=GROUP, group_state="Dead"),))
     request = bench.join(connection, "")
