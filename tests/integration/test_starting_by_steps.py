@@ -73,14 +73,14 @@ class Group:
 @pytest.mark.long
 @pytest.mark.parametrize("delay_ms", ["3000", "0"], ids=["a stock broker's delay", "without a delay"])
 def test_no_group_is_held_up_when_it_starts(delay_ms: str, own_kafka, folder: Path) -> None:
-    cluster = own_kafka(overrides={"group.initial.rebalance.delay.ms": delay_ms})
+    cluster = own_kafka(brokers=3, overrides={"group.initial.rebalance.delay.ms": delay_ms})
     kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
     topic = kafka.new_topic(partitions=PARTITIONS)
     fleet = {
         "kafka": {"bootstrap.servers": kafka.bootstrap},
         "topic": "members",
         "partitions": 4,
-        "replication": 1,
+        "replication": 3,
     }
     with contextlib.ExitStack() as stack:
         bootstraps = [
@@ -101,7 +101,9 @@ def test_no_group_is_held_up_when_it_starts(delay_ms: str, own_kafka, folder: Pa
             for thread in [thread for group in groups for thread in group.close()]:
                 thread.join(timeout=60)
                 assert not thread.is_alive(), "a client does not close"
-    log = (cluster.folder / "node-1" / "kafka.log").read_text()
+    log = "".join(
+        (cluster.folder / f"node-{one.node_id}" / "kafka.log").read_text() for one in cluster.brokers
+    )
     assert "Converted the classic group to a consumer group" in log, "the steps did begin"
     assert "hit an unexpected exception" not in log
     assert "could not complete rebalance" not in log
