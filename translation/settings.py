@@ -18,9 +18,8 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     first_member_wait_s: float = 3.0
     """How long the first heartbeat of a group without members waits for classic ones, if its step lets only some of its
-    clients be translated. The others of a group that is started come within moments, and are classic; a heartbeat that
-    crosses their first JoinGroups makes the broker fail these (docs/explanation/steps.md). A classic group waits for
-    its first members as long (``group.initial.rebalance.delay.ms``)."""
+    clients be translated (:mod:`translation.migration.starting`). A classic group waits for its first members as long
+    (``group.initial.rebalance.delay.ms``)."""
 
     topics_asked_after_s: float = 3.0
     """How long such a member waits before the broker is asked whether any of its topics exists. The first member of a

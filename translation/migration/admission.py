@@ -328,6 +328,9 @@ def _admit_newcomer(
         reason = f"its step moves only a part of the group, and {HIDDEN_MEMBERS}"
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, reason)
         return False
+    if looked.census.is_empty:
+        yield from note_empty(context, group_id)
+        move = moves.move(group_id, rule) or move
     slots = moves.slots(group_id)
     number = yield from _free_slot(context, group_id, rule, move, looked, client)
     if number is None:
@@ -355,6 +358,19 @@ def _note_converted(
     move = context.moves.move(group_id, rule)  # its baseline may have been written while the broker was asked
     if looked is not None and looked.census.translated and move is not None and move.is_moving:
         yield from _go_on(context, group_id, rule, move, replace(move, converted=True))
+
+
+def note_empty(context: Context, group_id: str) -> Procedure[None]:
+    """Write that nobody is in a group that was converted in this move.
+
+    Whoever comes now starts it anew. Its step goes on, and classic members are no sign any more that the last
+    translated one has left.
+    """
+    rule = context.rules.rule_for(group_id)
+    move = context.moves.move(group_id, rule)
+    if move is not None and move.is_moving and context.moves.was_converted(group_id, move):
+        number = context.moves.records.position(group_id) + 1
+        yield from _go_on(context, group_id, rule, move, replace(move, converted=False, number=number))
 
 
 def may_be_told(context: Context, group_id: str, rule: Rule) -> bool:

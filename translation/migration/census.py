@@ -72,6 +72,7 @@ def _of_consumer_group(
         classic=classic,
         instances={instance: one for instance, one in instances.items() if one in translated},
         static=frozenset(instances),
+        has_natives=len(classic) + len(translated) < len(members),
     )
 
 

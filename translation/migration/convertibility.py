@@ -36,9 +36,6 @@ class Obstacle(Enum):
     """The reason why a live classic group can't be converted now."""
 
     NONE = auto()
-    NO_MEMBERS = auto()
-    """Nothing: it has no members. Classic ones may be about to join, and while they do so for the first time the
-    conversion fails."""
     TRANSIENT = auto()
     """A rebalance is under way, or the coordinator is not there: try again soon."""
     MEMBERS = auto()
@@ -110,7 +107,7 @@ def obstacle_of(
     ``allowed`` and ``assignor_is_set`` are what the policy says (:func:`~protocol_codecs.classic_clients.refusal`).
     """
     if _has_no_classic_members(group):
-        return Obstacle.NO_MEMBERS, ""
+        return Obstacle.NONE, ""
     if group.group_state != "Stable":
         return Obstacle.TRANSIENT, f"it is in state {group.group_state}"
     refused = refusal(group.protocol_type, (_offer_of(group),), allowed, assignor_is_set=assignor_is_set)

@@ -18,7 +18,7 @@ from translation.engine.join_outcomes import (
     StaysClassic,
     ensure_client_waiting,
 )
-from translation.engine.join_wait import join_wait_limit_s, wait_in_join
+from translation.engine.join_wait import wait_in_join
 from translation.engine.member import Group, Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure
@@ -37,6 +37,7 @@ from translation.migration.old_membership import (
     leave_classic_membership,
     leave_consumer_membership,
 )
+from translation.migration.starting import await_first_members
 from translation.upstream.member_lookup import Described, Found, lookup_member
 
 _IN_A_CONSUMER_GROUP = frozenset({Described.CLASSIC_MEMBER, Described.UNKNOWN, Described.HIDDEN})
@@ -239,6 +240,8 @@ def _lookup_member(
 
     It is asked again while its coordinator loads, and while the group's last member of the new protocol leaves.
     """
+    if not owns_partitions:
+        yield from await_first_members(context, member, connection, request, deadline)
     look = partial(
         lookup_member,
         context,
@@ -335,18 +338,14 @@ def _await_convertible(
     ``member.join.old_classic_membership``.
     """
     group = member.group
-    was_told = old_classic_membership is not None
     while True:
         departures = group.departures
         yield from _ensure_not_held(context, member, request, old_classic_membership)
         obstacle, why = yield from find_obstacle(context, group)
-        is_free = obstacle in {Obstacle.NONE, Obstacle.NO_MEMBERS}
-        if is_free and _may_have_lost_its_last(group, departures, context.now):
+        if obstacle is Obstacle.NONE and _may_have_lost_its_last(group, departures, context.now):
             obstacle, why = Obstacle.TRANSIENT, "a member of the new protocol leaves it"
-        elif obstacle is Obstacle.NO_MEMBERS and not was_told and _is_starting(context, member, deadline):
-            obstacle, why = Obstacle.TRANSIENT, "classic members may be about to join it"
         match obstacle:
-            case Obstacle.NONE | Obstacle.NO_MEMBERS:
+            case Obstacle.NONE:
                 if old_classic_membership is None or not _may_join_before_leaving(
                     context, member, old_classic_membership
                 ):
@@ -369,20 +368,6 @@ def _await_convertible(
             yield from leave_classic(group, old_classic_membership)
             old_classic_membership = None
         yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
-
-
-def _is_starting(context: Context, member: Member, deadline: float) -> bool:
-    """Whether the classic members of a group without members may be about to join for the first time.
-
-    Kafka (to 4.4.0) answers their pending JoinGroups REBALANCE_IN_PROGRESS before it finds out that it can't convert a
-    group that has never had a generation. If the initial rebalance delay ends before one of them is back, nobody is
-    answered for a whole rebalance timeout.
-    """
-    group_id = member.group.group_id
-    if not context.moves.counts_members(group_id, context.rules.rule_for(group_id)):
-        return False  # no client of this group is to stay classic
-    began = deadline - join_wait_limit_s(context, member)
-    return context.now < min(deadline, began + context.settings.first_member_wait_s)
 
 
 def _move_all(context: Context, group: Group, why: str) -> None:

@@ -35,8 +35,16 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     static: frozenset[str] = frozenset()
     """The instance ids of all members, classic ones too: who comes with one of these makes the group no larger."""
 
+    has_natives: bool = False
+    """Whether native members of the new protocol are in the group."""
+
     is_hidden: bool = False
     """The sender may not see who is in the group: nothing else of this is known."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody at all is in the group."""
+        return not (self.is_hidden or self.classic or self.translated or self.has_natives)
 
     def members(self, slots: Iterable[Slot]) -> int:
         """How many there are; a client that has joined anew and not left its classic membership yet counts once."""

@@ -22,7 +22,7 @@ _LEAVE_CLASSIC = "leave it classic (`mode: observe`), or mend its clients"
 def obstacle(facts: Facts, group: Group) -> tuple[Obstacle, str]:
     """What stands in the way of translating a group, under the policy."""
     if group.classic is None:
-        return Obstacle.NO_MEMBERS, ""
+        return Obstacle.NONE, ""
     is_set = facts.rule(group.group_id).assignor is not None
     return obstacle_of(group.classic, facts.policy.assignors_allowed, assignor_is_set=is_set)
 
