@@ -139,3 +139,20 @@ def test_workers_follow_a_host_that_is_killed(kafka, folder: Path, group, moving
         cluster.grow()
         cluster.wait_until_all_go_on()
         cluster.end()
+
+
+@needs_haproxy
+def test_a_host_is_killed_while_live_workers_move(kafka, folder: Path, group, moving):
+    """On the way in when the first worker has come, and on the way back before the last one has gone."""
+    with Service(kafka.bootstrap, folder, member_log(kafka, group), "observe").running() as service:
+        cluster = moving(service.bootstrap)
+        for mode in ("host", "observe"):
+            before = cluster.stops()
+            service.set_mode(mode)
+            killed = service.host()
+            killed.kill()
+            cluster.wait_until_at(service.proxies, mode)
+            cluster.wait_until_all_go_on()
+            print(f"killed on the way to {mode}: {cluster.stops() - before} tasks were stopped")
+            killed.start()
+        cluster.end()
