@@ -1,7 +1,7 @@
 """Workers of Kafka Connect whose group goes to the proxy and back while their tasks run, and follows a host that dies.
 
-Twenty connectors on three workers, as in test_hosted_connect.py. The brokers have Kafka's own settings for groups: how
-long a broker waits for the other workers decides what the way back costs (docs/explanation/hosted-connect.md).
+Twenty connectors on three workers, as in test_hosted_connect.py. The brokers have Kafka's own settings for groups, but
+for one that does not wait for the others when the first worker comes back to it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,9 +27,14 @@ ALL_TASKS = {Partition(CONNECTOR, number) for number in range(TASKS)} | {
 }
 
 
+KAFKAS_OWN, NONE = "3000", "0"
+"""For how long (ms) a broker waits for others when the first member joins: a stock one, and many in containers."""
+
+
 @pytest.fixture(scope="module")
-def kafka(own_kafka_of_module) -> Kafka:
-    cluster = own_kafka_of_module(overrides=GROUP_DEFAULTS)
+def kafka(request, own_kafka_of_module) -> Kafka:
+    delay_ms = getattr(request, "param", KAFKAS_OWN)
+    cluster = own_kafka_of_module(overrides=GROUP_DEFAULTS | {"group.initial.rebalance.delay.ms": delay_ms})
     return Kafka(cluster.bootstrap, source="maven", version=cluster.version)
 
 
@@ -106,6 +111,7 @@ def moving(kafka, group, folder) -> Iterator[Callable[[str], Moving]]:
         cluster.stop()
 
 
+@pytest.mark.parametrize("kafka", [KAFKAS_OWN, NONE], indirect=True, ids=["waits", "does-not-wait"])
 def test_live_workers_go_in_and_back(kafka, folder: Path, moving):
     policy = MODE.format(mode="observe")
     with running_proxy(kafka.bootstrap, folder / "proxy", policy=policy, more=EXPERIMENTAL) as proxy:
