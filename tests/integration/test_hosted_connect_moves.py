@@ -27,6 +27,8 @@ ALL_TASKS = {Partition(CONNECTOR, number) for number in range(TASKS)} | {
 }
 
 
+BECOMES_HOST = "by the log its host is: begins"
+"""What a replica logs that is not yet the host, but next."""
 KAFKAS_OWN, NONE = "3000", "0"
 """For how long (ms) a broker waits for others when the first member joins: a stock one, and many in containers."""
 
@@ -149,13 +151,22 @@ def test_workers_follow_a_host_that_is_killed(kafka, folder: Path, group, moving
 
 @needs_haproxy
 def test_a_host_is_killed_while_live_workers_move(kafka, folder: Path, group, moving):
-    """On the way in when the first worker has come, and on the way back before the last one has gone."""
+    """On the way in when all have left the broker and nobody is let in yet, on the way back before all have gone."""
     with Service(kafka.bootstrap, folder, member_log(kafka, group), "observe").running() as service:
         cluster = moving(service.bootstrap)
-        for mode in ("host", "observe"):
+
+        def become_host() -> list[Proxy]:
+            at_the_broker = kafka.describe_classic(group).members
+            return (
+                []
+                if at_the_broker
+                else [one for one in service.proxies if BECOMES_HOST in one.log.read_text()]
+            )
+
+        for mode, who in (("host", become_host), ("observe", lambda: [service.host()])):
             before = cluster.stops()
             service.set_mode(mode)
-            killed = service.host()
+            (killed,) = eventually(who, what="a replica hosts the group, or is about to", between_s=0.2)
             killed.kill()
             cluster.wait_until_at(service.proxies, mode)
             cluster.wait_until_all_go_on()

@@ -308,7 +308,7 @@ def _route_sync_on_return(
     steps = (
         _assign_to_all(context, request)
         if len(message.assignments) >= workers
-        else _join_again(context, request, f"it assigns to {len(message.assignments)} workers of {workers}")
+        else _join_again(context, request, f"it assigns to {len(message.assignments)} of {workers} workers")
     )
     context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
     return True
