@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.broker import Kafka
 from support.connect import Running, Workers, committed_values
-from support.entry import Proxy, running_proxy
+from support.entry import running_proxy
 from support.ownership import overlaps
 from support.waiting import eventually
 
@@ -49,9 +49,8 @@ class Change:
 class Cluster(Workers):
     """Workers of one group behind a proxy, and their connectors."""
 
-    def __init__(self, kafka: Kafka, proxy: Proxy, group: str, folder: Path) -> None:
-        super().__init__(kafka, proxy.bootstrap, group, folder, delay_ms=4_000)
-        self.proxy = proxy
+    def __init__(self, kafka: Kafka, bootstrap: str, group: str, folder: Path) -> None:
+        super().__init__(kafka, bootstrap, group, folder, delay_ms=4_000)
         self.topic = kafka.new_topic("numbers", partitions=PARTITIONS)
         self.other_topic = kafka.new_topic("others", partitions=1)
         self.changes: dict[str, Change] = {}
@@ -105,14 +104,32 @@ class Cluster(Workers):
             changed=frozenset(name for name, all_of_it in heard.items() if len(set(all_of_it)) > 1),
         )
 
-    def story(self) -> None:
-        """A worker comes, one is killed, all are restarted one by one, the leader is killed, and tasks are added."""
+    def begin(self) -> None:
+        """Start three workers, with all connectors."""
         for _ in range(3):
             self.grow()
         self.configure(TASKS)
         self.configure_others()
         self.wait_until_shared()
 
+    def end(self) -> None:
+        """Have every task count to an end: each number is written once, and no task has run on two workers."""
+        until = max(max(numbers) for numbers in self.written().values()) + AHEAD
+        self.configure(self._tasks, until=until)
+        expected = {str(task): list(range(until)) for task in range(self._tasks)}
+        eventually(
+            lambda: {task: len(set(numbers)) for task, numbers in self.written().items()},
+            lambda counts: counts == dict.fromkeys(expected, until),
+            what="every task has counted to its end",
+            timeout_s=120,
+            between_s=1,
+        )
+        assert self.written() == expected
+        assert overlaps(log for one in self.workers for log in one.task_logs()) == []
+
+    def story(self) -> None:
+        """A worker comes, one is killed, all are restarted one by one, the leader is killed, and tasks are added."""
+        self.begin()
         with self.change("a worker comes"):
             self.grow()
         with self.change("a worker is killed"):
@@ -126,18 +143,7 @@ class Cluster(Workers):
 
         self.configure(MORE_TASKS)
         self.wait_until_shared()
-        until = max(max(numbers) for numbers in self.written().values()) + AHEAD
-        self.configure(MORE_TASKS, until=until)
-        expected = {str(task): list(range(until)) for task in range(MORE_TASKS)}
-        eventually(
-            lambda: {task: len(set(numbers)) for task, numbers in self.written().items()},
-            lambda counts: counts == dict.fromkeys(expected, until),
-            what="every task has counted to its end",
-            timeout_s=120,
-            between_s=1,
-        )
-        assert self.written() == expected
-        assert overlaps(log for one in self.workers for log in one.task_logs()) == []
+        self.end()
 
     def stop(self) -> None:
         """Kill all workers."""
@@ -155,7 +161,7 @@ def run(kafka, folder, group) -> Iterator:
         with running_proxy(
             kafka.bootstrap, folder / mode / "proxy", policy=policy, more={"experimental": True}
         ) as proxy:
-            cluster = Cluster(kafka, proxy, f"{group}-{mode}", folder / mode)
+            cluster = Cluster(kafka, proxy.bootstrap, f"{group}-{mode}", folder / mode)
             clusters.append(cluster)
             cluster.story()
             members = kafka.describe_classic(cluster.group).members

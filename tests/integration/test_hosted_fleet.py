@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.broker import Kafka
 from support.entry import NODE_IDS, Proxy
 from support.load import Load
 from support.waiting import eventually
@@ -22,6 +23,8 @@ FRONT = "127.0.0.1"
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
 ASSIGNORS = ("logged-cooperative-sticky", "reversed")
 SESSION_MS = 8_000
+
+needs_haproxy = pytest.mark.skipif(haproxy.program() is None, reason="there is no HAProxy here")
 
 _HAPROXY = """\
 defaults
@@ -118,8 +121,8 @@ def hosted_members(proxy: Proxy) -> float:
     return 0.0
 
 
-@pytest.fixture
-def fleet(kafka, group):
+def member_log(kafka: Kafka, group: str) -> dict[str, object]:
+    """What a fleet of its own is told of its member log, which names who hosts which group."""
     return {
         "kafka": {"bootstrap.servers": kafka.bootstrap},
         "topic": f"members-{group}",
@@ -129,9 +132,14 @@ def fleet(kafka, group):
     }
 
 
+@pytest.fixture
+def fleet(kafka, group):
+    return member_log(kafka, group)
+
+
 @pytest.mark.kafka
 @pytest.mark.long
-@pytest.mark.skipif(haproxy.program() is None, reason="there is no HAProxy here")
+@needs_haproxy
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_a_host_that_is_killed_is_followed(assignor, kafka, consumers, folder: Path, group, fleet):
     topic = kafka.new_topic(partitions=PARTITIONS)
@@ -150,7 +158,7 @@ def test_a_host_that_is_killed_is_followed(assignor, kafka, consumers, folder: P
 
 @pytest.mark.kafka
 @pytest.mark.long
-@pytest.mark.skipif(haproxy.program() is None, reason="there is no HAProxy here")
+@needs_haproxy
 def test_a_live_group_goes_in_and_back(kafka, consumers, folder: Path, group, fleet):
     topic = kafka.new_topic(partitions=PARTITIONS)
     with Service(kafka.bootstrap, folder, fleet, "observe").running() as service, Load(kafka, topic) as load:

@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
+import msgspec
+
 from protocol_codecs import ErrorCode
 from translation.actions import Connection, ConnectionId, Request
 from translation.fleet.hosts import HostLog, HostSeat
@@ -23,6 +25,11 @@ _MOST_TOLD = 16
 _LONGEST_TOLD = 1_024
 """Characters of a member id that is remembered. Brokers make them of the client id; one that is longer ends with its
 session."""
+
+_MOST_RETURNING = 1_024
+"""Groups of workers on their way back that are remembered; the one that began first is forgotten."""
+_LONGEST_RETURN_S = 60.0
+"""For how long at most a group of workers is taken to be on its way back."""
 
 
 def with_hosted(rule_for: Callable[[str], Rule], hosts: Callable[[str], bool]) -> Callable[[str], Rule]:
@@ -92,6 +99,13 @@ class HostedRoom(Protocol):
         ...
 
 
+class _Return(msgspec.Struct):
+    """Workers that have left their hosted group for the broker, and until when (seconds) they count."""
+
+    workers: int
+    until: float
+
+
 class Hosting:
     """The room, and the members that were told UNKNOWN_MEMBER_ID so that they move between it and the broker.
 
@@ -109,12 +123,16 @@ class Hosting:
         """When somebody last asked for each of them, which then may have no members for a while."""
         self._told: dict[ConnectionId, OrderedDict[str, str]] = {}
         self._left: OrderedDict[str, None] = OrderedDict()
+        self._returns: OrderedDict[str, _Return] = OrderedDict()
 
     def is_hosted(self, group_id: str, now: float) -> bool:
-        """Whether a group is hosted now, here or elsewhere, or whether that is not known."""
+        """Whether a group is hosted now, here or elsewhere, or whether that is not known.
+
+        Workers of Connect that have left for the broker count until their leader knows of all of them.
+        """
         if self.room is None:
             return False
-        if self.room.has_members(group_id):
+        if self.room.has_members(group_id) or self.returning_workers(group_id, now):
             return True
         return self.hosts is not None and self.hosts.seat(group_id, now) is not HostSeat.NOBODY
 
@@ -142,6 +160,27 @@ class Hosting:
         """The member that was told on this connection, once; None if there is none."""
         told = self._told.get(connection_id)
         return None if told is None else told.pop(group_id, None)
+
+    def note_return(self, group_id: str, until: float, now: float) -> None:
+        """Note that a worker of Connect has left its hosted group, and joins at the broker with what it runs."""
+        until = min(until, now + _LONGEST_RETURN_S)
+        known = self._returns.setdefault(group_id, _Return(0, until))
+        known.workers += 1
+        known.until = max(known.until, until)
+        if len(self._returns) > _MOST_RETURNING:
+            self._returns.popitem(last=False)
+
+    def returning_workers(self, group_id: str, now: float) -> int:
+        """How many workers have left a group that was hosted, as long as their leader may not know all of them."""
+        known = self._returns.get(group_id)
+        if known is not None and known.until <= now:
+            del self._returns[group_id]
+            return 0
+        return 0 if known is None else known.workers
+
+    def end_return(self, group_id: str) -> None:
+        """Note that a leader at the broker knows all workers, or that the group is hosted again."""
+        self._returns.pop(group_id, None)
 
     def leave_to_broker(self, group_id: str) -> None:
         """Note that a group can't be hosted, whatever the policy says: it passes through until this process ends."""

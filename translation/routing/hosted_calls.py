@@ -10,6 +10,10 @@ or the other, never on both:
 * **Back.** The same the other way round: nobody's JoinGroup reaches the broker before the last hosted member has come
   back with nothing.
 
+* **Back, workers of Connect.** They go on with what they run. A leader to which the broker has not told all of them
+  would give it to others as well, so its SyncGroup reaches the broker only if it assigns to as many as were here, or
+  when a session timeout has passed. Else it is told REBALANCE_IN_PROGRESS, and joins again with what it runs.
+
 Until then a JoinGroup is answered COORDINATOR_LOAD_IN_PROGRESS, with which clients try again. The membership that is
 left behind guards the partitions of a client that was told and has not come back yet, as long as its session lasts.
 
@@ -28,7 +32,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol_codecs.messages.sync_group import SyncGroupResponse
+from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation import generation
 from translation.actions import Authorized, Connection, EventKind, Relayed, Request
 from translation.apis import commit_messages
@@ -37,7 +41,7 @@ from translation.engine.context import Context, replaced
 from translation.engine.hosting import HostedAnswers, HostedRoom
 from translation.engine.join_outcomes import refused
 from translation.engine.procedure import Procedure, ProcedureQueue, Send, Wait
-from translation.passthrough.connect_messages import is_of_eager_worker
+from translation.passthrough.connect_messages import CONNECT, is_of_eager_worker
 from translation.policy.policy import Mode
 from translation.routing.guarded_joins import HEARTBEAT_RESPONSES
 from translation.routing.hosts_by_log import (
@@ -55,6 +59,7 @@ _PAUSE_S = 0.5
 
 _HEARTBEAT_VERSION, _LEAVE_VERSION = 3, 3
 _JOINS = 0
+_MS = 1000
 _LAST_CALLS = frozenset({ApiKey.LEAVE_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
 _NO_GENERATION = -1
 
@@ -80,6 +85,8 @@ def route_hosted(context: Context, connection: Connection, request: Request, rou
         _if_allowed(context, connection, request, partial(refusal_of, request), again)
         return True
     if group_id and refused_by_log(context, request, authorized=False):
+        return True
+    if request.api_key == ApiKey.SYNC_GROUP and _route_sync_on_return(context, room, connection, request):
         return True
     if not group_id or not (_is_to_be_hosted(context, group_id) or _is_hosted(context, room, group_id)):
         return False
@@ -197,6 +204,9 @@ def _come_without_id(
     group_id: str = request.message.group_id
     left = context.hosting.take_told(connection.id, group_id)
     if left is not None and room.is_member(group_id, left):
+        if not _is_to_be_hosted(context, group_id) and request.message.protocol_type == CONNECT:
+            session_s = request.message.session_timeout_ms / _MS
+            context.hosting.note_return(group_id, context.now + session_s, context.now)
         apply_answers(context, room.remove(context.now, group_id, left))
     elif left is not None:
         yield from _leave_broker(connection, group_id, left)
@@ -217,6 +227,7 @@ def _come_without_id(
         return
     elif _is_to_be_hosted(context, group_id):
         if (why := why_not_here(context, group_id)) is None:
+            context.hosting.end_return(group_id)
             apply_answers(context, room.handle(context.now, connection, request))
         else:
             context.answer(request, refused(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -278,6 +289,42 @@ def _route_sync(context: Context, room: HostedRoom, connection: Connection, requ
     proceed = partial(_member_call, context, room, connection, request, SyncGroupResponse)
     _if_allowed(context, connection, request, lambda code: SyncGroupResponse(error_code=code), proceed)
     return True
+
+
+def _route_sync_on_return(
+    context: Context, room: HostedRoom, connection: Connection, request: Request
+) -> bool:
+    """Let the broker have what a leader of workers assigns that were hosted only if it may know all of them."""
+    message: SyncGroupRequest = request.message
+    group_id = message.group_id
+    workers = context.hosting.returning_workers(group_id, context.now)
+    if (
+        not workers
+        or not message.assignments
+        or _is_to_be_hosted(context, group_id)
+        or room.is_member(group_id, message.member_id)
+    ):
+        return False
+    steps = (
+        _assign_to_all(context, request)
+        if len(message.assignments) >= workers
+        else _join_again(context, request, f"it assigns to {len(message.assignments)} of {workers} workers")
+    )
+    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    return True
+
+
+def _assign_to_all(context: Context, request: Request) -> Procedure[None]:
+    response = yield Send(request.api_key, request.version, request.message)
+    if response.error_code == ErrorCode.NONE:
+        context.hosting.end_return(request.message.group_id)
+    apply_answers(context, ((request, response),))
+
+
+def _join_again(context: Context, request: Request, reason: str) -> Procedure[None]:
+    context.events.emit_group(EventKind.CALL_REFUSED, request.message.group_id, request, reason)
+    yield Wait(context.now + _PAUSE_S)  # its client joins at once
+    apply_answers(context, ((request, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)),))
 
 
 def _member_call(

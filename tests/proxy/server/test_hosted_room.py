@@ -485,3 +485,68 @@ def test_a_worker_that_stops_for_each_rebalance_cannot_join_a_hosted_group():
     bench.describe()
     assert bench.answers[refused].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert bench.forwarded == []
+
+
+def _returned(bench: Host, *connections):
+    """Workers that were hosted have come back: the broker has the JoinGroup of each."""
+    for connection in connections:
+        _worker_joins(bench, connection, "sessioned")
+        bench.describe()
+    members = list(bench.room.groups.groups[GROUP].members)
+    bench.set_mode(Mode.OBSERVE)
+    for connection, member_id in zip(connections, members, strict=True):
+        told = _worker_joins(bench, connection, "sessioned", member_id=member_id)
+        assert bench.answers[told].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    for connection in connections:
+        _worker_joins(bench, connection, "sessioned")
+        bench.advance(1.0)
+    again = [_worker_joins(bench, one, "sessioned") for one in connections]
+    assert bench.forwarded[-len(again) :] == again
+
+
+def _leader_assigns(bench: Host, connection, *members: str):
+    """The SyncGroup of a leader at the broker."""
+    request = SyncGroupRequest(
+        group_id=GROUP,
+        generation_id=7,
+        member_id=OF_THE_BROKER,
+        assignments=tuple(SyncGroupRequestAssignment(member_id=one, assignment=b"") for one in members),
+    )
+    return bench.send(connection, ApiKey.SYNC_GROUP, 5, request)
+
+
+def test_on_the_way_back_a_leader_that_does_not_know_all_workers_assigns_nothing():
+    bench = Host()
+    connection, other = bench.connect(), bench.connect()
+    _returned(bench, connection, other)
+    forwarded = len(bench.forwarded)
+    alone = _leader_assigns(bench, connection, "w1")
+    assert alone not in bench.answers, "it joins at once when it is told"
+    bench.advance(0.5)
+    assert bench.answers[alone].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert len(bench.forwarded) == forwarded
+    assert not bench.calls
+
+    refused = _leader_assigns(bench, connection, "w1", "w2")
+    bench.reply(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    assert bench.answers[refused].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    still = _leader_assigns(bench, connection, "w1")
+    bench.advance(0.5)
+    assert bench.answers[still].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+    both = _leader_assigns(bench, connection, "w1", "w2")
+    bench.reply(SyncGroupResponse(assignment=b"mine"))
+    assert bench.answers[both].assignment == b"mine"
+    later = _leader_assigns(bench, connection, "w1")
+    assert later in bench.forwarded, "one may have left since"
+
+
+def test_a_leader_assigns_without_a_worker_that_has_not_joined_for_a_session():
+    bench = Host()
+    connection, other = bench.connect(), bench.connect()
+    _returned(bench, connection, other)
+    early = _leader_assigns(bench, connection, "w1")
+    bench.advance(8.5)
+    assert bench.answers[early].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    bench.advance(0.5)
+    assert _leader_assigns(bench, connection, "w1") in bench.forwarded
