@@ -115,7 +115,8 @@ def test_whatever_is_proved_can_be_read() -> None:
 
 def test_columns_of_proved_commits_are_what_the_codec_reads() -> None:
     whole, broken = whole_and_broken(random.Random(23))  # noqa: S311 - a model, no secret
-    raws = [raw for raw in [*whole, *broken] if proved([raw]) == [True]]
+    nothing_as_id = Raw(commit("g").key, value(4, topic_id=b"i" * 16)[:-16] + bytes(16))
+    raws = [nothing_as_id, *(raw for raw in [*whole, *broken] if proved([raw]) == [True])]
 
     read = commits.columns(column(raw.key for raw in raws), column(raw.value for raw in raws))
 
