@@ -1,19 +1,13 @@
-"""Measures what a task of readiness does with records: all decoded (as before), or superseded ones dropped first.
+"""Makes offsets topics of which nine of ten records are superseded: `python -m benchmarks.pipeline_scale readiness`.
 
-`python -m benchmarks.newest_records 1000000 3000000` makes an offsets topic of so many records, ten to each key, in the
-order in which a capture writes them, and gives its files to both ways in turn, a Spark task's worth at once. It checks
-that both leave the same newest and unreadable records, and prints CPU seconds without the reading. No Spark is needed.
+Ten records to each key, in the order in which a capture writes them; one record in twenty-five is a group's own.
 """
 
-import argparse
 import itertools
 import random
-import resource
 import shutil
 import struct
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +16,6 @@ import pyarrow.parquet as pq
 from benchmarks.pipeline import BUILD, _metadata
 from pipeline.readiness import records
 from pipeline.readiness.cluster import Cluster, Topic
-from pipeline.readiness.newest import newest_rows
 from protocol_codecs.records import (
     CoordinatorRecord,
     GroupMetadataKey,
@@ -32,8 +25,6 @@ from protocol_codecs.records import (
 )
 
 PARTITIONS, IN_A_ROW, ROWS_A_FILE = 50, 7_000, 500_000
-FILES_A_TASK = 6
-"""As many as Spark gives to one task: 32 MB of them."""
 COMMITS, ROUNDS = 24, 10
 """Keys of a group beside its own record, and records of each key."""
 _COMMIT = struct.Struct(">hqiHq")
@@ -94,80 +85,3 @@ def _partition(number: int, groups: int, metadata: dict[tuple[int, int], bytes |
                 value = None
             yield number, offset, _TIME_MS, key, value
             offset += 1
-
-
-def _decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode every record, as readiness did before it dropped superseded ones."""
-    added = records.CHECKED.columns[len(records.CAPTURED.columns) :]
-    for batch in batches:
-        found = [
-            records.check(key, value)
-            for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
-        ]
-        by_column = list(zip(*found, strict=True)) or [(), (), ()]
-        arrays = [batch[column.name].cast(column.kind) for column in records.CAPTURED.columns]
-        arrays += [pa.array(values, column.kind) for values, column in zip(by_column, added, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=records.CHECKED.arrow)
-
-
-Way = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-def batches(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
-    """Return the records of files as Spark gives them to Python."""
-    for file in files:
-        yield from pq.ParquetFile(file).iter_batches(5_000)
-
-
-def measured(way: Way, files: Sequence[Path]) -> tuple[pa.Table, float]:
-    """Return what a way leaves of the records, and its CPU seconds without the reading."""
-    began = time.process_time()
-    for _ in batches(files):
-        pass
-    reading = time.process_time() - began
-    left = pa.Table.from_batches(list(way(batches(files))), schema=records.CHECKED.arrow)
-    return left, time.process_time() - began - 2 * reading
-
-
-def judged(left: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the newest record of each key, and all unreadable ones, in order."""
-    named = left.filter(left["group_id"].is_valid()).combine_chunks()
-    newest = named.take(pa.array(newest_rows(named)))
-    place = [("partition", "ascending"), ("offset", "ascending")]
-    return newest.sort_by(place), left.filter(left["reason"].is_valid()).sort_by(place)
-
-
-def row(size: int) -> str:
-    """Measure one size, and return its row of the table."""
-    folder = capture(size) / records.CAPTURED.name
-    files = sorted(folder.glob("*.parquet"))
-    before = now = 0.0
-    rows = left_rows = 0
-    for first in range(0, len(files), FILES_A_TASK):
-        task = files[first : first + FILES_A_TASK]
-        decoded, its_before = measured(_decode_batches, task)
-        left, its_now = measured(records.check_batches, task)
-        if judged(decoded) != judged(left):
-            raise SystemExit(f"the two ways differ for {task}")
-        before, now = before + its_before, now + its_now
-        rows, left_rows = rows + len(decoded), left_rows + len(left)
-        print(f"{rows:,} records: {before:.1f} and {now:.1f} CPU s", file=sys.stderr, flush=True)
-    return f"| {rows:,} | {left_rows:,} | {before:.1f} | {now:.1f} | {before / now:.1f} |"
-
-
-def main() -> None:
-    """Make the captures, run both ways, print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.newest_records", description=__doc__)
-    parser.add_argument("records", type=int, nargs="*", default=[1_000_000, 3_000_000])
-    chosen = parser.parse_args()
-    pa.set_cpu_count(1)
-    rows = [row(size) for size in chosen.records]
-    print("| records | left to shuffle | all decoded, CPU s | superseded dropped, CPU s | ratio |")
-    print("| ---: | ---: | ---: | ---: | ---: |")
-    print("\n".join(rows))
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f"peak memory, with all that is compared: {memory:,} MiB", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()

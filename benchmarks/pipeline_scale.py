@@ -11,6 +11,7 @@ import json
 import math
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,7 +103,11 @@ def differences(job: str, one: Version, other: Version) -> list[str]:
     folder, beside = (BUILD / f"out-{job}-{version.name}" for version in (one, other))
     names = json.loads((folder / "_run.json").read_text())["parts"]
     for name in names:
-        here, there = (_rows(files_of_table(at, name).folder) for at in (folder, beside))
+        theirs = files_of_table(beside, name).folder
+        if not theirs.exists():
+            print(f"{other.name} has no table {name!r}", file=sys.stderr)
+            continue
+        here, there = _rows(files_of_table(folder, name).folder), _rows(theirs)
         if here != there:
             found.append(f"{name}: {len(here):,} rows and {len(there):,}")
     return found

@@ -1,14 +1,16 @@
-"""Proves by whole columns that offset commits can be read, which takes a tenth of decoding them one by one.
+"""Proves by whole columns that offset commits can be read, and reads them, for a tenth of decoding them one by one.
 
-Nearly all records of ``__consumer_offsets`` are commits, and nearly all of these are superseded. Their layout is fixed
-but for two strings in the key and one in the value, so lengths that add up to the size and text in ASCII prove that the
-codec would read them. What is not proved may be readable all the same: it has to be decoded.
+Nearly all records of ``__consumer_offsets`` are commits. Their layout is fixed but for two strings in the key and one
+in the value, so lengths that add up to the size and text in ASCII prove that the codec would read them. What is not
+proved may be readable all the same: it has to be decoded.
 """
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+
+from protocol_codecs import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +28,9 @@ _VALUE_FIXED = np.array([20, 28, 20, 24])
 _FLEXIBLE = 4
 _TAGGED_ID = (1, 0, 16)
 """One tagged field, number 0, of 16 bytes: the topic id."""
+_ID_SIZE = 16
+_EXPIRING, _WITH_EPOCH = 1, 3
+"""Versions: the one with a time of expiry, and the first with a leader epoch."""
 
 
 class _Texts:
@@ -49,6 +54,18 @@ class _Texts:
     def number(self, at: "int | Numbers") -> "Numbers":
         """Return the unsigned number of two bytes at this place of each."""
         return self.byte(at) << 8 | self.byte(at + 1)
+
+    def signed(self, at: "int | Numbers", size: int) -> "Numbers":
+        """Return the signed number of so many bytes (4 or 8) at this place of each."""
+        places = (self.begin + at)[:, None] + np.arange(size)
+        return self.content.take(places, mode="clip").view(f">i{size}")[:, 0].astype(np.int64)
+
+    def strings(self, at: "int | Numbers", sizes: "Numbers") -> pa.StringArray:
+        """Return the text of so many bytes from this place of each."""
+        bounds = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+        places = np.arange(bounds[-1]) + np.repeat(self.begin + at - bounds[:-1], sizes)
+        content = self.content.take(places, mode="clip")
+        return pa.StringArray.from_buffers(len(sizes), pa.py_buffer(bounds), pa.py_buffer(content))
 
     def is_ascii(self, at: "int | Numbers", length: "Numbers") -> "Flags":
         """Return whether so many bytes from this place of each are ASCII."""
@@ -81,12 +98,49 @@ def types(keys: pa.BinaryArray) -> "NDArray[np.int16]":
 def group_ids(keys: pa.BinaryArray) -> pa.StringArray:
     """Return the group that each readable key names; every key begins with it."""
     texts = _Texts(keys)
-    sizes = texts.number(2)
-    ends = np.cumsum(sizes)
-    bounds = np.concatenate(([0], ends)).astype(np.int32)
-    places = np.arange(bounds[-1]) + np.repeat(texts.begin + _GROUP_AT - bounds[:-1], sizes)
-    content = texts.content.take(places, mode="clip")
-    return pa.StringArray.from_buffers(len(keys), pa.py_buffer(bounds), pa.py_buffer(content))
+    return texts.strings(_GROUP_AT, texts.number(2))
+
+
+def columns(keys: pa.BinaryArray, values: pa.BinaryArray) -> list[pa.Array]:
+    """Return the columns of the table of offsets, of commits that are proved and are no tombstones."""
+    key, value = _Texts(keys), _Texts(values)
+    group, version = key.number(2), value.number(0)
+    topic_at = _GROUP_AT + group + _LENGTH
+    topic = key.number(topic_at - _LENGTH)
+    text_at = _text_at(version)
+    length = np.where(version == _FLEXIBLE, value.byte(14) - 1, value.number(text_at - _LENGTH))
+    after = text_at + length
+    epoch = np.where(version >= _WITH_EPOCH, value.signed(10, 4), -1)
+    expires = np.where(version == _EXPIRING, value.signed(after + 8, 8), -1)
+    return [
+        key.strings(_GROUP_AT, group),
+        key.strings(topic_at, topic),
+        _topic_ids(value, version, after + 8),
+        pa.array(key.signed(topic_at + topic, 4), pa.int32()),
+        pa.array(value.signed(2, 8)),
+        pa.array(epoch, pa.int32(), mask=epoch < 0),
+        value.strings(text_at, length),
+        pa.array(value.signed(after, 8)),
+        pa.array(expires, mask=expires < 0),
+    ]
+
+
+def _text_at(version: "Numbers") -> "Numbers":
+    """Return where the metadata begins in values of these versions (of version 4: if it is short)."""
+    return np.select([version == _FLEXIBLE, version == _WITH_EPOCH], [15, 16], 12)
+
+
+def _topic_ids(values: _Texts, version: "Numbers", tags_at: "Numbers") -> pa.StringArray:
+    """Return the topic ids as text; null where there is none."""
+    with_id = np.flatnonzero((version == _FLEXIBLE) & (values.byte(tags_at) != 0))
+    if not len(with_id):
+        return pa.nulls(len(version), pa.string())
+    places = (values.begin + tags_at + len(_TAGGED_ID))[with_id, None] + np.arange(_ID_SIZE)
+    ids, which = np.unique(values.content.take(places, mode="clip"), axis=0, return_inverse=True)
+    texts = [None if one.tobytes() == ZERO_UUID else uuid_to_text(one.tobytes()) for one in ids]
+    found = np.full(len(version), len(texts))
+    found[with_id] = which.reshape(-1)
+    return pa.array([*texts, None], pa.string()).take(pa.array(found))
 
 
 def _keys(keys: _Texts) -> "Flags":
@@ -100,7 +154,7 @@ def _keys(keys: _Texts) -> "Flags":
 
 def _values(values: _Texts) -> "Flags":
     version = values.number(0)
-    text_at = np.where(version == 3, 16, 12)
+    text_at = _text_at(version)
     length = values.number(text_at - _LENGTH)
     fixed = version < _FLEXIBLE
     whole = values.size == _VALUE_FIXED.take(version, mode="clip") + length

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from pipeline.readiness import commits
 from pipeline.readiness.output import MEMBERS, OFFSETS
-from pipeline.tables import FLAG, INT, TEXT, TOPIC_PARTITIONS, Column, Table, list_of
+from pipeline.tables import BYTES, FLAG, INT, TEXT, TOPIC_PARTITIONS, Column, Table, list_of
 from protocol_codecs import ZERO_UUID, MalformedMessage, Uuid, uuid_to_text
 from protocol_codecs.messages.consumer_protocol import (
     decode_assignment,
@@ -34,6 +36,7 @@ from protocol_codecs.records import (
 )
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
 Row = Sequence[Any]
@@ -95,7 +98,21 @@ CONSUMER = Table(
 
 def offsets(newest: "DataFrame") -> "DataFrame":
     """Return the table of committed offsets."""
-    return _decoded(newest, OFFSET_TYPES, OFFSETS, _offset_row)
+    kept = newest.where(_decodable(newest, OFFSET_TYPES)).select("partition", "key", "value")
+    return kept.mapInArrow(_offset_batches, OFFSETS.ddl)
+
+
+def _offset_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read commits by columns, and those that this cannot do by the codec."""
+    for batch in batches:
+        keys, values = batch["key"].cast(BYTES), batch["value"].cast(BYTES)
+        proved = pa.array(commits.proved(keys, values))
+        if proved.true_count:
+            read = commits.columns(keys.filter(proved), values.filter(proved))
+            yield pa.RecordBatch.from_arrays(read, schema=OFFSETS.arrow)
+        rest = zip(*(part.filter(pc.invert(proved)).to_pylist() for part in (keys, values)), strict=True)
+        if rows := [_offset_row(record) for key, value in rest if (record := decode_record(key, value))]:
+            yield OFFSETS.batch(rows)
 
 
 def classic(newest: "DataFrame") -> "DataFrame":
@@ -134,11 +151,16 @@ def _decoded(
                     rows.append(row(record, partition))
             yield table.batch(rows)
 
-    kept = newest.where(newest["type"].isin(*types) & newest["value"].isNotNull() & newest["reason"].isNull())
+    kept = newest.where(_decodable(newest, types))
     return kept.select("partition", "key", "value").mapInArrow(decode_batches, table.ddl)
 
 
-def _offset_row(record: CoordinatorRecord, _partition: int) -> Row:
+def _decodable(newest: "DataFrame", types: Sequence[int]) -> "SparkColumn":
+    """Whether a record is of these types, and has a value that can be read."""
+    return newest["type"].isin(*types) & newest["value"].isNotNull() & newest["reason"].isNull()
+
+
+def _offset_row(record: CoordinatorRecord) -> Row:
     key, value = record.key, record.value
     if not isinstance(key, OffsetCommitKey) or not isinstance(value, OffsetCommitValue):
         raise TypeError(f"no offset: {record}")

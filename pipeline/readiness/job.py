@@ -14,7 +14,7 @@ from pipeline.location import Location
 from pipeline.publish import Run, run_of
 from pipeline.quality import QUALITY
 from pipeline.quarantine import QUARANTINE
-from pipeline.readiness import content, groups, policy_file, records, share_partitions, software
+from pipeline.readiness import content, groups, policy_file, records, share_partitions, software, superseded
 from pipeline.readiness.cluster import OFFSETS_TOPIC, BrokerSettings, Cluster
 from pipeline.readiness.output import (
     GROUPS,
@@ -90,8 +90,11 @@ def _run(
     share_rows: "DataFrame | None",
 ) -> Summary:
     folder = into.folder
-    checked = records.checked(rows).persist(StorageLevel.DISK_ONLY)
-    newest = records.newest(checked).persist(StorageLevel.DISK_ONLY)
+    if not rows.inputFiles():  # brokers may delete what is superseded between two readings
+        rows = rows.persist(StorageLevel.DISK_ONLY)
+    with step(spark, "newest offsets"):
+        latest = superseded.newest_offsets(rows)
+    checked = records.checked(superseded.dropped(rows, latest)).persist(StorageLevel.DISK_ONLY)
     of_share = share_rows
     if of_share is None:
         of_share = spark.createDataFrame([], records.CAPTURED.ddl)
@@ -100,7 +103,8 @@ def _run(
     )
     try:
         with step(spark, "decoding records"):
-            bad = _quarantined(checked, newest).unionByName(share_partitions.quarantined(share))
+            newest = records.newest(superseded.one_of_each(checked, latest))
+            bad = _quarantined(checked).unionByName(share_partitions.quarantined(share))
             QUARANTINE.write(bad, folder)
         with step(spark, "groups, members, offsets"):
             names = _topic_names(spark, newest, cluster, folder)
@@ -126,20 +130,18 @@ def _run(
         return Summary(sum(by_verdict.values()), by_verdict, others, waves, written, reasons)
     finally:
         share.unpersist()
-        newest.unpersist()
         checked.unpersist()
+        latest.words.unpersist()
+        rows.unpersist()
 
 
-def _quarantined(checked: "DataFrame", newest: "DataFrame") -> "DataFrame":
-    unreadable = newest.where(F.col("reason").isNotNull())  # the others are many, and none of these
-    held = unreadable.select("partition", "offset", F.lit(False).alias("superseded"))  # noqa: FBT003 - a literal of Spark's
-    bad = checked.where(F.col("reason").isNotNull()).join(held, ["partition", "offset"], "left")
-    return bad.select(
+def _quarantined(checked: "DataFrame") -> "DataFrame":
+    return checked.where(F.col("reason").isNotNull()).select(
         F.lit(OFFSETS_TOPIC).alias("source"),
         "partition",
         "offset",
         "reason",
-        (F.col("group_id").isNotNull() & F.col("superseded").isNull()).alias("superseded"),
+        (F.col("group_id").isNotNull() & ~F.col("newest")).alias("superseded"),
         "key",
         F.col("value").alias("content"),
     )

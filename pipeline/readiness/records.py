@@ -1,10 +1,9 @@
-"""Reads the records of ``__consumer_offsets``, checks each, and keeps the newest of each key.
+"""Reads the records of ``__consumer_offsets``, and checks what :mod:`superseded` leaves of them.
 
 The topic may not be compacted yet, so a key can have several records; the one with the highest offset counts, and one
 without value (a tombstone) deletes the entry of its key. A key is always in one partition.
 
-Most records are commits that newer ones supersede. :mod:`commits` proves by columns that they can be read, and
-:mod:`newest` drops them in the task that reads them. Only what is not proved, and what is left, goes through the codec.
+:mod:`commits` proves by columns that commits can be read. Only what is not proved goes through the codec.
 """
 
 import json
@@ -19,8 +18,7 @@ from pipeline.errors import PipelineError
 from pipeline.kafka_settings import of_connector
 from pipeline.readiness import commits
 from pipeline.readiness.cluster import OFFSETS_TOPIC
-from pipeline.readiness.newest import Newest
-from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
+from pipeline.tables import BYTES, FLAG, INT, LONG, TEXT, Column, Table
 from protocol_codecs import CodecError, Message
 from protocol_codecs.codec import decode_prefix
 from protocol_codecs.fields import string
@@ -51,11 +49,16 @@ CAPTURED = Table(
         Column("value", BYTES, "the value, as it is; null for a tombstone"),
     ),
 )
+MARKED = Table(
+    "marked",
+    "Records, and whether newer ones supersede them.",
+    (*CAPTURED.columns, Column("newest", FLAG, "whether no record of this key has a higher offset")),
+)
 CHECKED = Table(
     "checked",
-    "Every record with what its key says.",
+    "Records with what their keys say.",
     (
-        *CAPTURED.columns,
+        *MARKED.columns,
         Column("type", INT, "the record type, by Kafka's number; -1 if the key has none"),
         Column("group_id", TEXT, "the group that the key names; null if it cannot be read"),
         Column("reason", TEXT, "why the record cannot be read; null if it can"),
@@ -123,22 +126,14 @@ def connector_missing(error: Exception) -> Exception:
     )
 
 
-def checked(records: "DataFrame") -> "DataFrame":
-    """Check every record once; return all unreadable ones, and of each key the newest readable ones of each task."""
-    return records.mapInArrow(check_batches, CHECKED.ddl)
+def checked(marked: "DataFrame") -> "DataFrame":
+    """Add to marked records what their keys say, and whether they can be read."""
+    return marked.mapInArrow(check_batches, CHECKED.ddl)
 
 
-def newest(records: "DataFrame") -> "DataFrame":
-    """Return the readable record with the highest offset of each key, tombstones included."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
-    rest = [name for name in CHECKED.names if name not in ("partition", "key")]
-    return (
-        records.where(F.col("group_id").isNotNull())
-        .groupBy("partition", "key")
-        .agg(F.max_by(F.struct(*rest), "offset").alias("newest"))
-        .select("partition", "key", "newest.*")
-    )
+def newest(checked: "DataFrame") -> "DataFrame":
+    """Return those that are marked as the newest of a key that can be read, tombstones included."""
+    return checked.where("newest AND group_id IS NOT NULL")
 
 
 def check(key: bytes | None, value: bytes | None) -> tuple[int, str | None, str | None]:
@@ -163,16 +158,15 @@ def check(key: bytes | None, value: bytes | None) -> tuple[int, str | None, str 
 
 def check_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Do the work of :func:`checked` in one task."""
-    left = Newest()
     for one in batches:
         batch = pa.RecordBatch.from_arrays(
-            [one[column.name].cast(column.kind) for column in CAPTURED.columns], schema=CAPTURED.arrow
+            [one[column.name].cast(column.kind) for column in MARKED.columns], schema=MARKED.arrow
         )
         readable, bad = _divided(batch)
+        if readable.num_rows:
+            yield _with_key(readable)
         if bad.num_rows:
             yield bad
-        yield from map(_with_key, left.take(readable))
-    yield from map(_with_key, left.rest())
 
 
 def _divided(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
