@@ -69,11 +69,19 @@ class Lease:
 
     @contextmanager
     def renewed(self) -> Iterator[Callable[[], None]]:
-        """Write the file again and again, and delete it at the end. Yields :meth:`check`."""
+        """Write the file again and again, and delete it at the end. Yields :meth:`check`.
+
+        A run that fails after another one has taken the folder raises PipelineError that says so: the other one has
+        deleted what this one has written, and that is what it fails on.
+        """
         renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
         renewing.start()
         try:
             yield self.check
+        except Exception as error:
+            if self._is_lost():
+                raise self._lost() from error
+            raise
         finally:
             self._done.set()
             renewing.join()
@@ -83,11 +91,23 @@ class Lease:
     def check(self) -> None:
         """Raise PipelineError if another run has taken the folder, or may have by now."""
         if self._taken_by_another:
-            raise PipelineError(f"{self._file}: another run has taken the folder, so this one ends")
+            raise self._lost()
         if time.monotonic() - self._renewed > self._times.expires_s:
+            if self._is_lost():  # this run may have slept
+                raise self._lost()
             raise PipelineError(
                 f"{self._file} cannot be renewed, so another run may take the folder: this one ends"
             )
+
+    def _lost(self) -> PipelineError:
+        return PipelineError(f"{self._file}: another run has taken the folder, so this one ends")
+
+    def _is_lost(self) -> bool:
+        """Look at once whether another run has taken the folder; False if the file can't be read."""
+        try:
+            return self._taken_by_another or not self._is_own(self._content())
+        except PipelineError:
+            return False
 
     def _renew(self) -> None:
         while not self._done.wait(self._times.renewed_every_s) and not self._taken_by_another:

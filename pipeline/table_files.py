@@ -54,7 +54,8 @@ def _of_delta(table: Path, version: int) -> TableFiles:
 def _checkpoint(at: Path) -> list[dict[str, Any]]:
     from pyarrow import parquet  # noqa: PLC0415 - this module is there without it
 
-    rows: list[dict[str, Any]] = parquet.read_table(at, columns=["add.path", "protocol"]).to_pylist()
+    file = parquet.ParquetFile(at)  # `parquet.read_table` would name the column `path`, without `add`
+    rows: list[dict[str, Any]] = file.read(columns=["add.path", "protocol.minReaderVersion"]).to_pylist()
     return rows
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline import delta, runs, upkeep
+from pipeline.audit import job as audit
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems
 from pipeline.journal import events
@@ -28,11 +29,14 @@ from pipeline.readiness.output import TABLES as OF_READINESS
 from pipeline.runs import DELTA, PARQUET, Form, Manifest
 from pipeline.table_files import files_of_table
 from pipeline.tables import LONG, TEXT, Column, Table
+from proxy.console.exit_codes import ExitCode
+from tests.pipeline import on_disk, several_commands
 from tests.pipeline.conftest import without
-from tests.pipeline.migration import START_US
+from tests.pipeline.migration import START_US, Migration
 from tests.pipeline.test_bad_records import CLUSTER
 from tests.pipeline.test_file_systems import prepared
-from tests.pipeline.test_incremental_audit import check, plan
+from tests.pipeline.test_incremental_audit import SKEW_US, check, plan
+from tools.delta_lake.jars import ensure_delta
 
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -66,6 +70,12 @@ def write(spark: SparkSession, folder: Path, *rows: tuple[str, int, str], table:
 
 def owners(spark: SparkSession, folder: Path) -> list[tuple[str, int, str]]:
     return sorted(map(tuple, OWNERS.read(spark, str(folder)).collect()))
+
+
+def without_spark(folder: Path) -> list[tuple[str, int, str]]:
+    files = files_of_table(folder, OWNERS.name).files
+    rows = parquet.read_table(files, partitioning=None).select(OWNERS.names).to_pylist() if files else []
+    return sorted(tuple(row.values()) for row in rows)
 
 
 def rows_of(spark: SparkSession, folder: Path, tables: Sequence[Table]) -> dict[str, list[str]]:
@@ -117,10 +127,15 @@ def test_each_run_is_a_version_that_can_be_read_later(spark: SparkSession, tmp_p
     rows = spark.createDataFrame([("a", START_US, "half")], OWNERS.ddl)
     delta.overwrite(spark, delta.placed(rows, "killed", F.current_date(), "group"), at, "killed")
     assert owners(spark, tmp_path) == second
-    found = files_of_table(tmp_path, OWNERS.name)
-    assert parquet.read_table(found.files, partitioning=None).select(OWNERS.names).to_pylist() == [
-        dict(zip(OWNERS.names, second[0], strict=True))
-    ], "without Spark too"
+    assert without_spark(tmp_path) == second
+
+    # The next one takes it back. Delta Lake notes the whole table then, instead of what has changed.
+    files, version = FileSystems(spark), held(spark, tmp_path).versions[OWNERS.name]
+    delta.hold(spark, files, at, version)
+    assert (tmp_path / OWNERS.name / "_delta_log" / f"{version + 2:020}.checkpoint.parquet").exists()
+    manifest = msgspec.structs.replace(held(spark, tmp_path), versions={OWNERS.name: version + 2})
+    runs.replace(files, of_path(tmp_path), manifest)
+    assert owners(spark, tmp_path) == without_spark(tmp_path) == second
 
     more = OWNERS._replace(columns=(*OWNERS.columns, Column("rack", TEXT, "")))
     write(spark, tmp_path, ("c", START_US, "m4", "r1"), table=more)  # type: ignore[arg-type]
@@ -129,7 +144,7 @@ def test_each_run_is_a_version_that_can_be_read_later(spark: SparkSession, tmp_p
 
 
 @pytest.mark.long
-def test_what_a_killed_run_wrote_is_not_read_however_old_the_run_before_is_and_compacting_takes_it_back(
+def test_a_killed_run_s_version_is_taken_back_by_the_next_run_and_by_upkeep(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     rows = [("a", START_US, "m1"), ("b", START_US, "m2")]
@@ -137,16 +152,27 @@ def test_what_a_killed_run_wrote_is_not_read_however_old_the_run_before_is_and_c
     folder = aged(tmp_path / "tables", [1000])
     at, files = of_path(folder) / OWNERS.name, FileSystems(spark)
 
-    half = spark.createDataFrame([("a", START_US, "half")], OWNERS.ddl)
-    delta.overwrite(spark, delta.placed(half, "killed", F.current_date(), "group"), at, "killed")
-    assert delta.latest_version(files, at) != held(spark, folder).versions[OWNERS.name]
-    assert owners(spark, folder) == rows
+    def killed() -> None:
+        half = spark.createDataFrame([("a", START_US, "half")], OWNERS.ddl)
+        delta.overwrite(spark, delta.placed(half, "killed", F.current_date(), "group"), at, "killed")
+        assert delta.latest_version(files, at) != held(spark, folder).versions[OWNERS.name]
+        assert owners(spark, folder) == rows
 
+    def is_last() -> bool:
+        version = held(spark, folder).versions[OWNERS.name]
+        return version == delta.latest_version(files, at) and owners(spark, folder) == rows
+
+    killed()
     upkeep.compact(spark, of_path(folder))
-
-    assert delta.latest_version(files, at) == held(spark, folder).versions[OWNERS.name]
-    assert owners(spark, folder) == rows
-    assert "restore" in [one["by"] for one in delta.history(spark, at)]
+    assert is_last()
+    killed()
+    upkeep.vacuum(spark, of_path(folder), 0)
+    assert is_last(), "not even with no hours kept is anything deleted that holds"
+    killed()
+    write(spark, folder, *rows)
+    assert is_last()
+    by = [one["by"] for one in delta.history(spark, at)]
+    assert by.count("restore") == 3, by
 
 
 @pytest.mark.long
@@ -198,6 +224,42 @@ def test_small_files_are_joined_and_the_rows_stay(spark: SparkSession, tmp_path:
     assert upkeep.compact(spark, of_path(tmp_path)) == [], "nothing is left to do"
 
 
+@pytest.mark.long
+def test_the_commands_that_write_delta_tables_and_clean_up(spark: SparkSession, tmp_path: Path) -> None:
+    prepared(tmp_path)
+    words = [("a", START_US, "m1"), ("a", START_US, "m2")]
+    for row in words:
+        write(spark, tmp_path / "tables", row)
+    folder = aged(tmp_path / "tables", [50, 2])
+    before = set((folder / OWNERS.name).rglob("*.snappy.parquet"))
+    ready = ("readiness", "--capture", tmp_path / "capture", "--journal", tmp_path / "journal")
+
+    in_parquet, in_delta, vacuumed, soon, refused = several_commands.run(
+        [
+            (*ready, "--out", tmp_path / PARQUET),
+            (*ready, "--format", "delta", "--out", tmp_path / DELTA),
+            ("tables", "vacuum", folder, "--keep-hours", 1),
+            ("tables", "vacuum", folder, "--keep-hours", 0),
+            ("tables", "vacuum", tmp_path / PARQUET),
+        ],
+        {"spark.jars": ",".join(map(str, ensure_delta()))},
+    )
+
+    assert (in_parquet.code, in_delta.code) == (ExitCode.SUCCESS, ExitCode.SUCCESS), in_delta.output
+    assert held(spark, tmp_path / DELTA).form == DELTA
+    for table in (*OF_READINESS, QUARANTINE, QUALITY):
+        assert on_disk.held(tmp_path / DELTA, table.name) == on_disk.held(tmp_path / PARQUET, table.name)
+    assert vacuumed.code == ExitCode.SUCCESS, vacuumed.output
+    assert "what was replaced more than 1 hours ago is deleted" in vacuumed.output
+    left = set((folder / OWNERS.name).rglob("*.snappy.parquet"))
+    assert left < before
+    assert left == set(map(Path, files_of_table(folder, OWNERS.name).files or ()))
+    assert owners(spark, folder) == words[1:]
+    assert soon.code == ExitCode.USAGE, soon.output
+    assert refused.code == ExitCode.FAILED, refused.output
+    assert "its tables are in Parquet: the next run deletes what is no longer needed" in refused.output
+
+
 def test_tables_in_parquet_need_no_vacuum(spark: SparkSession, tmp_path: Path) -> None:
     runs.replace(
         FileSystems(spark),
@@ -206,6 +268,18 @@ def test_tables_in_parquet_need_no_vacuum(spark: SparkSession, tmp_path: Path) -
     )
     with pytest.raises(PipelineError, match="its tables are in Parquet: the next run deletes"):
         upkeep.vacuum(spark, of_path(tmp_path), 168)
+
+
+@pytest.mark.long
+def test_an_audit_in_delta_lake_has_the_rows_of_one_in_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    Migration(plan(5)).save(tmp_path / "journal", disorder=30, per_file=100)
+    lines = events.from_files(spark, tmp_path / "journal")
+    first, second = (
+        audit.run(spark, lines, tmp_path / form, skew_us=SKEW_US, form=form) for form in (PARQUET, DELTA)
+    )
+    assert first == second
+    assert first.violations == 1
+    assert_same_rows_always(spark, tmp_path, audit.WRITTEN)
 
 
 @pytest.mark.long
@@ -223,8 +297,23 @@ def test_readiness_in_delta_lake_has_the_rows_of_one_in_parquet(spark: SparkSess
     assert first.groups > 0
     for file in (tmp_path / PARQUET / readiness.POLICY).iterdir():
         assert (tmp_path / DELTA / readiness.POLICY / file.name).read_bytes() == file.read_bytes()
-    tables = (*OF_READINESS, QUARANTINE, QUALITY)
-    assert rows_of(spark, tmp_path / DELTA, tables) == rows_of(spark, tmp_path / PARQUET, tables)
+    assert_same_rows_always(spark, tmp_path, (*OF_READINESS, QUARANTINE, QUALITY))
+
+
+def assert_same_rows_always(spark: SparkSession, folder: Path, tables: Sequence[Table]) -> None:
+    """Both forms have the same rows, also after upkeep, which changes none."""
+    before = rows_of(spark, folder / PARQUET, tables)
+    assert rows_of(spark, folder / DELTA, tables) == before
+    upkeep.compact(spark, of_path(folder / DELTA))
+    upkeep.vacuum(spark, of_path(folder / DELTA), 0)
+    assert rows_of(spark, folder / DELTA, tables) == before
+    manifest = held(spark, folder / DELTA)
+    assert sorted(manifest.versions) == sorted(table.name for table in tables)
+    for table in tables:
+        found = files_of_table(folder / DELTA, table.name)
+        without_spark = parquet.read_table(found.files, partitioning=None) if found.files else None
+        count = 0 if without_spark is None else without_spark.num_rows
+        assert count == len(before[table.name]), "without Spark too"
 
 
 @pytest.mark.long

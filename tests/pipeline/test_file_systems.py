@@ -168,8 +168,15 @@ def test_the_lock_of_a_killed_run_is_taken_when_it_does_not_change(
     assert killed.try_take()
     with single_run(spark, elsewhere, times=QUICK) as check:
         check()
-        with pytest.raises(PipelineError, match="cannot be renewed, so another run may take the folder"):
+        with pytest.raises(PipelineError, match="another run has taken the folder, so this one ends"):
             killed.check()
+
+
+def test_a_run_that_cannot_renew_its_lock_ends(spark: SparkSession, elsewhere: Location) -> None:
+    lock = Lease(FileSystems(spark), elsewhere / LOCK, QUICK._replace(expires_s=0))
+    assert lock.try_take()
+    with pytest.raises(PipelineError, match="cannot be renewed, so another run may take the folder"):
+        lock.check()
 
 
 def test_a_run_whose_folder_another_has_taken_ends(spark: SparkSession, elsewhere: Location) -> None:
@@ -179,6 +186,26 @@ def test_a_run_whose_folder_another_has_taken_ends(spark: SparkSession, elsewher
         files.write(elsewhere / LOCK, b"another")
         with pytest.raises(PipelineError, match="another run has taken the folder"):
             _until_it_ends(check)
+    assert files.read(elsewhere / LOCK) == b"another", "its lock stays"
+
+
+def test_a_run_that_fails_since_another_has_taken_its_folder_says_so(
+    spark: SparkSession, elsewhere: Location
+) -> None:
+    files = FileSystems(spark)
+
+    def fail(*, taken: bool) -> None:
+        with single_run(spark, elsewhere):  # whose renewals come later than this failure
+            if taken:
+                files.write(elsewhere / LOCK, b"another")
+            raise FileNotFoundError("part-0.parquet")
+
+    with pytest.raises(FileNotFoundError):
+        fail(taken=False)
+    assert LOCK not in files.names(elsewhere)
+    with pytest.raises(PipelineError, match="another run has taken the folder, so this one ends") as told:
+        fail(taken=True)
+    assert isinstance(told.value.__cause__, FileNotFoundError)
     assert files.read(elsewhere / LOCK) == b"another", "its lock stays"
 
 
