@@ -58,6 +58,12 @@ ELSEWHERE = {
     r"spark-submit --master k8s.*|for file in spark\.properties .*": (
         "test_the_pipeline_in_the_cluster_equals_one_outside"
     ),
+    r"spark-submit .* --properties-file s3\.properties .*": (
+        "test_every_submitted_command_gives_the_tables_of_a_local_run"
+    ),
+    r"spark-submit .* --properties-file kafka-s3\.properties .*": (
+        "test_brokers_with_tls_and_a_login_an_s3_server_and_a_master_with_two_workers_together"
+    ),
     r"kubectl .*": "test_what_kubectl_names_is_in_the_manifests",
 }
 """The test that runs the command, or what the command calls."""
@@ -65,7 +71,6 @@ ELSEWHERE = {
 NEVER_RUN = {
     r"kafka-(acls|topics)\.sh .*": "Kafka's own shell scripts run in no test here",
     r"docker push .*|helm rollback .*": "No test here pushes an image or rolls a release back",
-    r"spark-submit .* --properties-file s3\.properties .*": "Nobody has run these lines",
     r"PYSPARK_PYTHON=\S+ spark-submit .*|venv-pack .*": "Nobody has run these jobs on YARN",
 }
 """Needs a cluster, a registry or Kafka's distribution, which no test has. The page says so, in these words."""

@@ -30,8 +30,10 @@ by words that are all in its command line.
 With ``ASLEEP`` the driver is not killed: it stands still until `wake`.
 """
 MISSED = 77
-"""The exit code if a command ends without coming to the point."""
+"""The exit code if a command ends and nobody was killed: it did not come to the point, or there was nobody."""
 _LOOK_S = 0.002
+_TOLD_AT_ONCE = {"spark.ui.liveUpdate.period": "0"}
+"""By default Spark tells of running tasks every 100 ms, so of short ones never."""
 
 
 class Point(NamedTuple):
@@ -54,7 +56,7 @@ def started(
 
     The process writes the exit codes to a file beside it, with the name that `codes` knows.
     """
-    conf = SETTINGS | dict(settings or {})
+    conf = SETTINGS | _TOLD_AT_ONCE | dict(settings or {})
     options = ["--master", master, *(f"--conf={name}={value}" for name, value in conf.items())]
     commands = [(point, ["pipeline", *map(str, line), *options]) for point, line in struck]
     with tempfile.TemporaryFile() as given, log.open("ab") as output:
@@ -173,12 +175,15 @@ def _codes_of(log: Path) -> Path:
 
 
 def _strike(victim: str | list[str]) -> None:
-    if victim in {DRIVER, ASLEEP}:
-        os.killpg(0, signal.SIGKILL if victim == DRIVER else signal.SIGSTOP)
-    elif victim == PYTHON:
-        os.kill(os.getpid(), signal.SIGKILL)
-    else:
-        os.kill(processes(victim)[0], signal.SIGKILL)
+    match victim:
+        case "driver":
+            os.killpg(0, signal.SIGKILL)
+        case "asleep":
+            os.killpg(0, signal.SIGSTOP)
+        case "python":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case _:
+            os.kill(processes(victim)[0], signal.SIGKILL)
 
 
 def main() -> None:
@@ -193,8 +198,8 @@ def main() -> None:
         struck = threading.Event()
 
         def strike(struck: threading.Event = struck) -> None:
-            struck.set()
             _strike(given["victim"])
+            struck.set()
 
         install(Point(*point), strike)
         said = CliRunner().invoke(app, line)

@@ -79,6 +79,16 @@ class S3:
         """Its log, with a line for each call."""
         return self._log.read_text(errors="replace")
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether somebody has killed it."""
+        return self._process is not None and self._process.poll() is not None
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """What no other process has in its command line."""
+        return str(self._program), str(self.folder)
+
     def kill(self) -> None:
         """End it as a power cut would, from whatever it does."""
         if self._process is not None:

@@ -358,6 +358,7 @@ def plain(secured: Cluster, spark: SparkSession, tmp_path_factory: pytest.TempPa
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)  # with what all commands take on a busy machine
 @pytest.mark.parametrize("account", ["scram", "certificate"])
 def test_all_commands_by_one_file_and_what_spark_writes_down(
     account: str, plain: Ran, secured: Cluster, tls: TlsFiles, spark: SparkSession, tmp_path: Path
@@ -383,7 +384,7 @@ def test_all_commands_by_one_file_and_what_spark_writes_down(
         assert not any(hidden.encode() in one for one in written), hidden
 
 
-def rows(spark: SparkSession, out: Path) -> dict[str, list[str]]:
+def rows(spark: SparkSession, out: Path | str) -> dict[str, list[str]]:
     """The rows of the tables that do not tell when they were made."""
     tables = {
         "readiness": (readiness.VERDICTS, readiness.WAVES, readiness.OFFSETS),
