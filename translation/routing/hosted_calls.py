@@ -305,12 +305,22 @@ def _route_sync_on_return(
         or room.is_member(group_id, message.member_id)
     ):
         return False
-    steps = (
-        _assign_to_all(context, request)
-        if len(message.assignments) >= workers
-        else _join_again(context, request, f"it assigns to {len(message.assignments)} of {workers} workers")
+
+    def start(steps: Procedure[None]) -> None:
+        context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+
+    if len(message.assignments) >= workers:
+        start(_assign_to_all(context, request))
+        return True
+    reason = f"it assigns to {len(message.assignments)} of {workers} workers"
+    join_again = partial(_join_again, context, request, reason)
+    _if_allowed(
+        context,
+        connection,
+        request,
+        lambda code: SyncGroupResponse(error_code=code),
+        lambda: start(join_again()),
     )
-    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
     return True
 
 

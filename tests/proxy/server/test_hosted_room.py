@@ -550,3 +550,15 @@ def test_a_leader_assigns_without_a_worker_that_has_not_joined_for_a_session():
     assert bench.answers[early].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     bench.advance(0.5)
     assert _leader_assigns(bench, connection, "w1") in bench.forwarded
+
+
+def test_on_the_way_back_an_assignment_of_whom_the_broker_does_not_let_in_is_refused_by_the_broker():
+    bench = Host()
+    _returned(bench, bench.connect(), bench.connect())
+    stranger, events = bench.connect(), len(bench.events)
+    bench._lets_in = False
+    request = _leader_assigns(bench, stranger, "w1")
+    (question,) = bench.calls
+    bench.reply(REFUSED, question)
+    assert bench.answers[request].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert len(bench.events) == events
