@@ -64,6 +64,16 @@ TABLES = {
 """The tables that are compared, and the columns that sort them."""
 ON_A_CLUSTER = "audit on two workers"
 _LOOK_S = 0.5
+THREADS = {
+    "Executor task": "tasks",
+    "C1 Compiler": "compiler",
+    "C2 Compiler": "compiler",
+    "GC Thread": "garbage",
+    "G1 ": "garbage",
+    "VM Thread": "garbage",
+}
+"""What threads of the JVM are for, by how their names begin (Linux knows 15 characters of a name)."""
+PYTHON, REST = "Python", "driver and rest"
 
 
 def make_cell(cell: tuple[Path, int]) -> int:
@@ -223,13 +233,15 @@ def watched(
     job: str, size: int, arguments: list[str], environment: Mapping[str, str], folder: Path = ROOT
 ) -> dict[str, Any]:
     """Return seconds, CPU seconds and memory of a command, and of all other processes started by this one."""
-    began, most, worked, loads = time.monotonic(), 0, dict[int, float](), list[float]()
+    began, most, loads = time.monotonic(), 0, list[float]()
+    worked, apart = dict[int, float](), dict[int, tuple[str, float]]()
     with (BUILD / f"{job.replace(' ', '-')}-{size}.log").open("wb") as log:
         process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder, env=environment)
         while process.poll() is None:
-            memory, cpu = _use_of_children()
+            memory, cpu, threads = _use_of_children()
             most = max(most, memory)
             worked |= cpu
+            apart |= threads
             loads.append(os.getloadavg()[0])
             seconds = time.monotonic() - began
             now = f"{seconds:.0f} s, {sum(worked.values()):.0f} CPU s, {memory // 1024:,} MiB, load {loads[-1]:.1f}"
@@ -245,12 +257,25 @@ def watched(
         "cpu_s": round(sum(worked.values()), 1),
         "memory_mib": most // 1024,
         "load": round(sum(loads) / len(loads), 1),
+        "cpu_s_of": {
+            kind: round(sum(seconds for of, seconds in apart.values() if of == kind), 1)
+            for kind in (*dict.fromkeys(THREADS.values()), PYTHON, REST)
+        },
     }
 
 
-def _use_of_children() -> tuple[int, dict[int, float]]:
-    """Return resident memory in KiB (shared pages counted in each) and CPU seconds of all child processes."""
-    total, cpu, waiting = 0, dict[int, float](), _children(os.getpid())
+def _use_of_children() -> tuple[int, dict[int, float], dict[int, tuple[str, float]]]:
+    """Return of all child processes the resident memory in KiB, and CPU seconds by process and by thread.
+
+    Pages that processes share count in each. A thread's seconds come with its kind; what it did after it was last
+    looked at is in those of its process only.
+    """
+    total, cpu, threads, waiting = (
+        0,
+        dict[int, float](),
+        dict[int, tuple[str, float]](),
+        _children(os.getpid()),
+    )
     while waiting:
         one = waiting.pop()
         with contextlib.suppress(OSError):
@@ -258,10 +283,23 @@ def _use_of_children() -> tuple[int, dict[int, float]]:
             total += next(
                 (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0
             )
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            cpu[one] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            name, cpu[one] = _name_and_cpu_s(Path(f"/proc/{one}/stat"))
             waiting += _children(one)
-    return total, cpu
+            if name.startswith("python"):
+                threads[one] = PYTHON, cpu[one]
+                continue
+            for thread in Path(f"/proc/{one}/task").iterdir():
+                with contextlib.suppress(OSError):
+                    of, seconds = _name_and_cpu_s(thread / "stat")
+                    kind = next((kind for start, kind in THREADS.items() if of.startswith(start)), REST)
+                    threads[int(thread.name)] = kind, seconds
+    return total, cpu, threads
+
+
+def _name_and_cpu_s(stat: Path) -> tuple[str, float]:
+    name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return name, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _children(process: int) -> list[int]:

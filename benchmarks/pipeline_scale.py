@@ -4,6 +4,7 @@
 many offset records, nine of ten superseded, by both versions in turn, and compares their tables row by row. `audit` and
 `progress` read a journal of so many events. Sizes may be far apart: the exponent of cost is told, log-log, with the
 start (a run of nearly nothing) taken off. CPU seconds are those of the driver, the JVM and Python's workers together.
+What earlier calls measured of the same job is kept (build/bench-pipeline/scale.json) and told with the rest.
 """
 
 import argparse
@@ -138,6 +139,12 @@ def told(results: Sequence[dict[str, Any]]) -> str:
             f"{row['cpu_s'] - row['start_cpu_s']:,.0f} | {row['memory_mib']:,} | {shuffle:,.0f} | {spill:,.0f} | "
             f"{row['load']:.1f} |"
         )
+    kinds = list(results[0]["cpu_s_of"])
+    lines += ["", f"| version | size | {' | '.join(f'{kind}, CPU s' for kind in kinds)} |"]
+    lines.append(f"| --- | ---: |{' ---: |' * len(kinds)}")
+    for row in results:
+        of = (f"{row['cpu_s_of'][kind]:,.0f}" for kind in kinds)
+        lines.append(f"| {row['version']} | {row['size']:,} | {' | '.join(of)} |")
     lines += ["", "| version | size | step | stages | tasks | JVM's CPU s | shuffle, MiB | spill, MiB |"]
     lines.append("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |")
     lines += [
@@ -162,25 +169,31 @@ def main() -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
     nothing = data(chosen.job, NOTHING)
     starts = {version: run(chosen.job, *nothing, version)["cpu_s"] for version in versions}
-    results = []
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     for size in chosen.sizes:
         source, number = data(chosen.job, size)
         for version in versions:
-            results.append(run(chosen.job, source, number, version) | {"start_cpu_s": starts[version]})
+            row = run(chosen.job, source, number, version) | {"start_cpu_s": starts[version]}
+            results = [one for one in results if _what(one) != _what(row)] + [row]
             RESULTS.write_text(json.dumps(results, indent=1))
         if len(versions) > 1 and (other := differences(chosen.job, *versions)):
             raise SystemExit(f"of {number:,} the versions have other rows: {'; '.join(other)}")
-    print(told(results))
+    of_job = sorted((row for row in results if row["job"] == chosen.job), key=_what)
+    print(told(of_job))
     for version in versions:
         costs = [
             (row["size"], row["cpu_s"] - row["start_cpu_s"])
-            for row in results
+            for row in of_job
             if row["version"] == version.name
         ]
         if len(costs) > 1:
             print(
                 f"{chosen.job}, {version.name}: CPU s without start grow with size to the {exponent(costs):.2f}"
             )
+
+
+def _what(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["job"], row["version"], row["size"]
 
 
 if __name__ == "__main__":
