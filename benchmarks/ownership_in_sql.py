@@ -16,7 +16,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from benchmarks.pipeline import BUILD, HEAP, MASTER, journal, watched
+from benchmarks.pipeline import BUILD, HEAP, MASTER, journal
+from benchmarks.watched_command import watched
 from pipeline import spark as sessions
 from pipeline.audit import job
 from pipeline.audit.findings import rows_of
@@ -126,7 +127,7 @@ def main() -> None:
 
 def _measured(way: str, size: int) -> float:
     arguments = [sys.executable, "-m", "benchmarks.ownership_in_sql", str(size), "--way", way]
-    return float(watched(f"ownership {way}", size, arguments, os.environ)["cpu_s"])
+    return float(watched(f"ownership {way}", size, arguments, os.environ, BUILD)["cpu_s"])
 
 
 if __name__ == "__main__":

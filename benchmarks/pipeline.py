@@ -7,23 +7,21 @@ seconds are more reliable where other work shares the cores. All results so far 
 """
 
 import argparse
-import contextlib
 import json
 import math
 import multiprocessing
 import os
 import random
 import shutil
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.watched_command import ROOT, watched
 from pipeline.readiness.cluster import Cluster, Topic
 from pipeline.readiness.records import CAPTURED
 from pipeline.table_files import files_of_table
@@ -47,7 +45,6 @@ from protocol_codecs.records import (
 from tests.pipeline.migration import Migration, Plan
 from tests.pipeline.standalone import cluster
 
-ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "bench-pipeline"
 RESULTS = BUILD / "results.json"
 PAGE = ROOT / "docs" / "evidence" / "pipeline-cost.md"
@@ -63,17 +60,6 @@ TABLES = {
 }
 """The tables that are compared, and the columns that sort them."""
 ON_A_CLUSTER = "audit on two workers"
-_LOOK_S = 0.5
-THREADS = {
-    "Executor task": "tasks",
-    "C1 Compiler": "compiler",
-    "C2 Compiler": "compiler",
-    "GC Thread": "garbage",
-    "G1 ": "garbage",
-    "VM Thread": "garbage",
-}
-"""What threads of the JVM are for, by how their names begin (Linux knows 15 characters of a name)."""
-PYTHON, REST = "Python", "driver and rest"
 
 
 def make_cell(cell: tuple[Path, int]) -> int:
@@ -206,7 +192,7 @@ def measured(job: str, source: Path, size: int) -> dict[str, Any]:
     """Run one job in its own processes, on this machine."""
     out = BUILD / f"out-{job}"
     shutil.rmtree(out, ignore_errors=True)
-    return watched(job, size, command(job, source, out, MASTER), os.environ)
+    return watched(job, size, command(job, source, out, MASTER), os.environ, BUILD)
 
 
 def same_on_a_cluster(source: Path, size: int) -> dict[str, Any]:
@@ -216,7 +202,7 @@ def same_on_a_cluster(source: Path, size: int) -> dict[str, Any]:
     out.mkdir()
     own = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     with cluster(out, memory=HALF_HEAP) as master:
-        row = watched(ON_A_CLUSTER, size, command("audit", source, out, master), own)
+        row = watched(ON_A_CLUSTER, size, command("audit", source, out, master), own, BUILD)
     counts = []
     for name, order in TABLES.items():
         here, there = (
@@ -227,84 +213,6 @@ def same_on_a_cluster(source: Path, size: int) -> dict[str, Any]:
             raise SystemExit(f"{name} of the cluster is another one: compare {BUILD / 'out-audit'} and {out}")
         counts.append(f"{here.num_rows:,} {name}")
     return row | {"same": f"the same {', '.join(counts)} as on `{MASTER}`"}
-
-
-def watched(
-    job: str, size: int, arguments: list[str], environment: Mapping[str, str], folder: Path = ROOT
-) -> dict[str, Any]:
-    """Return seconds, CPU seconds and memory of a command, and of all other processes started by this one."""
-    began, most, loads = time.monotonic(), 0, list[float]()
-    worked, apart = dict[int, float](), dict[int, tuple[str, float]]()
-    with (BUILD / f"{job.replace(' ', '-')}-{size}.log").open("wb") as log:
-        process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder, env=environment)
-        while process.poll() is None:
-            memory, cpu, threads = _use_of_children()
-            most = max(most, memory)
-            worked |= cpu
-            apart |= threads
-            loads.append(os.getloadavg()[0])
-            seconds = time.monotonic() - began
-            now = f"{seconds:.0f} s, {sum(worked.values()):.0f} CPU s, {memory // 1024:,} MiB, load {loads[-1]:.1f}"
-            print(f"\r{job} of {size:,}: {now}   ", end="", file=sys.stderr)
-            time.sleep(_LOOK_S)
-    print(file=sys.stderr)
-    if process.returncode != 0:
-        raise SystemExit(f"{job} of {size:,} ended with {process.returncode}: see {log.name}")
-    return {
-        "job": job,
-        "size": size,
-        "seconds": round(time.monotonic() - began, 1),
-        "cpu_s": round(sum(worked.values()), 1),
-        "memory_mib": most // 1024,
-        "load": round(sum(loads) / len(loads), 1),
-        "cpu_s_of": {
-            kind: round(sum(seconds for of, seconds in apart.values() if of == kind), 1)
-            for kind in (*dict.fromkeys(THREADS.values()), PYTHON, REST)
-        },
-    }
-
-
-def _use_of_children() -> tuple[int, dict[int, float], dict[int, tuple[str, float]]]:
-    """Return of all child processes the resident memory in KiB, and CPU seconds by process and by thread.
-
-    Pages that processes share count in each. A thread's seconds come with its kind; what it did after it was last
-    looked at is in those of its process only.
-    """
-    total, cpu, threads, waiting = (
-        0,
-        dict[int, float](),
-        dict[int, tuple[str, float]](),
-        _children(os.getpid()),
-    )
-    while waiting:
-        one = waiting.pop()
-        with contextlib.suppress(OSError):
-            status = Path(f"/proc/{one}/status").read_text()
-            total += next(
-                (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0
-            )
-            name, cpu[one] = _name_and_cpu_s(Path(f"/proc/{one}/stat"))
-            waiting += _children(one)
-            if name.startswith("python"):
-                threads[one] = PYTHON, cpu[one]
-                continue
-            for thread in Path(f"/proc/{one}/task").iterdir():
-                with contextlib.suppress(OSError):
-                    of, seconds = _name_and_cpu_s(thread / "stat")
-                    kind = next((kind for start, kind in THREADS.items() if of.startswith(start)), REST)
-                    threads[int(thread.name)] = kind, seconds
-    return total, cpu, threads
-
-
-def _name_and_cpu_s(stat: Path) -> tuple[str, float]:
-    name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
-    fields = rest.split()
-    return name, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _children(process: int) -> list[int]:
-    tasks = Path(f"/proc/{process}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 def table(results: list[dict[str, Any]]) -> str:

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from benchmarks import newest_records
-from benchmarks.pipeline import BUILD, MASTER, ROOT, command, journal, watched
+from benchmarks.pipeline import BUILD, MASTER, command, journal
+from benchmarks.watched_command import ROOT, watched
 from pipeline.table_files import files_of_table
 
 RESULTS = BUILD / "scale.json"
@@ -62,7 +63,7 @@ def run(job: str, source: Path, size: int, version: Version) -> dict[str, Any]:
     arguments = command(job, source, out, MASTER)
     arguments += [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     environment = {**os.environ, "PYTHONPATH": str(version.root)}
-    costs = watched(job, size, arguments, environment, version.root)
+    costs = watched(job, size, arguments, environment, BUILD, version.root)
     return costs | {"version": version.name, "stages": list(stages(log))}
 
 
