@@ -50,6 +50,9 @@ _ON_ONE_MACHINE = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
 }
+_MALLOC_ARENAS = "2"
+"""RocksDB and Arrow allocate outside of Java's heap, in many threads. glibc gives these up to eight arenas a core, and
+what is free in one serves no other, so a process that follows a journal grew for as long as it was watched."""
 
 
 def start(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> "SparkSession":
@@ -62,6 +65,7 @@ def start(name: str, *, master: str | None = None, conf: Mapping[str, str] | Non
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only the jobs need Spark, not `--help`
 
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
+    os.environ.setdefault("MALLOC_ARENA_MAX", _MALLOC_ARENAS)  # of the JVM that this process starts
     builder = SparkSession.builder.appName(f"epochgate {name}")
     if master is not None or not under_submit:
         builder = builder.master(master or LOCAL)
