@@ -78,7 +78,8 @@ RUN apt-get update \
 COPY --from=build-pipeline /opt/epochgate /opt/epochgate
 ENV JAVA_HOME=/usr/lib/jvm/default-java \
     SPARK_HOME=/opt/epochgate/spark \
-    PYSPARK_PYTHON=/opt/epochgate/bin/python
+    PYSPARK_PYTHON=/opt/epochgate/bin/python \
+    MALLOC_ARENA_MAX=2
 USER 10001:10001
 ENTRYPOINT ["python", "-P", "-m", "pipeline.pod"]
 CMD ["pipeline", "--help"]

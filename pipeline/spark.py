@@ -20,6 +20,9 @@ OLDEST_JAVA = 17
 LOCAL = "local[*]"
 LOOPBACK = "127.0.0.1"
 
+_MALLOC_ARENAS = "2"
+"""RocksDB and Arrow allocate outside of Java's heap, in many threads. glibc gives these up to eight arenas a core, and
+what is free in one serves no other, so a process that follows a journal grew for as long as it was watched."""
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -32,6 +35,7 @@ _SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+    "spark.executorEnv.MALLOC_ARENA_MAX": _MALLOC_ARENAS,
     # The live audit (pipeline/progress/streams.py) does not wait until the batches of the tables have had their tasks.
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
@@ -62,6 +66,7 @@ def start(name: str, *, master: str | None = None, conf: Mapping[str, str] | Non
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only the jobs need Spark, not `--help`
 
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
+    os.environ.setdefault("MALLOC_ARENA_MAX", _MALLOC_ARENAS)  # of the JVM that this process may start
     builder = SparkSession.builder.appName(f"epochgate {name}")
     if master is not None or not under_submit:
         builder = builder.master(master or LOCAL)
