@@ -299,7 +299,7 @@ def test_groups_come_in_order_by_one_shuffle_and_python_gets_them_as_a_stream(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_800)
 def test_the_page_has_the_plans_of_the_code(spark: SparkSession) -> None:
     command = [sys.executable, "-m", "tests.pipeline.plans", "--check"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
