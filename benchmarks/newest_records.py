@@ -1,6 +1,7 @@
 """Makes offsets topics of which nine of ten records are superseded: `python -m benchmarks.pipeline_scale readiness`.
 
-Ten records to each key, in the order in which a capture writes them; one record in twenty-five is a group's own.
+Ten records to each key, in the order in which a capture writes them; one record in twenty-five is a group's own. The
+same topic after compaction has the newest record of each key only.
 """
 
 import itertools
@@ -33,9 +34,9 @@ _TIME_MS = 1_790_000_000_000
 Row = tuple[int, int, int, bytes, bytes | None]
 
 
-def capture(size: int) -> Path:
-    """Return a capture of about so many records, made once."""
-    folder = BUILD / f"superseded-{size}"
+def capture(size: int, *, compacted: bool = False) -> Path:
+    """Return a capture of about so many records, made once; ``compacted``: what compaction leaves of them."""
+    folder = BUILD / f"{'compacted' if compacted else 'superseded'}-{size}"
     if (folder / "cluster.json").exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -51,7 +52,7 @@ def capture(size: int) -> Path:
     while partitions or rows:
         for one in list(partitions):
             told = list(itertools.islice(one, IN_A_ROW))
-            rows += told
+            rows += [row for row, newest in told if newest or not compacted]
             if not told:
                 partitions.remove(one)
         while len(rows) >= ROWS_A_FILE or (rows and not partitions):
@@ -65,8 +66,10 @@ def capture(size: int) -> Path:
     return folder
 
 
-def _partition(number: int, groups: int, metadata: dict[tuple[int, int], bytes | None]) -> Iterator[Row]:
-    """Return a partition in which every key is written once a round, all groups mixed."""
+def _partition(
+    number: int, groups: int, metadata: dict[tuple[int, int], bytes | None]
+) -> Iterator[tuple[Row, bool]]:
+    """Return a partition in which every key is written once a round, all groups mixed, and what is newest there."""
     chance = random.Random(number)
     keys: list[tuple[bytes, int]] = []
     for group in range(number, groups, PARTITIONS):
@@ -83,5 +86,5 @@ def _partition(number: int, groups: int, metadata: dict[tuple[int, int], bytes |
                 value = metadata[members, generation]
             elif chance.random() < 0.02:
                 value = None
-            yield number, offset, _TIME_MS, key, value
+            yield (number, offset, _TIME_MS, key, value), generation == ROUNDS
             offset += 1

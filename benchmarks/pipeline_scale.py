@@ -2,8 +2,11 @@
 
 `python -m benchmarks.pipeline_scale readiness 1000000 10000000 --beside build/bench-pipeline/main` runs readiness of so
 many offset records, nine of ten superseded, by both versions in turn, and compares their tables row by row. `audit` and
-`progress` read a journal of so many events. Sizes may be far apart: the exponent of cost is told, log-log, with the
-start (a run of nearly nothing) taken off. CPU seconds are those of the driver, the JVM and Python's workers together.
+`progress` read a journal of so many events. `compacted` is readiness of what compaction would leave of those records:
+what it costs when nothing is superseded.
+
+Sizes may be far apart: the exponent of cost is told, log-log, with the start (a run of nearly nothing) taken off. CPU
+seconds are those of the driver, the JVM and Python's workers together.
 What earlier calls measured of the same job is kept (build/bench-pipeline/scale.json) and told with the rest.
 """
 
@@ -26,6 +29,9 @@ from pipeline.table_files import files_of_table
 
 RESULTS = BUILD / "scale.json"
 NOTHING = 1_000
+COMPACTED = "compacted"
+CAPTURES = {"readiness": "readiness", COMPACTED: "readiness"}
+"""Jobs that read a capture, and the commands that do them."""
 _MIB = 1 << 20
 _METRICS = {
     "internal.metrics.executorCpuTime": "jvm_cpu_s",
@@ -44,8 +50,8 @@ class Version(NamedTuple):
 
 def data(job: str, size: int) -> tuple[Path, int]:
     """Return what a job reads, made once, and how much it has."""
-    if job == "readiness":
-        return newest_records.capture(size), size
+    if job in CAPTURES:
+        return newest_records.capture(size, compacted=job == COMPACTED), size
     return journal(size)
 
 
@@ -60,7 +66,7 @@ def run(job: str, source: Path, size: int, version: Version) -> dict[str, Any]:
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": log.as_uri(),
     }
-    arguments = command(job, source, out, MASTER)
+    arguments = command(CAPTURES.get(job, job), source, out, MASTER)
     arguments += [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     environment = {**os.environ, "PYTHONPATH": str(version.root)}
     costs = watched(job, size, arguments, environment, BUILD, version.root)
@@ -160,7 +166,7 @@ def told(results: Sequence[dict[str, Any]]) -> str:
 def main() -> None:
     """Make missing data, run the job by each version and size, print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline_scale", description=__doc__)
-    parser.add_argument("job", choices=("readiness", "audit", "progress"))
+    parser.add_argument("job", choices=(*CAPTURES, "audit", "progress"))
     parser.add_argument("sizes", type=int, nargs="+")
     parser.add_argument("--beside", type=Path, help="another checkout of this repository, to compare with")
     chosen = parser.parse_args()
