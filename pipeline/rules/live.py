@@ -178,7 +178,7 @@ class LiveVerifier:
                 self._gone = merged(self._gone)[-_MOST_GONE:]
 
     def _forget_ended(self, until_us: int) -> None:
-        """Forget that processes have ended, now and then, but for those that served somebody who holds a partition.
+        """Forget that processes have ended, now and then, but for those that a hold depends on.
 
         Who gets such a partition, however much later, takes it from a process that is known to have ended.
         """
@@ -186,8 +186,10 @@ class LiveVerifier:
         if len(ended) <= len(self._read_us) or until_us - self._swept_us < ROOM_US:
             return
         self._swept_us = until_us
-        serving = {one for group in self._verifier.groups.values() for one in group.ownership.servers()}
-        for process in [one for one in ended if one not in self._read_us and one not in serving]:
+        asked_for = {
+            one for group in self._verifier.groups.values() for one in group.ownership.may_have_ended()
+        }
+        for process in [one for one in ended if one not in self._read_us and one not in asked_for]:
             del ended[process]
 
     def _late(self, event: Line) -> None:

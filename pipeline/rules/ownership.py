@@ -15,6 +15,10 @@ from the member's last one ends some holds and begins others.
 - When a process has written nothing any more (it was killed, or the journal ends), what its members hold is not known
   from then on. If somebody else gets such a partition, the hold ends where the process's journal ended, and one
   ``unproven`` overlap of no length says so.
+- The same holds for a member that another process took over after the former one had written its last event: what it
+  holds is not known since then, until a snapshot of it comes. An ``adopted`` has none, and the former process may have
+  ended before it could tell a change. If several end one after another before the snapshot, the first silence counts. A
+  former process that wrote at the takeover or later would have told a change.
 - A member that passes through, and that its process has adopted without having seen its JoinGroup, has a session
   timeout that is not known there. The broker may end it and the journal is silent: what it holds is not proven either.
 - Members of share groups read the same partitions together, and those of streams groups and Kafka Connect have tasks:
@@ -168,12 +172,20 @@ class _Topic(msgspec.Struct, frozen=True, gc=False):
 _DECODER = msgspec.json.Decoder(tuple[_Topic, ...])
 
 
+class _Silence(NamedTuple):
+    """A process that had written its last event, at ``last_us``, when another one took over its member."""
+
+    process: Process
+    last_us: int
+    taken_us: int
+
+
 class _Member:
     """A live member: the process that serves it, and the partitions that it owns."""
 
     __slots__ = (
         "end_is_told", "generation", "generation_event", "generation_us", "heard_us", "holds", "owned", "process",
-        "protocol", "servers",
+        "protocol", "servers", "silences",
     )  # fmt: skip
 
     def __init__(self, event: Event) -> None:
@@ -188,6 +200,8 @@ class _Member:
         self.generation_event = event.name
         self.owned: Json = "[]"
         self.holds: dict[Partition, Hold] = {}
+        self.silences: tuple[_Silence, ...] = ()
+        """Of those that served it one after another since its last snapshot, the ones that seemed to have ended."""
 
     @classmethod
     def restored(cls, saved: SavedMember) -> "_Member":
@@ -203,6 +217,10 @@ class _Member:
         member.generation_event = saved.generation_event
         member.owned = saved.owned
         member.holds = {}
+        member.silences = tuple(
+            _Silence((replica, boot), last_us, taken_us)
+            for replica, boot, last_us, taken_us in saved.silences
+        )
         return member
 
     @property
@@ -218,6 +236,11 @@ class _Member:
         self.process = event.process
         self.servers.append((event.time_us, self.process))
 
+    def not_known_since(self, last_us: int, taken_us: int) -> None:
+        """Record that its process has written nothing after ``last_us``, and another one takes over."""
+        self.silences += (_Silence(self.process, last_us, taken_us),)
+        self.owned = ""  # its next snapshot is read, also one equal to the last: it confirms the holds
+
     def called(self, event: Event) -> None:
         """Update the member from a call of its client."""
         generation, protocol = event.generation, event.protocol
@@ -232,7 +255,7 @@ class _Member:
         return {process for (_, process), end_us in zip(self.servers, ends, strict=True) if end_us >= from_us}
 
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Of what :meth:`GroupOwnership.state` returns, and of the rules that led to it: another version's is of no use."""
 
 _STATE_DECODER = msgspec.msgpack.Decoder(SavedGroup)
@@ -323,6 +346,10 @@ class GroupOwnership:
             if proof_or_stale is not None:
                 found += proof_or_stale
                 return
+            if member.holds:
+                last_us = self._last_us.get(member.process, event.time_us)
+                if last_us < event.time_us:
+                    member.not_known_since(last_us, event.time_us)
             member.go_on_to(event)
         if kind in CALLS:
             member.called(event)
@@ -416,6 +443,11 @@ class GroupOwnership:
         """Return the processes that serve members which hold partitions."""
         return {member.process for member in self._members.values() if member.holds}
 
+    def may_have_ended(self) -> set[Process]:
+        """Return the processes that a hold depends on: findings to come may ask whether they have ended."""
+        former = {one.process for member in self._members.values() if member.holds for one in member.silences}
+        return self.servers() | former
+
     def forget(self, ended: Mapping[Process, int], before_us: int) -> None:
         """Forget what nothing can be added to: of processes in ``ended``, members not heard of since ``before_us``.
 
@@ -452,6 +484,7 @@ class GroupOwnership:
         now = {(topic.topic, number): topic.id for topic in listed for number in topic.partitions}
         if holds and (gone := holds.keys() - now.keys()):
             self._release(member, event, name, gone, found)
+        member.silences = ()  # what has gone went at an unknown time; all else is known again
         if now and (new := now.keys() - holds.keys()):
             about = event.member, event.instance, event.time_us, name, member.process, self._number
             for partition in sorted(new) if len(new) > 1 else new:
@@ -483,16 +516,16 @@ class GroupOwnership:
     def _forget_if_silent(
         self, partition: Partition, other: Hold, hold: Hold, event: Event, found: list[Finding]
     ) -> None:
-        """End an ownership whose process had stopped writing before another member got the partition."""
+        """End an ownership that was not known any more when another member got the partition."""
         theirs = self._members[other.member]
-        last_us = self._last_us.get(theirs.process, event.time_us)
+        process, last_us = self._known(theirs, event.time_us)
         if last_us >= event.time_us:
             return
         if self._intervals:
-            self.relied_on.add(theirs.process)
+            self.relied_on.add(process)
             found.append(Interval(partition, other, max(last_us, other.since_us), None, PROCESS_ENDED))
         if _same_topic(other, hold):
-            sides = other, theirs.process, hold, event.process
+            sides = other, process, hold, event.process
             at_us = event.time_us
             found.append(
                 Overlap(
@@ -503,7 +536,7 @@ class GroupOwnership:
                     None,
                     proven=False,
                     heard_us=theirs.heard_us,
-                    served_by=(theirs.process,),
+                    served_by=(process,),
                 )
             )
         holders = self._holders[partition]
@@ -513,6 +546,18 @@ class GroupOwnership:
                 found.append(self._overlap(partition, other, third, last_us, None))
             self._heard.pop(_pair(partition, other, third), None)
         theirs.owned = ""  # its next snapshot is read again
+
+    def _known(self, member: _Member, until_us: int) -> tuple[Process, int]:
+        """Return who tells what a member holds, and when that one wrote last; ``until_us`` if it goes on writing.
+
+        That is the process that serves it, or the first one that had ended when another took over, as long as no
+        snapshot has come since. A process that seemed to have ended then may have turned out to be alive.
+        """
+        for process, _, taken_us in member.silences:
+            last_us = self._last_us.get(process, taken_us)
+            if last_us < taken_us:
+                return process, last_us
+        return member.process, self._last_us.get(member.process, until_us)
 
     def _release(
         self,
@@ -544,13 +589,12 @@ class GroupOwnership:
         heard_us = self._heard[_pair(partition, first, second)]
         one_server, other_server = (self._members[hold.member] for hold in (first, second))
         served_by = one_server.served_by(heard_us) | other_server.served_by(second.since_us)
-        known_us = until_us
-        for server in (one_server, other_server):
-            last_us = self._last_us.get(server.process, until_us)
+        first_process, known_us = self._known(one_server, until_us)
+        for process, last_us in ((first_process, known_us), self._known(other_server, until_us)):
             if last_us < until_us and self._intervals:
-                self.relied_on.add(server.process)
+                self.relied_on.add(process)
             known_us = min(known_us, last_us)
-        sides = first, one_server.process, second, second.process
+        sides = first, first_process, second, second.process
         times = second.since_us, max(second.since_us, min(until_us, known_us)), end_event
         return Overlap(
             partition,
@@ -594,6 +638,7 @@ def _saved(name: str, member: _Member) -> SavedMember:
                       hold.event, *hold.process, number)
             for (number, topic, topic_id), hold in holds.items()
         ],
+        [(*process, last_us, taken_us) for process, last_us, taken_us in member.silences],
     )  # fmt: skip
 
 

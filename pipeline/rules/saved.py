@@ -38,6 +38,9 @@ class SavedMember(msgspec.Struct, array_like=True, frozen=True, gc=False):
     generation_event: str
     owned: str
     holds: list[SavedHold]
+    silences: list[tuple[str, str, int, int]] = []
+    """Processes that had ended when another took the member over, if no snapshot has come since: each with the time of
+    its last event and that of the takeover."""
 
 
 class SavedGroup(msgspec.Struct, array_like=True, frozen=True, gc=False):

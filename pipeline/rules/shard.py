@@ -445,6 +445,9 @@ class Shard:
             process = member.replica, member.boot
             if process not in self._read_us:
                 found[process] = max(member.heard_us, found.get(process, 0))
+            for replica, boot, last_us, _ in member.silences:
+                if (replica, boot) not in self._read_us:
+                    found[replica, boot] = max(last_us, found.get((replica, boot), 0))
         for replica, boot, _, us in kept.last_seq:
             if (replica, boot) not in self._read_us:
                 found[replica, boot] = max(us, found.get((replica, boot), 0))

@@ -44,7 +44,7 @@ class Check:
                 found += [(group, *one) for one in self._group(of_group)]
         for *_, since, until, one, other in found:
             if _is_told(one, other):
-                first, second = _clocks(one, other)
+                first, second = self._clocks(one, other)
                 self.handovers[first[0], second[0]].append(since - until)
         self.overlaps = {(*one[:7], self._class(one)) for one in found}
 
@@ -56,7 +56,9 @@ class Check:
         for member, of_member in _by(events, lambda e: e["member"]).items():
             if not member:
                 continue
-            for event, owned in self._heard(of_member):
+            heard = self._heard(of_member)
+            self._note_silences([event for event, _ in heard])
+            for event, owned in heard:
                 touched[member] |= owned
                 for partition in touched[member]:
                     snapshots[partition].append((order[id(event)], event, partition in owned))
@@ -111,6 +113,17 @@ class Check:
                 heard.append((event, heard[-1][1] if heard else set()))
         return heard
 
+    def _note_silences(self, events: list[Event]) -> None:
+        """Note in a member's events who had ended when another one took over, if there was no snapshot since."""
+        server = silent = None
+        for event in events:
+            process = event["replica"], event["boot"]
+            if server not in (None, process) and silent is None and self.last[server] < event["time_us"]:
+                silent = server, self.last[server]
+            event["silent_before"] = silent
+            server = None if event["kind"] in ENDS else process
+            silent = event["silent_after"] = silent if event["owned"] is None else None
+
     def _partition(
         self, group: str, topic: str, partition: int, seen: list[tuple[Any, ...]], end_us: int
     ) -> list[tuple[Any, ...]]:
@@ -121,8 +134,9 @@ class Check:
         for number, event, has in seen:
             member, process = event["member"], (event["replica"], event["boot"])
             hold = current.get(member)
+            served = number, process, event["time_us"], event["told"], event
             if hold is not None:
-                hold["served"].append((number, process, event["time_us"], event["told"]))
+                hold["served"].append(served)
             if hold is not None and event["owned"] is None and event["kind"] not in ENDS:
                 continue
             if not has and hold is not None:
@@ -130,7 +144,7 @@ class Check:
                 del current[member]
             elif has and hold is None and event["owned"] is not None:
                 for other in list(current.values()):
-                    last = self.last[other["served"][-1][1]]
+                    last = self._tells(other, number)[1]
                     if last < event["time_us"]:
                         other.update(until=max(last, other["since"]), order=number - 0.5, cut=True)
                         del current[other["member"]]
@@ -140,7 +154,7 @@ class Check:
                     "member": member,
                     "since": event["time_us"],
                     "from": number,
-                    "served": [(number, process, event["time_us"], event["told"])],
+                    "served": [served],
                 }
                 hold |= {"until": end_us, "order": 10**12, "instance": event["instance"]}
                 current[member] = hold
@@ -165,9 +179,14 @@ class Check:
     def _until(self, one: dict[str, Any], other: dict[str, Any]) -> int:
         """When two holds cease to overlap, as far as the processes of both wrote anything."""
         ended = min(one["order"], other["order"])
-        servers = [[at[1] for at in hold["served"] if at[0] <= ended][-1] for hold in (one, other)]
-        until = min(one["until"], other["until"], *(self.last[process] for process in servers))
-        return max(until, other["since"])
+        known = (self._tells(hold, ended)[1] for hold in (one, other))
+        return max(min(one["until"], other["until"], *known), other["since"])
+
+    def _tells(self, hold: dict[str, Any], ended: float) -> tuple[tuple[str, str], int]:
+        """Who tells that a member has a partition until a place in the order, and when that one wrote last."""
+        number, process, *_, event = [at for at in hold["served"] if at[0] <= ended][-1]
+        silent = event["silent_before" if number == ended else "silent_after"]
+        return silent or (process, self.last[process])
 
     def _note_gaps(self, group: str, topic: str, partition: int, holds: list[dict[str, Any]]) -> None:
         for hold in holds:
@@ -188,7 +207,7 @@ class Check:
             return "static_replaced"
         if not _is_told(one, other):
             return "unproven"
-        first, second = _clocks(one, other)
+        first, second = self._clocks(one, other)
         if first != second and until - since <= self.skew_us:
             return "within_skew"
         if until - since <= max(
@@ -196,11 +215,16 @@ class Check:
         ):
             return "clock"
         ended = min(one["order"], other["order"])
-        last, _, heard, _ = max(at for at in one["served"] if at[0] < other["from"])
+        last, _, heard, *_ = max(at for at in one["served"] if at[0] < other["from"])
         for process in _servers(one, last, ended) | _servers(other, other["from"], ended):
             if any(begin <= until and end >= heard for begin, end in self.lost[process]):
                 return "events_lost"
         return "violation"
+
+    def _clocks(self, one: dict[str, Any], other: dict[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Who served the first when the overlap ended, and who gave the second the partition."""
+        ended = min(one["order"], other["order"])
+        return self._tells(one, ended)[0], other["served"][0][1]
 
     def _accounted_for(self, ahead: str, behind: str) -> int:
         apart = self.proofs[ahead, behind]
@@ -219,18 +243,12 @@ def _is_told(one: dict[str, Any], other: dict[str, Any]) -> bool:
     if "from" not in other:  # its process had written nothing any more
         return False
     ended = min(one["order"], other["order"])
-    return [told for number, *_, told in one["served"] if number <= ended][-1]
+    return [told for number, _, _, told, _ in one["served"] if number <= ended][-1]
 
 
 def _servers(hold: dict[str, Any], begin: int, ended: float) -> set[tuple[str, str]]:
     """Who served the hold's member between two places in the order."""
     return {process for number, process, *_ in hold["served"] if begin <= number <= ended}
-
-
-def _clocks(one: dict[str, Any], other: dict[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Who served the first when the overlap ended, and who gave the second the partition."""
-    ended = min(one["order"], other["order"])
-    return [process for number, process, *_ in one["served"] if number <= ended][-1], other["served"][0][1]
 
 
 def _by(events: list[Event], key: Any) -> dict[str, list[Event]]:

@@ -36,6 +36,8 @@ class Plan(NamedTuple):
     duplicated: float = 0.0
     violations: int = 0
     """How many groups get a violation planted."""
+    slow: float = 0.3
+    """How many adopted members say only after up to four seconds what they own."""
     prefix: str = ""
 
     @classmethod
@@ -50,6 +52,7 @@ class Plan(NamedTuple):
             prefix=prefix,
             duplicated=0.001,
             lost=0.0001,
+            slow=0.0,
         )
 
 
@@ -384,7 +387,9 @@ class Group:
         """Another process serves the client from now on."""
         member.process = process
         self.tell(at_us, member, "adopted", owned=False)
-        return self.rejoin(at_us + 1 * MS, member, set(member.owned))
+        slow = self.world.plan.slow
+        after_us = self.random.randint(1 * MS, 4 * S) if slow and self.random.random() < slow else 1 * MS
+        return self.rejoin(at_us + after_us, member, set(member.owned))
 
     # How it is told.
 

@@ -144,6 +144,118 @@ def test_the_end_of_a_membership_at_its_former_process_does_not_count() -> None:
     assert overlap.until_us - overlap.from_us == 400 * MS
 
 
+HOUR_US = 3_600_000 * MS
+P, Q, R = ({"replica": name, "generation": 2} for name in "pqr")
+
+
+def after_kills(*events: Event, **last_ms: int) -> list[Any]:
+    """What events show after a kill; processes that are not among ``last_ms`` (of their last events) go on."""
+    last_us = {one.process: START_US + HOUR_US for one in events}
+    last_us |= {(name, "1"): START_US + ms * MS for name, ms in last_ms.items()}
+    ownership = GroupOwnership(last_us, SKEW_US)
+    in_order = sorted(events, key=lambda one: (one.time_us, one.replica, one.boot, one.seq))
+    return [found for one in in_order for found in ownership.take(one)] + list(ownership.end())
+
+
+def overlaps_of(found: list[Any]) -> list[tuple[str, str, str, int, int, bool]]:
+    """(first, the replica that served it, second, from, until, whether it is proven), in milliseconds."""
+    return [
+        (one.first.member, one.first_process[0], one.second.member, (one.from_us - START_US) // MS,
+         (one.until_us - START_US) // MS, one.proven)
+        for one in found if isinstance(one, Overlap)
+    ]  # fmt: skip
+
+
+def at(ms: int) -> dict[str, int]:
+    return {"time_us": START_US + ms * MS}
+
+
+HELD = event(1, "assigned", "m2", [0], **at(1), **P | {"generation": 1})
+ADOPTED = event(1, "adopted", "m2", None, **at(9_000), **Q)
+TAKEN = event(2, "assigned", "m1", [0], **at(9_500), **Q)
+
+
+def test_what_an_adopted_member_of_a_killed_process_holds_is_not_known_before_its_snapshot() -> None:
+    """Its partition had gone to another member before the kill, or just after, and nobody could write that."""
+    found = after_kills(HELD, ADOPTED, TAKEN, event(3, "state_changed", "m2", [1], **at(9_600), **Q), p=100)
+    assert overlaps_of(found) == [("m2", "p", "m1", 9_500, 9_500, False)]
+    ended = [one for one in found if isinstance(one, Interval) and one.hold.event == HELD.name]
+    assert [(one.until_us - START_US, one.end_kind) for one in ended] == [(100 * MS, "process_ended")]
+
+
+def test_it_is_known_again_with_a_snapshot_that_is_equal_to_the_last() -> None:
+    confirmed = event(2, "state_changed", "m2", [0], **at(9_200), **Q)
+    found = after_kills(
+        HELD,
+        ADOPTED,
+        confirmed,
+        TAKEN._replace(seq=3),
+        event(4, "left", "m2", [], **at(9_900), **Q),
+        p=100,
+    )
+    assert overlaps_of(found) == [("m2", "q", "m1", 9_500, 9_900, True)]
+
+
+def test_a_takeover_that_has_a_snapshot_tells_what_is_held() -> None:
+    joined = event(1, "joined", "m2", [0], **at(9_000), **Q)
+    found = after_kills(HELD, joined, TAKEN, event(3, "left", "m2", [], **at(9_900), **Q), p=100)
+    assert overlaps_of(found) == [("m2", "q", "m1", 9_500, 9_900, True)]
+
+
+def test_a_snapshot_that_claims_the_partition_after_all_begins_an_overlap() -> None:
+    claims = event(3, "state_changed", "m2", [0], **at(9_600), **Q)
+    found = after_kills(HELD, ADOPTED, TAKEN, claims, event(4, "left", "m1", [], **at(9_900), **Q), p=100)
+    assert overlaps_of(found) == [
+        ("m2", "p", "m1", 9_500, 9_500, False),
+        ("m1", "q", "m2", 9_600, 9_900, True),
+    ]
+
+
+@pytest.mark.parametrize("last_ms", [9_000, 20_000])
+def test_a_former_process_that_still_wrote_at_the_takeover_would_have_told_a_change(last_ms: int) -> None:
+    later = event(3, "state_changed", "m2", [1], **at(9_600), **Q)
+    found = after_kills(HELD, ADOPTED, TAKEN, later, p=last_ms)
+    assert overlaps_of(found) == [("m2", "q", "m1", 9_500, 9_600, True)]
+
+
+def test_of_processes_that_end_one_after_another_without_a_snapshot_the_first_counts() -> None:
+    again = event(1, "adopted", "m2", None, **at(9_200), **R)
+    found = after_kills(HELD, ADOPTED, again, TAKEN._replace(replica="r"), p=100, q=9_100)
+    assert overlaps_of(found) == [("m2", "p", "m1", 9_500, 9_500, False)]
+    ended = [one for one in found if isinstance(one, Interval) and one.hold.event == HELD.name]
+    assert [one.until_us - START_US for one in ended] == [100 * MS]
+
+
+def test_a_process_that_ends_before_the_snapshot_counts_if_the_one_before_was_alive_at_the_takeover() -> None:
+    again = event(1, "adopted", "m2", None, **at(9_200), **R)
+    found = after_kills(HELD, ADOPTED, again, TAKEN._replace(replica="r"), p=9_050, q=9_100)
+    assert overlaps_of(found) == [("m2", "q", "m1", 9_500, 9_500, False)]
+
+
+@pytest.mark.parametrize(
+    ("later", "until_ms"),
+    [
+        ([], 100),
+        ([event(2, "left", "m2", [], **at(9_100), **Q)], 100),
+        ([event(2, "state_changed", "m2", [], **at(9_100), **Q)], 100),
+        ([event(2, "state_changed", "m2", [0], **at(9_100), **Q)], None),
+        ([event(9, "left", "m1", [], **at(9_100), replica="s")], 100),
+    ],
+)
+@pytest.mark.parametrize("killed_is", ["first", "second"])
+def test_an_overlap_that_began_before_the_kill_is_known_until_the_kill(
+    later: list[Event], until_ms: int | None, killed_is: str
+) -> None:
+    """Or for longer, if a snapshot says that the member has the partition still."""
+    other = event(1, "assigned", "m1", [0], replica="s", **at(0 if killed_is == "second" else 50))
+    end = event(99, "alive", "m1", None, **at(9_999), replica="s")
+    (found,) = overlaps_of(after_kills(HELD, other, ADOPTED, *later, end, p=100))
+    assert found[4] == (until_ms or 9_999)
+    served_by = "p" if until_ms else "q"
+    assert (found[0], found[1]) == (("m1", "s") if killed_is == "second" else ("m2", served_by))
+    assert found[5], "the process that was killed would have told an end before"
+
+
 def test_a_lower_generation_later_proves_a_clock_wrong() -> None:
     found = taken(
         event(1, "assigned", "m1", [0]),

@@ -5,9 +5,11 @@ import random
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
-from pipeline.rules.ownership import Event, Finding, GroupOwnership
+from pipeline.rules.ownership import Event, Finding, GroupOwnership, Overlap
+from pipeline.rules.saved import SavedGroup
 from tests.pipeline.checker import read
 from tests.pipeline.in_memory import through
 from tests.pipeline.migration import MS, START_US, Migration, Plan, S
@@ -150,6 +152,81 @@ def test_an_end_that_was_none_is_relied_on() -> None:
     next_day = GroupOwnership({("a", "1"): START_US, ("b", "1"): START_US + 2 * S}, SKEW_US)
     next_day.go_on_from(ownership.state())
     assert next_day.relied_on == {("a", "1")}, "the process may go on writing after any number of days"
+
+
+HELD = '[{"topic": "t", "partitions": [0]}]'
+BEFORE = {("a", "1"): START_US + S, ("b", "1"): START_US + 60 * S}
+"""The last events before a member of ``a`` is adopted by ``b``."""
+
+
+def of(seq: int, at_s: int, replica: str, kind: str, member: str, owned: str | None) -> Event:
+    return Event(
+        START_US + at_s * S, replica, "1", seq, kind, member, None, "translated", 1 + (replica == "b"), owned
+    )
+
+
+def adopted() -> GroupOwnership:
+    """After a member went on from a process that was killed; its new one has told no snapshot."""
+    ownership = GroupOwnership(BEFORE, SKEW_US)
+    ownership.take(of(1, 0, "a", "assigned", "m1", HELD))
+    ownership.take(of(1, 10, "b", "adopted", "m1", None))
+    assert ownership.relied_on == set(), "nothing is found yet that would be another finding otherwise"
+    return ownership
+
+
+def overlaps_after(state: bytes, last_us: dict[tuple[str, str], int], *events: Event) -> list[Overlap]:
+    ownership = GroupOwnership(last_us, SKEW_US)
+    ownership.go_on_from(state)
+    found = [one for event in events for one in ownership.take(event)]
+    return [one for one in (*found, *ownership.end()) if isinstance(one, Overlap)]
+
+
+def test_a_state_knows_that_an_adopted_member_has_told_no_snapshot() -> None:
+    taken = of(2, 20, "b", "assigned", "m2", HELD)
+    state = adopted().state()
+
+    (unproven,) = overlaps_after(state, BEFORE, taken)
+
+    assert (unproven.proven, unproven.until_us - unproven.from_us) == (False, 0)
+    confirmed = of(2, 15, "b", "state_changed", "m1", HELD)
+    (proven,) = overlaps_after(state, BEFORE, confirmed, taken._replace(seq=3))
+    assert proven.proven
+
+
+def test_a_state_of_a_process_that_went_on_later_has_nothing_to_be_replayed_for() -> None:
+    """Only a finding that took it to have ended is another one then."""
+    went_on = BEFORE | {("a", "1"): START_US + 12 * S}
+    (overlap,) = overlaps_after(adopted().state(), went_on, of(2, 20, "b", "assigned", "m2", HELD))
+    assert overlap.proven
+    assert overlap.first_process == ("b", "1")
+
+
+def test_a_finding_on_an_adopted_member_relies_on_the_end_of_its_former_process() -> None:
+    ownership = adopted()
+    ownership.take(of(2, 20, "b", "assigned", "m2", HELD))
+    assert ownership.relied_on == {("a", "1")}
+
+
+def test_an_overlap_that_is_known_until_a_kill_relies_on_it() -> None:
+    ownership = GroupOwnership(BEFORE, SKEW_US)
+    for one in (
+        of(1, 0, "a", "assigned", "m1", HELD),
+        of(1, 1, "b", "assigned", "m2", HELD),
+        of(2, 10, "b", "adopted", "m1", None),
+        of(3, 11, "b", "left", "m2", "[]"),
+    ):
+        ownership.take(one)
+    assert ownership.relied_on == {("a", "1")}
+
+
+def test_a_state_from_before_there_were_silences_is_read() -> None:
+    """A live audit goes on from it: the members that are adopted then count as they did."""
+    saved = msgspec.msgpack.decode(adopted().state())
+    for member in saved[0]:
+        assert member.pop()
+    ownership = GroupOwnership(BEFORE, SKEW_US)
+    ownership.restore(msgspec.convert(saved, SavedGroup))
+    assert ownership.members() == {"m1"}
 
 
 def test_nothing_of_a_state_is_lost(tmp_path: Path) -> None:

@@ -201,3 +201,17 @@ def test_a_process_that_ended_long_ago_is_not_taken_to_live_because_it_was_forgo
     certificate = fed.verifier.certificate("g")
     assert certificate is not None
     assert certificate.owners.overlaps == {"unproven": 1}
+
+
+def test_nor_if_another_process_has_adopted_its_member_which_has_told_no_snapshot() -> None:
+    fed = Fed()
+    fed.add(event(1, "joined", "m", [0], replica="a")).look(1_000)
+    fed.add(event(1, "adopted", "m", None, time_us=1_004 * S, replica="b"), alive(1, 1_004, replica="c"))
+    for number in range(2, 2_000):
+        fed.add(alive(number, 1_000 + number * 5, replica="b")).look(1_000 + number * 5)
+    fed.add(event(2_000, "joined", "n", [0], time_us=11_010 * S, replica="b"))
+    fed.add(event(2_001, "left", "m", [], time_us=11_011 * S, replica="b"), alive(2_002, 11_050, replica="b"))
+    fed.look(11_060)
+    certificate = fed.verifier.certificate("g")
+    assert certificate is not None
+    assert certificate.owners.overlaps == {"unproven": 1}

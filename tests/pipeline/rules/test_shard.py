@@ -114,6 +114,25 @@ def test_a_process_that_ended_long_ago_is_not_taken_to_live_because_it_was_forgo
     assert Judge(live.judge, skew_us=SKEW_US).counts == {"unproven": 1}
 
 
+@pytest.mark.parametrize("waited_us", [S, 2 * LONG_GONE_US])
+@pytest.mark.parametrize(("confirmed", "overlap_class"), [(False, "unproven"), (True, VIOLATION)])
+def test_what_an_adopted_member_held_is_not_known_before_its_snapshot(
+    waited_us: int, confirmed: bool, overlap_class: str
+) -> None:
+    """However long ago its former process was killed; both are forgotten, but not that."""
+    live = Live(delay_us=10 * S)
+    live.turn(("0", [event(1, "assigned", 100 * S, "m1", [0], replica="a")]))
+    live.turn(("0", [event(1, "adopted", 105 * S, "m1", replica="b"), alive(2, 117, "b")]))
+    if confirmed:
+        live.turn(("0", [event(3, "state_changed", 118 * S, "m1", [0], replica="b")]))
+    late_us = 120 * S + waited_us
+    live.turn(("0", [event(3 + confirmed, "alive", late_us, replica="b")]))
+    live.turn(("0", [event(4 + confirmed, "assigned", late_us + S, "m2", [0], replica="b")]))
+    live.turn(("0", [event(5 + confirmed, "left", late_us + 2 * S, "m1", replica="b")]))
+    live.turn(("0", [event(6 + confirmed, "alive", late_us + 30 * S, replica="b")]))
+    assert Judge(live.judge, skew_us=SKEW_US).counts == {overlap_class: 1}
+
+
 def test_what_a_process_lost_counts_however_long_ago_it_was() -> None:
     """Nobody has heard of m1 since its release may have been lost, which was hours ago."""
     live = Live(delay_us=10 * S)
