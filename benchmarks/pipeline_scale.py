@@ -80,7 +80,7 @@ def stages(folder: Path) -> Iterator[dict[str, Any]]:
     for line in _lines(folder):
         event = json.loads(line)
         if event["Event"] == "SparkListenerJobStart":
-            step = event["Properties"].get("spark.job.description", "")
+            step = _step(event["Properties"].get("spark.job.description", ""))
             steps |= dict.fromkeys(event["Stage IDs"], step)
         if event["Event"] != "SparkListenerStageCompleted":
             continue
@@ -96,6 +96,11 @@ def stages(folder: Path) -> Iterator[dict[str, Any]]:
                 own[name] += int(one["Value"]) / (1e9 if name.endswith("_s") else _MIB)
     for own in found.values():
         yield own | {name: round(own[name], 1) for name in _METRICS.values()}
+
+
+def _step(description: str) -> str:
+    """Return the name of a step or stream; Spark tells a stream's batches, and which files it lists, behind it."""
+    return description.partition("\n")[0].partition(" for ")[0]
 
 
 def _lines(folder: Path) -> Iterator[str]:
