@@ -8,8 +8,8 @@ from msgspec.structs import astuple
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.audit.output import CLOCKS, GAPS, INTERVALS, OVERLAPS
+from pipeline.rules.findings import BadSnapshot, ClockProof, Finding, Gap, Hold, Interval, Overlap
 from pipeline.rules.losses import Process
-from pipeline.rules.ownership import BadSnapshot, ClockProof, Finding, Gap, Hold, Interval, Overlap
 from pipeline.tables import TEXT, Column, Table
 
 if TYPE_CHECKING:

@@ -40,9 +40,10 @@ from pipeline.location import Location
 from pipeline.publish import KEPT, OPEN, SETTLED, Parts, Run, run_of
 from pipeline.quality import QUALITY
 from pipeline.quarantine import QUARANTINE
+from pipeline.rules.events import Event
 from pipeline.rules.lines import NUMBERS
 from pipeline.rules.losses import Loss, Process
-from pipeline.rules.ownership import STATE_VERSION, Event, GroupOwnership
+from pipeline.rules.ownership import STATE_VERSION, GroupOwnership
 from pipeline.rules.unfinished import Unfinished, by_file, unread
 from pipeline.runs import PARQUET, Form, State
 from pipeline.tables import BYTES, FLAG, LONG, TEXT, Column, Table, list_of

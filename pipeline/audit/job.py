@@ -23,8 +23,9 @@ from pipeline.location import Location
 from pipeline.publish import Run, run_of
 from pipeline.quality import QUALITY
 from pipeline.quarantine import QUARANTINE
+from pipeline.rules.events import Event
 from pipeline.rules.losses import Process
-from pipeline.rules.ownership import Event, GroupOwnership
+from pipeline.rules.ownership import GroupOwnership
 from pipeline.rules.unfinished import Unfinished, by_file, unread
 from pipeline.runs import PARQUET, Form
 from pipeline.tables import Table

@@ -30,137 +30,29 @@ The state is that of the live members of one group; events need no window.
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 import msgspec
 
+from pipeline.rules.events import NO_GENERATION, TRANSLATED, Event, Json, Keyed, text_of
+from pipeline.rules.findings import (
+    JOURNAL_ENDED,
+    PROCESS_ENDED,
+    BadSnapshot,
+    ClockProof,
+    Finding,
+    Gap,
+    Hold,
+    Interval,
+    Overlap,
+    Partition,
+)
 from pipeline.rules.lines import ADOPTED, CALLS, COMMITTED, ENDS, EXCLUSIVE
 from pipeline.rules.losses import Process
-from pipeline.rules.saved import SavedGroup, SavedHold, SavedMember
+from pipeline.rules.members import Member
+from pipeline.rules.saved import SavedGroup
 
-NO_GENERATION = -1
-TRANSLATED = "translated"
 _PASSES_THROUGH = frozenset({"classic", "consumer"})
 NO_RETURN_US = 1_000_000
-PROCESS_ENDED = "process_ended"
-JOURNAL_ENDED = "journal_ended"
-
-Partition = tuple[str, int]
-"""Topic name and partition."""
-
-
-Json = str | msgspec.Raw
-"""JSON text, or a part of a line."""
-
-
-class Event(NamedTuple):
-    """The fields of an event that the rules need; a :class:`~pipeline.rules.lines.Line` with all of them will do."""
-
-    time_us: int
-    replica: str
-    boot: str
-    seq: int
-    kind: str
-    member: str
-    instance: str | None
-    protocol: str | None
-    generation: int
-    owned: Json | None
-
-    @property
-    def process(self) -> Process:
-        """Return the process that wrote it."""
-        return self.replica, self.boot
-
-    @property
-    def name(self) -> str:
-        """Return the event's identity as text."""
-        return f"{self.replica}.{self.boot}.{self.seq}"
-
-
-Keyed = tuple[int, str, str, int, Event]
-"""An event behind its place in the order: time_us, replica, boot and seq."""
-
-
-class Hold(msgspec.Struct, frozen=True, gc=False):
-    """A member's ownership of a partition since ``since_us``, not yet ended."""
-
-    member: str
-    instance: str | None
-    since_us: int
-    event: str
-    process: Process
-    number: int
-    topic_id: str | None
-
-
-class Interval(NamedTuple):
-    """One ownership from its beginning to its end."""
-
-    partition: Partition
-    hold: Hold
-    until_us: int
-    end_event: str | None
-    end_kind: str
-
-
-class Overlap(NamedTuple):
-    """Two members owned one partition at the same time.
-
-    The clocks that matter are those of ``first_process``, which served the first member when the overlap ended, and of
-    ``second_process``, which gave the partition to the second one. ``proven`` is false if the journal would not show
-    the end of the first ownership: its process had stopped writing, or does not know the session timeout. ``heard_us``
-    is the last event of the first member before the overlap, ``served_by`` the processes that served either member
-    since then: an event that they lost may be the end of the first ownership.
-    """
-
-    partition: Partition
-    first: Hold
-    first_process: Process
-    second: Hold
-    second_process: Process
-    from_us: int
-    until_us: int
-    end_event: str | None
-    proven: bool
-    heard_us: int
-    served_by: tuple[Process, ...]
-
-
-class Gap(msgspec.Struct, frozen=True, gc=False):
-    """A previously owned partition had no owner. ``until_us`` is null if it has had none since."""
-
-    partition: Partition
-    from_us: int
-    until_us: int | None
-    cause: str
-    before: str
-    after: str | None
-    unseen_members: int
-    from_process: Process
-    until_process: Process | None
-
-
-class ClockProof(NamedTuple):
-    """Two events that prove the clock of ``ahead`` to be ahead of that of ``behind`` by at least this much."""
-
-    ahead: Process
-    behind: Process
-    at_least_us: int
-    member: str
-    event: str
-    older_event: str
-
-
-class BadSnapshot(NamedTuple):
-    """An event whose ``owned`` does not match the schema."""
-
-    event: str
-    reason: str
-    content: str
-
-
-Finding = Interval | Overlap | Gap | ClockProof | BadSnapshot
 
 
 class _Topic(msgspec.Struct, frozen=True, gc=False):
@@ -170,90 +62,6 @@ class _Topic(msgspec.Struct, frozen=True, gc=False):
 
 
 _DECODER = msgspec.json.Decoder(tuple[_Topic, ...])
-
-
-class _Silence(NamedTuple):
-    """A process that had written its last event, at ``last_us``, when another one took over its member."""
-
-    process: Process
-    last_us: int
-    taken_us: int
-
-
-class _Member:
-    """A live member: the process that serves it, and the partitions that it owns."""
-
-    __slots__ = (
-        "end_is_told", "generation", "generation_event", "generation_us", "heard_us", "holds", "owned", "process",
-        "protocol", "servers", "silences",
-    )  # fmt: skip
-
-    def __init__(self, event: Event) -> None:
-        self.process = event.process
-        """The process that serves it now."""
-        self.servers = [(event.time_us, self.process)]
-        self.heard_us = event.time_us
-        self.protocol = event.protocol
-        self.end_is_told = True
-        self.generation = NO_GENERATION
-        self.generation_us = event.time_us
-        self.generation_event = event.name
-        self.owned: Json = "[]"
-        self.holds: dict[Partition, Hold] = {}
-        self.silences: tuple[_Silence, ...] = ()
-        """Of those that served it one after another since its last snapshot, the ones that seemed to have ended."""
-
-    @classmethod
-    def restored(cls, saved: SavedMember) -> "_Member":
-        """Return the member as it was saved, without its holds."""
-        member = cls.__new__(cls)
-        member.process = saved.replica, saved.boot
-        member.servers = [(us, (replica, boot)) for us, replica, boot in saved.servers]
-        member.heard_us = saved.heard_us
-        member.protocol = saved.protocol
-        member.end_is_told = saved.end_is_told
-        member.generation = saved.generation
-        member.generation_us = saved.generation_us
-        member.generation_event = saved.generation_event
-        member.owned = saved.owned
-        member.holds = {}
-        member.silences = tuple(
-            _Silence((replica, boot), last_us, taken_us)
-            for replica, boot, last_us, taken_us in saved.silences
-        )
-        return member
-
-    @property
-    def taken_us(self) -> int:
-        """Return since when that process serves it."""
-        return self.servers[-1][0]
-
-    def go_on_to(self, event: Event) -> None:
-        """Record that the event's process serves the member from now on."""
-        oldest = min((hold.since_us for hold in self.holds.values()), default=event.time_us)
-        while len(self.servers) > 1 and self.servers[1][0] < oldest:
-            del self.servers[0]
-        self.process = event.process
-        self.servers.append((event.time_us, self.process))
-
-    def not_known_since(self, last_us: int, taken_us: int) -> None:
-        """Record that its process has written nothing after ``last_us``, and another one takes over."""
-        self.silences += (_Silence(self.process, last_us, taken_us),)
-        self.owned = ""  # its next snapshot is read, also one equal to the last: it confirms the holds
-
-    def called(self, event: Event) -> None:
-        """Update the member from a call of its client."""
-        generation, protocol = event.generation, event.protocol
-        self.end_is_told = protocol == TRANSLATED or event.kind != ADOPTED
-        if generation > self.generation or protocol != self.protocol:
-            self.generation, self.generation_us = generation, event.time_us
-            self.generation_event, self.protocol = event.name, protocol
-
-    def served_by(self, from_us: int) -> set[Process]:
-        """Return the processes that have served it since this time."""
-        ends = [since_us for since_us, _ in self.servers[1:]] + [from_us]
-        return {process for (_, process), end_us in zip(self.servers, ends, strict=True) if end_us >= from_us}
-
 
 STATE_VERSION = 2
 """Of what :meth:`GroupOwnership.state` returns, and of the rules that led to it: another version's is of no use."""
@@ -272,7 +80,7 @@ class GroupOwnership:
         self._last_us = last_us
         self._intervals = intervals
         self._skew_us = skew_us
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, Member] = {}
         self._holders: dict[Partition, dict[str, Hold]] = {}
         self._free: dict[Partition, tuple[int, str, str, int, Process]] = {}
         self._heard: dict[tuple[str, int, Partition], int] = {}
@@ -338,7 +146,7 @@ class GroupOwnership:
         if member is None:
             if kind in ENDS or (owned is None and kind not in CALLS):
                 return
-            member = self._members[event.member] = _Member(event)
+            member = self._members[event.member] = Member(event)
         elif member.process != process:
             if kind not in CALLS:
                 return  # its former process lags behind
@@ -366,7 +174,7 @@ class GroupOwnership:
             holds = list(holders.values())
             for number, hold in enumerate(holds):
                 for other in holds[number + 1 :]:
-                    if _same_topic(hold, other):
+                    if hold.is_of_same_topic(other):
                         yield self._overlap(partition, hold, other, self._now_us, None)
                 yield Interval(partition, hold, self._now_us, None, JOURNAL_ENDED)
         for partition, (since_us, cause, event, unseen, process) in self._free.items():
@@ -379,13 +187,13 @@ class GroupOwnership:
                 holds = list(holders.values())
                 for number, hold in enumerate(holds):
                     for other in holds[number + 1 :]:
-                        if _same_topic(hold, other):
+                        if hold.is_of_same_topic(other):
                             yield self._overlap(partition, hold, other, now_us, None)
 
     def save(self) -> SavedGroup:
         """Return all that is known of the group; :meth:`restore` goes on with it."""
         return SavedGroup(
-            members=[_saved(name, member) for name, member in self._members.items()],
+            members=[member.saved(name) for name, member in self._members.items()],
             free=[
                 (*partition, since_us, cause, event, unseen, *process)
                 for partition, (since_us, cause, event, unseen, process) in self._free.items()
@@ -412,9 +220,8 @@ class GroupOwnership:
             (first, number, (topic, partition)): us for first, number, topic, partition, us in saved.heard
         }
         for one in saved.members:
-            member = self._members[one.name] = _Member.restored(one)
-            for partition, hold in _holds(one):
-                member.holds[partition] = hold
+            member = self._members[one.name] = Member.restored(one)
+            for partition, hold in member.holds.items():
                 self._holders.setdefault(partition, {})[one.name] = hold
 
     def state(self) -> bytes:
@@ -460,7 +267,7 @@ class GroupOwnership:
         for process in [one for one in self._last_seq if ended.get(one, before_us) < before_us]:
             del self._last_seq[process]
 
-    def _stale(self, member: _Member, event: Event) -> list[Finding] | None:
+    def _stale(self, member: Member, event: Event) -> list[Finding] | None:
         """Return None if the event's process serves the member now, else the proof that the late event gives."""
         lower = NO_GENERATION < event.generation < member.generation
         if lower and event.protocol == member.protocol == TRANSLATED:
@@ -472,12 +279,12 @@ class GroupOwnership:
         older = (lower or event.generation == member.generation) and event.kind != ADOPTED
         return [] if older and event.time_us - member.taken_us <= max(self._skew_us, NO_RETURN_US) else None
 
-    def _snapshot(self, member: _Member, event: Event, owned: Json, found: list[Finding]) -> None:
+    def _snapshot(self, member: Member, event: Event, owned: Json, found: list[Finding]) -> None:
         """Apply a change of a member's partitions."""
         try:
             listed = _DECODER.decode(owned)
         except msgspec.MsgspecError as error:
-            found.append(BadSnapshot(event.name, f"owned: {error}", _text(owned)))
+            found.append(BadSnapshot(event.name, f"owned: {error}", text_of(owned)))
             return
         member.owned = owned
         holds, name = member.holds, event.name
@@ -491,7 +298,7 @@ class GroupOwnership:
                 self._hold(member, partition, Hold(*about, now[partition]), event, found)
 
     def _hold(
-        self, member: _Member, partition: Partition, hold: Hold, event: Event, found: list[Finding]
+        self, member: Member, partition: Partition, hold: Hold, event: Event, found: list[Finding]
     ) -> None:
         holders = self._holders.get(partition)
         if holders is None:
@@ -518,13 +325,13 @@ class GroupOwnership:
     ) -> None:
         """End an ownership that was not known any more when another member got the partition."""
         theirs = self._members[other.member]
-        process, last_us = self._known(theirs, event.time_us)
+        process, last_us = theirs.known(self._last_us, event.time_us)
         if last_us >= event.time_us:
             return
         if self._intervals:
             self.relied_on.add(process)
             found.append(Interval(partition, other, max(last_us, other.since_us), None, PROCESS_ENDED))
-        if _same_topic(other, hold):
+        if other.is_of_same_topic(hold):
             sides = other, process, hold, event.process
             at_us = event.time_us
             found.append(
@@ -542,26 +349,14 @@ class GroupOwnership:
         holders = self._holders[partition]
         del holders[other.member], theirs.holds[partition]
         for third in holders.values():
-            if _same_topic(other, third):  # until then both had it
+            if other.is_of_same_topic(third):  # until then both had it
                 found.append(self._overlap(partition, other, third, last_us, None))
             self._heard.pop(_pair(partition, other, third), None)
         theirs.owned = ""  # its next snapshot is read again
 
-    def _known(self, member: _Member, until_us: int) -> tuple[Process, int]:
-        """Return who tells what a member holds, and when that one wrote last; ``until_us`` if it goes on writing.
-
-        That is the process that serves it, or the first one that had ended when another took over, as long as no
-        snapshot has come since. A process that seemed to have ended then may have turned out to be alive.
-        """
-        for process, _, taken_us in member.silences:
-            last_us = self._last_us.get(process, taken_us)
-            if last_us < taken_us:
-                return process, last_us
-        return member.process, self._last_us.get(member.process, until_us)
-
     def _release(
         self,
-        member: _Member,
+        member: Member,
         event: Event,
         name: str,
         partitions: AbstractSet[Partition],
@@ -573,7 +368,7 @@ class GroupOwnership:
             holders = self._holders[partition]
             del holders[hold.member]
             for other in holders.values():
-                if _same_topic(hold, other):
+                if hold.is_of_same_topic(other):
                     found.append(self._overlap(partition, hold, other, event.time_us, name))
                 self._heard.pop(_pair(partition, hold, other), None)
             if self._intervals:
@@ -589,8 +384,8 @@ class GroupOwnership:
         heard_us = self._heard[_pair(partition, first, second)]
         one_server, other_server = (self._members[hold.member] for hold in (first, second))
         served_by = one_server.served_by(heard_us) | other_server.served_by(second.since_us)
-        first_process, known_us = self._known(one_server, until_us)
-        for process, last_us in ((first_process, known_us), self._known(other_server, until_us)):
+        first_process, known_us = one_server.known(self._last_us, until_us)
+        for process, last_us in ((first_process, known_us), other_server.known(self._last_us, until_us)):
             if last_us < until_us and self._intervals:
                 self.relied_on.add(process)
             known_us = min(known_us, last_us)
@@ -615,57 +410,13 @@ class GroupOwnership:
             self._unseen.discard(event.member)
 
 
-def _saved(name: str, member: _Member) -> SavedMember:
-    together: dict[tuple[int, str, str | None], list[int]] = {}
-    holds = {}
-    for (topic, partition), hold in member.holds.items():
-        key = hold.number, topic, hold.topic_id
-        together.setdefault(key, []).append(partition)
-        holds[key] = hold
-    return SavedMember(
-        name,
-        *member.process,
-        [(us, *process) for us, process in member.servers],
-        member.heard_us,
-        member.protocol,
-        member.end_is_told,
-        member.generation,
-        member.generation_us,
-        member.generation_event,
-        _text(member.owned),
-        [
-            SavedHold(topic, topic_id, together[number, topic, topic_id], hold.instance, hold.since_us,
-                      hold.event, *hold.process, number)
-            for (number, topic, topic_id), hold in holds.items()
-        ],
-        [(*process, last_us, taken_us) for process, last_us, taken_us in member.silences],
-    )  # fmt: skip
-
-
-def _holds(saved: SavedMember) -> Iterator[tuple[Partition, Hold]]:
-    for one in saved.holds:
-        process = one.replica, one.boot
-        hold = Hold(saved.name, one.instance, one.since_us, one.event, process, one.number, one.topic_id)
-        for partition in one.partitions:
-            yield (one.topic, partition), hold
-
-
 def _set_back(event: Event, seq: int, time_us: int) -> ClockProof:
     """Return the proof that a clock was set back within one boot: ``seq`` is a later number at an earlier time."""
     older = f"{event.replica}.{event.boot}.{seq}"
     return ClockProof(event.process, event.process, event.time_us - time_us, event.member, event.name, older)
 
 
-def _text(json: Json) -> str:
-    return json if isinstance(json, str) else bytes(json).decode()
-
-
 def _pair(partition: Partition, one: Hold, other: Hold) -> tuple[str, int, Partition]:
     """Return the key of two holds of a partition in ``_heard``."""
     first, second = (one, other) if one.number < other.number else (other, one)
     return first.member, second.number, partition
-
-
-def _same_topic(one: Hold, other: Hold) -> bool:
-    """Whether both are the same topic. A recreated topic keeps its name but has a new id; client claims have no ids."""
-    return one.topic_id is None or other.topic_id is None or one.topic_id == other.topic_id

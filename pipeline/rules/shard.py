@@ -29,10 +29,12 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from pipeline.rules.classes import class_at_once
+from pipeline.rules.events import NO_GENERATION
+from pipeline.rules.findings import ClockProof, Finding, Gap, Overlap
 from pipeline.rules.lines import Line, owned_text, parse_line
 from pipeline.rules.losses import Loss, Process, merged
 from pipeline.rules.numbers import Numbers, SavedNumbers
-from pipeline.rules.ownership import NO_GENERATION, ClockProof, Finding, Gap, GroupOwnership, Overlap
+from pipeline.rules.ownership import GroupOwnership
 from pipeline.rules.saved import SavedGroup
 from pipeline.rules.verified_group import judged
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from pipeline.rules.classes import class_at_once
 from pipeline.rules.commits import Commits
+from pipeline.rules.events import NO_GENERATION, TRANSLATED
+from pipeline.rules.findings import BadSnapshot, ClockProof, Finding, Gap, Overlap
 from pipeline.rules.handovers import ShortestHandovers
 from pipeline.rules.lines import (
     ADOPTED,
@@ -23,16 +25,7 @@ from pipeline.rules.lines import (
     Line,
 )
 from pipeline.rules.losses import Process
-from pipeline.rules.ownership import (
-    NO_GENERATION,
-    TRANSLATED,
-    BadSnapshot,
-    ClockProof,
-    Finding,
-    Gap,
-    GroupOwnership,
-    Overlap,
-)
+from pipeline.rules.ownership import GroupOwnership
 from pipeline.rules.pauses import Pauses
 
 MOST_CANDIDATES = 1_000

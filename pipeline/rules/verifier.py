@@ -33,9 +33,9 @@ from pipeline.rules.classes import (
     Replicas,
     explained_by_clocks,
 )
+from pipeline.rules.findings import Overlap
 from pipeline.rules.lines import STOPPED, Keyed, Line, key_of
 from pipeline.rules.losses import Loss, Process
-from pipeline.rules.ownership import Overlap
 from pipeline.rules.verified_group import Counts, Evidence, VerifiedGroup
 
 DEFAULT_SKEW_US = 100_000

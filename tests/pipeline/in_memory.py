@@ -3,7 +3,9 @@
 import json
 from typing import Any
 
-from pipeline.rules.ownership import Event, Gap, GroupOwnership, Overlap
+from pipeline.rules.events import Event
+from pipeline.rules.findings import Gap, Overlap
+from pipeline.rules.ownership import GroupOwnership
 
 
 def found(events: list[dict[str, Any]], skew_us: int) -> tuple[set[tuple[Any, ...]], set[tuple[Any, ...]]]:

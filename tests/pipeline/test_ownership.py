@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from pipeline.rules.classes import LOST, VIOLATION, OverlapClassifier
+from pipeline.rules.events import Event
+from pipeline.rules.findings import ClockProof, Gap, Interval, Overlap
 from pipeline.rules.losses import Loss
-from pipeline.rules.ownership import ClockProof, Event, Gap, GroupOwnership, Interval, Overlap
+from pipeline.rules.ownership import GroupOwnership
 from tests.pipeline.checker import Check, read
 from tests.pipeline.in_memory import found
 from tests.pipeline.migration import MS, START_US, Migration, Plan

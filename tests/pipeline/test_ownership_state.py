@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from pipeline.rules.ownership import Event, Finding, GroupOwnership, Overlap
+from pipeline.rules.events import Event
+from pipeline.rules.findings import Finding, Overlap
+from pipeline.rules.ownership import GroupOwnership
 from pipeline.rules.saved import SavedGroup
 from tests.pipeline.checker import read
 from tests.pipeline.in_memory import through
