@@ -19,9 +19,15 @@ class Family(NamedTuple):
 GROUPS = Family(
     "groups",
     ("mode", "protocol", "state"),
-    "Groups, by mode, by protocol of their members and by state (Empty, Rebalancing, Stable).",
+    "Groups, by the mode that the policy has for them, by protocol of their members and by state (Empty, Rebalancing, "
+    "Stable).",
 )
-MEMBERS = Family("members", ("mode", "protocol", "state"), "Members of groups, by mode, protocol and state.")
+MEMBERS = Family(
+    "members",
+    ("mode", "protocol", "state"),
+    "Members of groups, by the mode that the policy has for their group (while it moves, they may not have got there "
+    "yet), by protocol and by state.",
+)
 GROUP_MEMBERS = Family(
     "group_members",
     ("group", "protocol"),
