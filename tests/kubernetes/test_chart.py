@@ -357,7 +357,8 @@ def test_the_pipeline_in_the_cluster_equals_one_outside(tmp_path, kafka_in_pods,
         for table in tables:
             expected = rows(outside.results / command / table)
             assert rows(RESULTS / command / table) == expected, f"a Job's {command}: {table}"
-            assert rows(RESULTS / "spark" / command / table) == expected, f"spark-submit's {command}: {table}"
+            for mode in ("spark", "client"):
+                assert rows(RESULTS / mode / command / table) == expected, f"{mode}'s {command}: {table}"
     for step in (*cleaning_up_after_it, *cleaning_up):
         reader.do(step)
 
