@@ -69,6 +69,40 @@ def test_rules_and_dashboard_are_those_of_the_files():
     )
 
 
+def test_what_spark_submit_is_told_is_whole_in_both_modes():
+    made = render.documents(render.ci("pipeline"))
+    files = render.one(made, "ConfigMap", "epochgate-spark")["data"]
+    templates = {name: yaml.safe_load(text) for name, text in files.items() if name.endswith(".yaml")}
+    assert templates.keys() == {"driver.yaml", "executor.yaml", "client.yaml"}
+    client = templates["client.yaml"]
+    (valid,) = validate(yaml.safe_dump(client), schemas.NEWEST)
+    assert valid["status"] == "statusValid", valid  # Spark completes the other two
+
+    cluster, of_client = (
+        dict(line.split("=", 1) for line in files[name].splitlines())
+        for name in ("spark.properties", "client.properties")
+    )
+    own = ("spark.submit.deployMode", "spark.master", "spark.kubernetes.driver.pod.name")
+    assert [of_client.pop(key) for key in own] == [
+        "client", "k8s://https://kubernetes.default.svc", client["metadata"]["name"],
+    ]  # fmt: skip
+    assert cluster.pop("spark.submit.deployMode") == "cluster"
+    account = cluster.pop("spark.kubernetes.authenticate.driver.serviceAccountName")
+    assert cluster.pop("spark.kubernetes.driver.podTemplateFile") in templates
+    assert cluster == of_client
+    assert of_client["spark.kubernetes.executor.podTemplateFile"] in templates
+
+    spec = client["spec"]
+    assert spec["serviceAccountName"] == account
+    assert render.one(made, "ServiceAccount", account)
+    (container,) = spec["containers"]
+    mounted = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    folder = mounted.pop(container["workingDir"])  # where the files are that the properties name
+    assert {"name": folder, "configMap": {"name": "epochgate-spark"}} in spec["volumes"]
+    (driver,) = templates["driver.yaml"]["spec"]["containers"]
+    assert mounted == {one["mountPath"]: one["name"] for one in driver["volumeMounts"]}
+
+
 @pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1"])
 def test_a_tls_route_is_valid_in_the_newest_version_that_the_cluster_has(version):
     known = ["--api-versions", "gateway.networking.k8s.io/v1alpha2/TLSRoute"]

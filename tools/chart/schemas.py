@@ -28,6 +28,7 @@ _KINDS = (
     "job-batch-v1",
     "networkpolicy-networking-v1",
     "persistentvolumeclaim-v1",
+    "pod-v1",
     "poddisruptionbudget-policy-v1",
     "role-rbac-v1",
     "rolebinding-rbac-v1",
