@@ -12,8 +12,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 BOOTSTRAP = os.environ["BOOTSTRAP"]
@@ -106,16 +114,43 @@ def say(what: str) -> None:
     print(f"ok: {what}", flush=True)
 
 
+def repeated(call: Callable[[], Any]) -> Any:
+    """Return what a call of an admin client returns; make it again if its connection ends, which librdkafka does not.
+
+    A pod that has just started ends some: those on which a bootstrap broker stood in for a node, once the metadata of
+    the first client have told where that node is.
+    """
+    while True:
+        try:
+            return call()
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError._TRANSPORT or time.monotonic() > DEADLINE:  # noqa: SLF001 - its name
+                raise
+
+
 def make_topic(admin: AdminClient) -> int:
     """Create the topic if it does not exist; return its number of partitions."""
-    known = admin.list_topics(timeout=30).topics
-    if TOPIC not in known:
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(timeout=30)
+
+    def partitions() -> int:
+        topics = repeated(lambda: admin.list_topics(timeout=30)).topics
+        return len(topics[TOPIC].partitions) if TOPIC in topics else 0
+
+    def make() -> None:
+        try:
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(timeout=30)
+        except KafkaException as failure:
+            if (
+                failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS
+            ):  # of a call before, whose answer got lost
+                raise
+
+    if not partitions():
+        repeated(make)
         say(f"topic {TOPIC} was made")
-        while len(admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions) < PARTITIONS:
+        while partitions() < PARTITIONS:
             if time.monotonic() > DEADLINE:
                 raise TrialFailedError(f"time is up before {TOPIC} has its partitions")
-    return len(admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions)
+    return partitions()
 
 
 def produce(run: str, partitions: int) -> set[str]:
@@ -138,7 +173,7 @@ def produce(run: str, partitions: int) -> set[str]:
 
 def type_of(admin: AdminClient) -> str:
     """Return the type that the broker reports for the group."""
-    listed = admin.list_consumer_groups(request_timeout=30).result(timeout=30).valid
+    listed = repeated(lambda: admin.list_consumer_groups(request_timeout=30).result(timeout=30)).valid
     return next((one.type.name.lower() for one in listed if one.group_id == GROUP), "none")
 
 
@@ -147,7 +182,7 @@ def check_commits(admin: AdminClient, partitions: int) -> None:
     asked = ConsumerGroupTopicPartitions(
         GROUP, [TopicPartition(TOPIC, number) for number in range(partitions)]
     )
-    answer = admin.list_consumer_group_offsets([asked])[GROUP].result(timeout=30)
+    answer = repeated(lambda: admin.list_consumer_group_offsets([asked])[GROUP].result(timeout=30))
     missing = [at.partition for at in answer.topic_partitions if at.offset < 0]
     if missing:
         raise TrialFailedError(f"no offset is committed for the partitions {missing}")
