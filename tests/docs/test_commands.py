@@ -191,7 +191,10 @@ def test_helm_renders_what_it_would_install(page, line, manifests):
 
 @named([(page, line) for page, line in ALL if page not in FOLLOWED and line.startswith("kubectl ")])
 def test_what_kubectl_names_is_in_the_manifests(page, line, manifests):
-    rendered = render.documents(render.template("--values", str(manifests / "values.yaml")))
+    spark = "pipeline.spark.enabled=true,pipeline.outputClaim=reports"
+    rendered = render.documents(render.template("--values", str(manifests / "values.yaml"), "--set", spark))
+    told = render.one(rendered, "ConfigMap", "epochgate-spark")["data"]
+    rendered.append(yaml.safe_load(told["client.yaml"]))  # what the page has applied
     there = {f"{manifest['kind'].lower()}/{manifest['metadata']['name']}" for manifest in rendered}
     asked = set(re.findall(r"\b(?:service|deployment|configmap|pod)/\S+", line))
     assert asked
