@@ -126,6 +126,7 @@ def repeated(call: Callable[[], Any]) -> Any:
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError._TRANSPORT or time.monotonic() > DEADLINE:  # noqa: SLF001 - its name
                 raise
+            print(f"again: {failure.args[0].str()}", flush=True)
 
 
 def make_topic(admin: AdminClient) -> int:
@@ -136,13 +137,8 @@ def make_topic(admin: AdminClient) -> int:
         return len(topics[TOPIC].partitions) if TOPIC in topics else 0
 
     def make() -> None:
-        try:
+        if not partitions():  # a call whose answer got lost may have made it
             admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(timeout=30)
-        except KafkaException as failure:
-            if (
-                failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS
-            ):  # of a call before, whose answer got lost
-                raise
 
     if not partitions():
         repeated(make)
