@@ -358,7 +358,9 @@ def test_the_pipeline_in_the_cluster_equals_one_outside(tmp_path, kafka_in_pods,
             expected = rows(outside.results / command / table)
             assert rows(RESULTS / command / table) == expected, f"a Job's {command}: {table}"
             for mode in ("spark", "client"):
-                assert rows(RESULTS / mode / command / table) == expected, f"spark-submit's {mode}/{command}: {table}"
+                assert rows(RESULTS / mode / command / table) == expected, (
+                    f"spark-submit's {mode}/{command}: {table}"
+                )
     for step in (*cleaning_up_after_it, *cleaning_up):
         reader.do(step)
 
