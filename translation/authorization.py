@@ -104,12 +104,17 @@ def ask_broker(
     Runs in a queue of its own, never in that of the member that the call names.
     """
     group_id: str = request.message.group_id
-    version = connection.version(ApiKey.HEARTBEAT, newest=_QUESTION_VERSION)
-    question = HeartbeatRequest(group_id=group_id, generation_id=-1, member_id=NOBODY)
-    response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, version or 0, question)
+    response: HeartbeatResponse = yield question(connection, group_id)
     if response.error_code not in ALLOWED:
         context.authorized_groups.withdraw(connection.id, group_id)
         context.forward(request)
         return
     context.authorized_groups.add(connection.id, group_id)
     proceed()
+
+
+def question(connection: Connection, group_id: str) -> Send:
+    """A Heartbeat that changes nothing, and that the broker answers behind all earlier requests of the connection."""
+    version = connection.version(ApiKey.HEARTBEAT, newest=_QUESTION_VERSION)
+    message = HeartbeatRequest(group_id=group_id, generation_id=-1, member_id=NOBODY)
+    return Send(ApiKey.HEARTBEAT, version or 0, message)

@@ -50,6 +50,7 @@ class MemberEvent(StrEnum):
     ASSIGNMENT_CHANGED = "assignment changed"
     ADOPTED = "adopted"
     RESUMED = "goes on where another replica stopped"
+    CONVERTED = "converted in place"
     LEFT = "left"
     EXPIRED = "deadline expired"
     FENCED = "fenced"
@@ -83,6 +84,8 @@ TRANSITIONS: Transitions = {
         _E.ADOPTED: _S.PREPARE_REBALANCE,
         # Unless the log of the fleet says, and the broker confirms, what its client has.
         _E.RESUMED: _S.STABLE,
+        # A classic member whose client keeps everything that it has.
+        _E.CONVERTED: _S.STABLE,
         # The broker has a membership from the first heartbeat on, before the client has its JoinGroup answer. It may
         # end in between.
         _E.LEFT: _S.ABSENT,

@@ -13,7 +13,7 @@ import msgspec
 
 from protocol_codecs import MalformedMessage, Uuid
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
-from protocol_codecs.messages.consumer_protocol import decode_subscription
+from protocol_codecs.messages.consumer_protocol import decode_subscription, lacks_owned_partitions
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.uuids import uuid_to_text
 
@@ -123,6 +123,14 @@ def to_topic_partitions(partitions: Partitions, names: Mapping[Uuid, str]) -> To
             key=lambda one: (one.topic, one.id or ""),
         )
     )
+
+
+def lacks_owned_list(message: JoinGroupRequest) -> bool:
+    """Whether a JoinGroup has a subscription that brokers can't read in a consumer group, as kafka-go's."""
+    try:
+        return lacks_owned_partitions(message.protocols[0].metadata)
+    except MalformedMessage:
+        return False  # join_group.py says that it is not readable
 
 
 def owns_partitions(message: JoinGroupRequest) -> bool:

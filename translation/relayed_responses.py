@@ -15,7 +15,9 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from translation import rebalance_timeout
 from translation.actions import Connection, EventKind, Request
+from translation.engine.classic_members import ClassicMember
 from translation.engine.context import Context
 from translation.engine.member_ids import LONGEST_MEMBER_ID
 from translation.error_mapping import MOVED_AWAY
@@ -24,6 +26,9 @@ from translation.mending.look import assigned_by
 from translation.policy.client_offer import offer_of
 from translation.policy.policy import Mode
 from translation.policy.rule_cache import LONGEST_GROUP_ID
+
+_CONSUMER = "consumer"
+_OF_CLASSIC_MEMBER = frozenset({ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP})
 
 _ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 """Answers that the broker gives only to a principal that may act in the group."""
@@ -35,13 +40,16 @@ def observe_response(context: Context, connection: Connection, request: Request,
         context.authorized_groups.withdraw(connection.id, request.message.group_id)
     elif response.error_code in MOVED_AWAY:
         context.fleet.lapse(connection.id)
+    if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS and request.api_key in _OF_CLASSIC_MEMBER:
+        message = request.message
+        context.classic_members.rebalance_announced(message.group_id, message.member_id, context.now)
     if response.error_code not in _ACCEPTED:
         return
     context.authorized_groups.add(connection.id, request.message.group_id)
     context.uses(connection.id, request.message.group_id)
     match request.api_key:
         case ApiKey.JOIN_GROUP:
-            _joined_classic(context, request.message, response)
+            _joined_classic(context, connection, request, response)
         case ApiKey.SYNC_GROUP:
             context.ids.has_joined_classic(request.message.member_id)
             _assigned(context, request.message, response)
@@ -58,15 +66,16 @@ def why_not_translated(context: Context, message: JoinGroupRequest) -> str | Non
     return None if refused is None else refused.text
 
 
-def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinGroupResponse) -> None:
+def _joined_classic(
+    context: Context, connection: Connection, request: Request, response: JoinGroupResponse
+) -> None:
     """Relay the calls of a client that can't be translated and has joined a group that is to be translated.
 
     Those of the whole group are relayed too, unless other clients of it are translated.
     """
+    message: JoinGroupRequest = request.message
     if response.error_code == ErrorCode.NONE:
-        # It is a classic member, whatever it was before.
-        context.natives.discard(message.group_id, response.member_id)
-        learn_leader(context, message.group_id, response)
+        learn_join(context, connection, request, response)
     reason = why_not_translated(context, message)
     if reason is None or context.rules.rule_for(message.group_id).mode is not Mode.TRANSLATE:
         return
@@ -77,13 +86,42 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
         group.migration.relay_until_join()
 
 
-def learn_leader(context: Context, group_id: str, response: JoinGroupResponse) -> None:
-    """Remember the leader of a classic group that may have to be mended, from a JoinGroup's answer without an error."""
+def learn_join(
+    context: Context, connection: Connection, request: Request, response: JoinGroupResponse
+) -> None:
+    """Remember a classic member, from a JoinGroup's answer without an error; and the leader of a group that may have to
+    be mended."""
+    message: JoinGroupRequest = request.message
+    group_id = message.group_id
+    context.natives.discard(group_id, response.member_id)  # whatever it was before
+    metadata = {protocol.name: protocol.metadata for protocol in message.protocols}
+    protocol_name = response.protocol_name or ""
+    if message.protocol_type == _CONSUMER and protocol_name in metadata:
+        member = ClassicMember(
+            member_id=response.member_id,
+            instance_id=message.group_instance_id or None,
+            client_id=request.client_id,
+            client_host=connection.client_host,
+            joined_on=connection.id,
+            protocol_type=message.protocol_type,
+            protocol_name=protocol_name,
+            offered=tuple(metadata),
+            metadata=bytes(metadata[protocol_name]),
+            session_timeout_ms=message.session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout.of_client_ms(message),
+            generation=response.generation_id,
+        )
+        context.classic_members.joined(group_id, member)
+    else:
+        context.classic_members.forget(group_id, response.member_id)
     if _may_be_mended(context, group_id) and len(response.leader) <= LONGEST_MEMBER_ID:
         context.mends.learn_leader(group_id, response.leader, response.member_id)
 
 
 def _assigned(context: Context, message: SyncGroupRequest, response: SyncGroupResponse) -> None:
+    context.classic_members.synced(
+        message.group_id, message.member_id, message.generation_id, bytes(response.assignment)
+    )
     if _may_be_mended(context, message.group_id) and len(message.member_id) <= LONGEST_MEMBER_ID:
         partitions = assigned_by(response.assignment)
         if partitions is not None:
@@ -98,6 +136,8 @@ def _may_be_mended(context: Context, group_id: str) -> bool:
 
 def _left(context: Context, message: LeaveGroupRequest, response: LeaveGroupResponse) -> None:
     """The broker has removed members whose ids the member log may know."""
+    for member_id in (message.member_id, *(member.member_id for member in response.members)):
+        context.classic_members.forget(message.group_id, member_id)
     if message.member_id:
         context.fleet.end(message.group_id, message.member_id)
     for member in response.members:

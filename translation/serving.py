@@ -22,6 +22,7 @@ from translation import authorization, rebalance_timeout
 from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
+from translation.engine.member import Member
 from translation.engine.member_ids import is_issued_form
 from translation.engine.procedure import Procedure, ProcedureQueue, Wait
 from translation.error_mapping import IS_OUT
@@ -230,6 +231,20 @@ def code_for_dead(
         if described is Described.REPLACED:
             return ErrorCode.FENCED_INSTANCE_ID
     return _REFUSALS[Verdict.GONE]
+
+
+def claim_classic_member(
+    context: Context, member: Member, connection: Connection, terms: Terms
+) -> Procedure[bool]:
+    """Have the log say that this replica serves a classic member that is about to be converted; True without a log."""
+    log = context.fleet.log
+    if log is None:
+        return True
+    key = member.key
+    verdict = log.claim(key, connection.id, context.now, terms)
+    verdict = yield from _await_verdict(context, log, key, connection, verdict)
+    log.decided(key, verdict)
+    return verdict is Verdict.SERVE
 
 
 # -- JoinGroups that are relayed ---------------------------------------------------------------------------------------

@@ -91,6 +91,12 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     native_members_limit: int = 50_000
     """Members remembered as native ones."""
 
+    classic_members_limit: int = 50_000
+    """Classic members whose subscription and assignment are remembered, so that they can be converted in place."""
+
+    classic_members_bytes_limit: int = 64 << 20
+    """Bytes that these records may take together: a client chooses how long its subscription is."""
+
     groups_limit: int = 20_000
     """Groups without members of which something is remembered, for example that they can't be translated."""
 

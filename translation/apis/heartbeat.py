@@ -65,8 +65,9 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         context.answer(request, HeartbeatResponse(error_code=code))
         return
     # It was not asked for a client that another replica may have served: one that loses each connection would never go.
-    if downgrade.has_to_move_back(context, connection, request):
-        context.answer(request, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    code_to_rejoin = downgrade.why_to_rejoin(context, connection, request)
+    if code_to_rejoin is not None:
+        context.answer(request, HeartbeatResponse(error_code=code_to_rejoin))
         return
     epoch = member.member_epoch
     asked = keepalive_request(context, member, client_is_here=True)

@@ -11,6 +11,7 @@ part                    who uses it
 ``connections``         whoever asks whether a client is still there, and on which connection
 ``authorized_groups``   :mod:`translation.authorization` and what learns from the broker's answers
 ``ids``, ``natives``    whoever has to tell translated, native and classic members apart
+``classic_members``     whoever converts a classic member in place
 ``rules``               whoever asks for the policy's rule of a group
 ``fleet``               whoever serves a member that another replica may serve, or speaks for it to the broker
 ``moves``               whoever moves a member of a group that is moved by steps
@@ -28,6 +29,7 @@ import msgspec
 from protocol_codecs import Uuid
 from translation.actions import Answer, ConnectionId, Forward, Release, Request
 from translation.engine.authorized_groups import AuthorizedGroups
+from translation.engine.classic_members import ClassicMembers
 from translation.engine.connections import ClientConnections
 from translation.engine.environment import Environment
 from translation.engine.events import Events
@@ -75,6 +77,9 @@ class Context(Environment):
         self.moves = Moves(self, self.rules, member_log, on_other_rule)
         self.mends = Mends(self, self.moves.records, member_log)
         self.natives = NativeMembers(settings.native_members_limit)
+        self.classic_members = ClassicMembers(
+            settings.classic_members_limit, settings.classic_members_bytes_limit
+        )
         self.hosting = Hosting(hosted_room, _host_log(hosted_room, member_log, lambda: self.now))
         self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
         self.connections = ClientConnections(self._release, self._awaits_answer)

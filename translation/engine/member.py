@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from translation.actions import ConnectionId
+from translation.engine.conversion import Conversion
 from translation.engine.member_parts import (
     BrokerView,
     Client,
@@ -136,6 +137,8 @@ class Group:
 
     __slots__ = (
         "_owner",
+        "asked_to_rejoin",
+        "conversion",
         "departures",
         "first_heartbeats",
         "group_id",
@@ -166,6 +169,10 @@ class Group:
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
         self.pending_moves: dict[str, PendingMove] = {}
         """Clients that were told to join anew because the policy changed, by the member id that they leave behind."""
+        self.conversion: Conversion | None = None
+        """Its conversion in place, or its way back, while this process is at it."""
+        self.asked_to_rejoin: dict[str, float] = {}
+        """When classic members were answered REBALANCE_IN_PROGRESS by the proxy, because they are unknown here."""
         self.scheduled_heartbeats: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf
@@ -191,11 +198,13 @@ class Group:
 
     def is_consumer_group(self, now: float) -> bool:
         """Whether the broker has it as a consumer group for sure: a client that is here is a member of it, of which the
-        broker has heard within a heartbeat interval, so that its session has not ended.
+        broker has heard within a heartbeat interval, so that its session has not ended; or the helper of this process.
 
         That it was one before says nothing. When its last member of the new protocol leaves, those that are still
         classic make it a classic group again, in the middle of a rebalance.
         """
+        if self.conversion is not None and self.conversion.helper_id:
+            return True
         return any(
             member.joined
             and not member.may_have_moved

@@ -54,7 +54,7 @@ class Registry:
         """Make room by forgetting a group without members; what was known of it can be found out again."""
         for group in list(islice(self.groups.values(), _EVICTION_CANDIDATES)):
             del self.groups[group.group_id]
-            if group is not newest and not group.members and not group.pending_moves:
+            if group is not newest and not (group.members or group.pending_moves or group.conversion):
                 return
             self.groups[group.group_id] = group  # behind the others: they are looked at next
 
@@ -134,7 +134,9 @@ class Registry:
 
     def drop_group_if_empty(self, group: Group) -> None:
         """Forget a group of which nothing is known that would have to be remembered."""
-        nobody = not (group.members or group.relayed_until or group.pending_moves or group.leaving)
+        nobody = not (
+            group.members or group.relayed_until or group.pending_moves or group.leaving or group.conversion
+        )
         if (
             nobody
             and group.migration.is_unknown

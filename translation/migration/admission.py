@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from protocol_codecs import ErrorCode, MalformedMessage
-from protocol_codecs.messages.consumer_protocol import lacks_owned_partitions
+from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
@@ -32,6 +31,7 @@ from translation.migration.next_wave import why_not_yet
 from translation.migration.pending_moves import match_pending_move
 from translation.migration.slots import HIDDEN_MEMBERS, Census, is_filled, next_slot, taken
 from translation.migration.step_start import may_come_in, why_nobody_is_told
+from translation.partitions import lacks_owned_list
 from translation.policy.policy import Rule
 
 _TRIES = 4
@@ -218,7 +218,7 @@ def _id_to_join_under(
 def _why_not(context: Context, message: JoinGroupRequest, rule: Rule) -> str | None:
     """Why steps let this client in at no step; None if they may."""
     why = context.moves.why_refused(rule) or why_wave_waits(context, message.group_id, rule)
-    if why is None and _is_unreadable_to_brokers(message):
+    if why is None and lacks_owned_list(message):
         return why_only_as_a_whole(
             context, message.group_id, "the broker can't read the subscriptions of its clients"
         )
@@ -272,14 +272,6 @@ def _pending_move(context: Context, connection: Connection, request: Request) ->
         return None
     given_here = context.ids.is_issued(request.message.member_id)
     return match_pending_move(group, connection, request, given_here=given_here)
-
-
-def _is_unreadable_to_brokers(message: JoinGroupRequest) -> bool:
-    """Whether a broker refuses this client in a consumer group, as kafka-go (a classic member beside new ones)."""
-    try:
-        return lacks_owned_partitions(message.protocols[0].metadata)
-    except MalformedMessage:
-        return False  # join_group.py says that it is not readable
 
 
 def _admit(

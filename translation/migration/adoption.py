@@ -22,6 +22,7 @@ from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent
+from translation.migration.in_place import repeat_conversion
 from translation.migration.resumption import accepted_snapshot, resume
 from translation.migration.upgrade import move_classic_member
 from translation.policy.policy import Rule
@@ -47,9 +48,9 @@ def adopt_then(
 
     ``looked_up`` is what the broker has just said, if it was asked already.
 
-    It is refused if the broker does not know the member either, if it is a classic member whose turn it is to move to
-    the new protocol (UNKNOWN_MEMBER_ID: its client joins anew), and if another replica has come to serve the member
-    meanwhile.
+    It is refused if the broker does not know the member either, and if another replica has come to serve the member
+    meanwhile. The Heartbeat of a classic member whose turn it is to switch is answered by
+    :mod:`translation.migration.upgrade`.
     """
     if not member.joined:
         group_id, instance_id = member.group.group_id, request.message.group_instance_id
@@ -83,19 +84,21 @@ def adopt_then(
                 Described.LOADING,
             ):
                 mixed = described is Described.CLASSIC_MEMBER
-                if (yield from move_classic_member(context, member, connection, request, rule, mixed=mixed)):
-                    refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+                code = yield from move_classic_member(context, member, connection, request, rule, mixed=mixed)
+                if code is not None:
+                    refuse(code)
                     return
             context.forward(request)
             return
         if not context.fleet.may_speak_for(member):
             refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        if (
-            snapshot is None
-            or group is None
-            or not (yield from resume(context, member, connection, request, snapshot, found, group))
-        ):
+        is_resumed = False
+        if snapshot is not None and group is not None:
+            is_resumed = yield from resume(context, member, connection, request, snapshot, found, group)
+        elif request.api_key == ApiKey.HEARTBEAT:
+            is_resumed = yield from repeat_conversion(context, member, connection, request)
+        if not is_resumed:
             _adopt(context, member, connection, request, found)
     yield from proceed()
 

@@ -1,5 +1,7 @@
 """Relays a JoinGroup to the classic coordinator while its group is being converted, or its client moves back."""
 
+from collections.abc import Callable, Container
+
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from translation.actions import Relayed, Request
@@ -8,23 +10,34 @@ from translation.engine.join_outcomes import Failed, refused
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, Send, Wait
 from translation.migration.old_membership import leave_classic
-from translation.relayed_responses import learn_leader
+from translation.relayed_responses import learn_join
 from translation.serving import settle_relayed
 
 _JOIN_RETRIES = 50
 _JOIN_RETRY_S = 0.2
 
 
+def _nothing() -> None:
+    pass
+
+
 def relay_classic_join(
-    context: Context, request: Request, cancelled_move: PendingMove | None = None
-) -> Procedure[None]:
-    """Relay a JoinGroup, and repeat it while the broker answers REBALANCE_IN_PROGRESS.
+    context: Context,
+    request: Request,
+    cancelled_move: PendingMove | None = None,
+    *,
+    on_accepted: Callable[[], None] = _nothing,
+    unanswered: Container[int] = (),
+) -> Procedure[int]:
+    """Relay a JoinGroup, and repeat it while the broker answers REBALANCE_IN_PROGRESS; return the code of the answer.
 
     The conversion of a group fails the pending JoinGroups of its classic members with that code, which is fatal for
     Java clients up to 2.7.
 
     ``cancelled_move`` is the move of a client that was told to move to the new protocol and does not any more. The
     classic membership that it has left behind is ended, or the group's rebalance would wait for it until its timeout.
+    ``on_accepted`` is called when the broker has the client as a classic member. A code of ``unanswered`` is returned
+    and not answered.
     """
     if cancelled_move is not None:
         group = context.registry.group(request.message.group_id)
@@ -32,15 +45,15 @@ def relay_classic_join(
             yield from leave_classic(group, cancelled_move)
         except Failed as failed:
             context.answer(request, refused(request, failed.error_code))
-            return
+            return failed.error_code
         context.registry.drop_group_if_empty(group)
     code = yield from settle_relayed(context, request)
     if code != ErrorCode.NONE:
         context.answer(request, refused(request, code))
-        return
+        return code
     if _client_is_gone(context, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        return
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
     for _ in range(_JOIN_RETRIES):
         if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.connections.is_waiting(
@@ -49,12 +62,17 @@ def relay_classic_join(
             break
         yield Wait(context.now + _JOIN_RETRY_S)
         response = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    if response.error_code in unanswered:
+        return response.error_code
     if response.error_code == ErrorCode.NONE:
-        learn_leader(context, request.message.group_id, response)
+        on_accepted()
     connection = context.connections.connection_of(request)
+    if connection is not None and response.error_code == ErrorCode.NONE:
+        learn_join(context, connection, request, response)
     if connection is not None and response.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
         context.actions.append(Relayed(connection, request, response))
     context.answer(request, response)
+    return response.error_code
 
 
 def _client_is_gone(context: Context, request: Request) -> bool:

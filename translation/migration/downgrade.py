@@ -1,11 +1,15 @@
-"""Moves a client back to the classic protocol: its Heartbeat tells it to rejoin, its JoinGroup ends its membership."""
+"""Moves a client back to the classic protocol: its Heartbeat has it rejoin, and it goes back by its JoinGroup.
+
+It keeps its membership as a classic one (:mod:`translation.migration.return_in_place`), unless another process takes
+its instance id over, or the broker lets no classic member in: then its membership ends before the JoinGroup is relayed.
+"""
 
 import math
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
-from translation import generation, session_timeout, static_members
-from translation.actions import Connection, Request
+from translation import generation, rebalance_timeout, session_timeout, static_members
+from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
     Failed,
@@ -14,14 +18,15 @@ from translation.engine.join_outcomes import (
     refuse_superseded,
     refused,
     restart_session_timer,
+    without_member_id,
 )
 from translation.engine.join_wait import join_wait_limit_s, suspend_join, take_over_waiting_join
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, UpstreamLost, WakeReason
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.last_consumer_member import has_to_wait_for_others
-from translation.migration.old_membership import end_old_classic_membership, leave_consumer_membership
-from translation.migration.pending_moves import request_rejoin
+from translation.migration.old_membership import leave_consumer_membership
+from translation.migration.return_in_place import return_in_place
 from translation.policy.policy import Mode
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
 
@@ -29,42 +34,52 @@ _TRANSLATE = Mode.TRANSLATE
 """Bound once, for heartbeats: Python 3.11 looks for a member of an enum as long as a message takes to be decoded."""
 
 
-def has_to_move_back(context: Context, connection: Connection, request: Request) -> bool:
-    """Whether a Heartbeat has to tell its client to rejoin as a classic member: its group is not translated any more.
+def why_to_rejoin(context: Context, connection: Connection, request: Request) -> ErrorCode | None:
+    """The code by which a Heartbeat has its client rejoin, because of what the policy says now; None if it need not.
 
-    Members are moved back one after another, with the pause of the rule between them. A member that was told so before
-    is told again; one whose group is translated again is not. Nor is one yet that another process may have served
-    since: that process may have moved it already, so the broker is asked first (:func:`.adoption.readopt`).
+    * REBALANCE_IN_PROGRESS: a translated member whose group is not translated any more goes back. Its client gives up
+      its partitions by its own rules, and its commits count; it goes back by its JoinGroup
+      (:mod:`translation.migration.return_in_place`). Not yet if another process may have served it since: that may have
+      moved it back already, so the broker is asked first (:func:`.adoption.readopt`).
+    * UNKNOWN_MEMBER_ID: a classic member that was told before to join anew, because its group has to be empty.
     """
     message: HeartbeatRequest = request.message
     group = context.registry.groups.get(message.group_id)
     if group is None:
-        return False
+        return None
     member = group.members.get(message.member_id)
-    if member is not None and member.deadlines.session_deadline < math.inf:
-        session_timeout.renew(member, context.now)  # what it holds stays its own until it joins anew
-    rule = context.rules.rule_for(message.group_id)
-    translated = rule.mode is _TRANSLATE
-    if translated and group.pending_moves and member is not None and member.joined:
-        move = group.pending_moves.get(message.member_id)
-        # It was to go back, and is not any more. Who else may read the group does not say so for it.
-        if move is not None and (move.client_id, move.client_host) == (
-            request.client_id,
-            connection.client_host,
-        ):
-            del group.pending_moves[message.member_id]
-    if message.member_id in group.pending_moves:
-        return True
-    if translated or member is None or not member.joined:
-        return False
+    if member is None or not member.joined:
+        return ErrorCode.UNKNOWN_MEMBER_ID if message.member_id in group.pending_moves else None
+    if context.rules.rule_for(message.group_id).mode is _TRANSLATE:
+        return None
+    if member.deadlines.session_deadline < math.inf:
+        session_timeout.renew(member, context.now)
     sole_process = context.settings.sole_process
     if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
-        return False
-    if not group.migration.may_move(context.now) or not context.fleet.may_end(member):
-        return False
+        return None
+    if not context.fleet.may_end(member) or generation.why_refused(member, request) != ErrorCode.NONE:
+        return None
     context.mends.moves_back(message.group_id)
-    request_rejoin(context, group, connection, request, rule, "told to go back to the classic protocol")
-    return True
+    if member.member_id not in group.asked_to_rejoin:
+        group.asked_to_rejoin[member.member_id] = context.now
+        reason = "asked to rejoin as a classic member"
+        context.events.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
+    if member.deadlines.rebalance_deadline == math.inf and member.join.waiting is None:
+        rebalance_timeout.start(member, context.now)
+        context.book(member)
+    return ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def back_in_place(
+    context: Context, member: Member, connection: Connection, request: Request
+) -> Procedure[None]:
+    """Take a member back at its client's JoinGroup; if the broker refuses that, end its membership and relay it."""
+    if not member.joined:
+        yield from back_to_classic(context, member, connection, request)
+        return
+    refused_with = yield from return_in_place(context, member, connection, request)
+    if refused_with is not None:
+        yield from back_to_classic(context, member, connection, request)
 
 
 def back_to_classic(
@@ -75,6 +90,7 @@ def back_to_classic(
         # That it owns nothing is not true any more: its client has joined again since, and works on partitions.
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
         return
+    left = member is not None and member.joined and member.member_id == request.message.member_id
     if member is not None and any(one.joined for one in _memberships(member, request)):
         try:
             yield from _leave(context, member, connection, request)
@@ -90,7 +106,7 @@ def back_to_classic(
         # An older JoinGroup of this client that waits here would begin a membership beside the classic one.
         take_over_waiting_join(context, member)
         refuse_superseded(context, member)
-    yield from relay_classic_join(context, request)
+    yield from relay_classic_join(context, without_member_id(request) if left else request)
 
 
 def _memberships(member: Member, request: Request) -> list[Member]:
@@ -124,7 +140,6 @@ def _leave(context: Context, member: Member, connection: Connection, request: Re
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.session_deadline = member.deadlines.rebalance_deadline = math.inf
     deadline = context.now + join_wait_limit_s(context, member)
-    yield from end_old_classic_membership(member)
     for one in _memberships(member, request):
         while (yield from has_to_wait_for_others(one, connection)):
             if context.now >= deadline:

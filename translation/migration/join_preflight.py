@@ -38,6 +38,7 @@ from translation.migration.old_membership import (
     leave_consumer_membership,
 )
 from translation.migration.starting import await_first_members
+from translation.partitions import lacks_owned_list
 from translation.upstream.member_lookup import Described, Found, lookup_member
 
 _IN_A_CONSUMER_GROUP = frozenset({Described.CLASSIC_MEMBER, Described.UNKNOWN, Described.HIDDEN})
@@ -103,7 +104,8 @@ def join_preflight(
                 raise StaysClassic  # if it is not a member, the broker refuses it
             # It is no classic group either. Another client's first heartbeat may have converted it in between.
             described, found = yield from look()
-        if _must_relay(described, owns_partitions=owns_partitions):
+        stays = owns_partitions or (old_classic_membership is None and not lacks_owned_list(request.message))
+        if _must_relay(described, stays_classic=stays):
             raise StaysClassic
         if described in _IN_A_CONSUMER_GROUP:
             left = yield from _leave_classic_memberships(
@@ -132,14 +134,14 @@ def ensure_may_begin(context: Context, member: Member) -> None:
         raise Failed(code, "another process has given out its member id, or serves it")
 
 
-def _must_relay(described: Described, *, owns_partitions: bool) -> bool:
+def _must_relay(described: Described, *, stays_classic: bool) -> bool:
     """Whether the broker itself has to answer the JoinGroup.
 
-    A classic member that reports owned partitions stays classic: a heartbeat with epoch 0 reports none, and the broker
-    would give away at once what the client still works on. A JoinGroup under a native member's id would make that a
-    classic member.
+    A classic member that rejoins stays classic, and is converted at a later Heartbeat, with all that it owns then
+    (:mod:`translation.migration.in_place`). Only one whose JoinGroup brokers can't read in a consumer group begins a
+    membership of the new protocol here. A JoinGroup under a native member's id would make that a classic member.
     """
-    return described is Described.NATIVE_MEMBER or (described is Described.CLASSIC_MEMBER and owns_partitions)
+    return described is Described.NATIVE_MEMBER or (described is Described.CLASSIC_MEMBER and stays_classic)
 
 
 def _end_consumer_membership(

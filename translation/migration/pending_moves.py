@@ -43,7 +43,6 @@ def request_rejoin(
     group.pending_moves[message.member_id] = PendingMove(
         message.member_id, message.group_instance_id, connection_id, client_id, client_host, context.now
     )
-    group.migration.member_told(context.now, rule.switch_pause_ms / 1000)
     context.events.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
 
 

@@ -1,7 +1,9 @@
-"""Moves a classic member to the new protocol: its Heartbeat is answered so that it joins anew, when its turn comes.
+"""Switches a classic member to the new protocol at a Heartbeat, when its turn comes.
 
-Its JoinGroup is then translated (:mod:`translation.apis.join_group`), after :mod:`translation.migration.join_preflight`
-has made sure that the group can be converted. :mod:`translation.migration.downgrade` is the way back.
+It is converted in place (:mod:`translation.migration.in_place`), unless a broker converts its group only when that is
+empty: then all members are told to join anew, and their JoinGroups are translated
+(:mod:`translation.apis.join_group`) after :mod:`translation.migration.join_preflight` has made sure that the group can
+be converted. :mod:`translation.migration.downgrade` is the way back.
 """
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -20,6 +22,7 @@ from translation.migration.admission import (
     why_wave_waits,
 )
 from translation.migration.convertibility import Obstacle, find_obstacle, passthrough_backoff_s
+from translation.migration.in_place import convert_in_place
 from translation.migration.pending_moves import request_rejoin
 from translation.policy.policy import Rule
 
@@ -29,8 +32,8 @@ _HELD_UP_S = 10.0
 
 def move_classic_member(
     context: Context, member: Member, connection: Connection, request: Request, rule: Rule, *, mixed: bool
-) -> Procedure[bool]:
-    """Decide whether the Heartbeat of a classic member tells its client to join the new protocol.
+) -> Procedure[ErrorCode | None]:
+    """Convert the member of a Heartbeat if its turn has come; return the code for its client, or None to relay it.
 
     ``mixed`` says that the group is a consumer group already, so the broker need not be asked whether it can be
     converted. A member whose turn has not come is relayed until then.
@@ -38,12 +41,9 @@ def move_classic_member(
     group = member.group
     # Else a try to move all at once that failed before the group was relayed would count against this one.
     group.migration.expire(context.now)
-    if not group.migration.may_move(context.now):
-        context.registry.relay(group, member.member_id, group.migration.next_move_at)
-        return False
     if rule.staged and (relays_for := _why_not_now(context, request, rule)):
         context.registry.relay(group, member.member_id, context.now + relays_for)
-        return False
+        return None
     obstacle, why = Obstacle.NONE, ""
     if not mixed and not group.migration.moves_all(context.now):
         obstacle, why = yield from find_obstacle(context, group)
@@ -57,7 +57,7 @@ def move_classic_member(
         case Obstacle.MEMBERS if (stays := why_only_as_a_whole(context, group.group_id, why)) is not None:
             group.migration.relay_for(context.settings.relayed_s, context.now)
             context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, stays)
-            return False
+            return None
         case Obstacle.MEMBERS:
             group.migration.move_all(context.now)
             if not group.migration.moves_all(context.now):
@@ -65,16 +65,21 @@ def move_classic_member(
                 group.migration.relay_for(passthrough_backoff_s(context, group), context.now)
     if obstacle in (Obstacle.TRANSIENT, Obstacle.PERMANENT):
         context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, f"not converted: {why}")
-        return False
+        return None
     if not (yield from admit_classic_member(context, connection, request, rule)):
         held_up = is_held_up(context, group.group_id, rule)
         relayed_s = _HELD_UP_S if held_up else LOOK_AGAIN_S
         context.registry.relay(group, member.member_id, context.now + relayed_s)
-        return False
-    is_told = yield from _tell(context, member, connection, request, rule, why, mixed=mixed)
-    if not is_told:
+        return None
+    if obstacle is Obstacle.MEMBERS or group.migration.moves_all(context.now):
+        if (yield from _tell(context, member, connection, request, rule, why)):
+            return ErrorCode.UNKNOWN_MEMBER_ID
         context.moves.free(group.group_id, member.member_id)
-    return is_told
+        return None
+    code = yield from convert_in_place(context, member, connection, request, rule, mixed=mixed)
+    if not member.joined:
+        context.moves.free(group.group_id, member.member_id)
+    return code
 
 
 def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
@@ -103,31 +108,21 @@ def _tell(
     request: Request,
     rule: Rule,
     why: str,
-    *,
-    mixed: bool,
 ) -> Procedure[bool]:
-    """Have the Heartbeat of a member whose turn it is tell its client to join anew, if that is still right."""
+    """Have the Heartbeat of a member whose group has to be empty tell its client to join anew, if that is still
+    right."""
     group = member.group
     # The Heartbeat is a sign of life at the broker too: what the client holds stays its own until it joins anew.
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
-    # In a mixed group, and in one that all leave, each move makes those that are still classic rejoin; this one joins
-    # anew either way.
-    rebalances = mixed or group.migration.moves_all(context.now)
-    alive = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS) if rebalances else (ErrorCode.NONE,)
-    if response.error_code not in alive:
+    # Each that leaves makes those that are still classic rejoin; this one joins anew either way.
+    if response.error_code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
         return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself
     if context.rules.rule_for(group.group_id) is not rule:
         return False  # another policy, or its move was rolled back, while the broker was asked
-    # Another was told while the broker was asked: heartbeats come together.
-    if not group.migration.may_move(context.now):
-        context.registry.relay(group, member.member_id, group.migration.next_move_at)
-        return False
     # Or a gate of its move has closed, or the policy is another one.
     is_stopped = rule.abort_if is not None and not context.moves.gates.verdict(group.group_id, rule).may_tell
     if is_stopped or context.rules.rule_for(group.group_id) is not rule:
         return False
-    reason = "told to join the new protocol"
-    request_rejoin(
-        context, group, connection, request, rule, f"{reason}, all at once: {why}" if why else reason
-    )
+    reason = f"told to join the new protocol, all at once: {why}"
+    request_rejoin(context, group, connection, request, rule, reason)
     return True

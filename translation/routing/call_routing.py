@@ -112,6 +112,7 @@ def _route_commit(
 ) -> None:
     """Route a commit. One without a member id belongs to no member: an admin's, or a client's that assigns by hand."""
     message = request.message
+    context.classic_members.commits(message.group_id, connection, request)
     if not message.member_id or is_of_native(context, message.group_id, message.member_id):
         context.forward(request)
         return
@@ -186,8 +187,11 @@ def _translate_or_refuse(
         context.forward(request)
     elif static_members.is_fenced(context, group_id, member_id, message.group_instance_id):
         refuse(ErrorCode.FENCED_INSTANCE_ID)
-    elif request.api_key == ApiKey.HEARTBEAT and downgrade.has_to_move_back(context, connection, request):
-        refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+    elif (
+        request.api_key == ApiKey.HEARTBEAT
+        and (code := downgrade.why_to_rejoin(context, connection, request)) is not None
+    ):
+        refuse(code)
     else:
         member = context.registry.member(group_id, member_id)
         steps = partial(translate, context, member, connection, request)

@@ -21,10 +21,9 @@ from translation.engine.member import Member
 from translation.engine.procedure import ProcedureQueue
 from translation.migration.admission import join_by_steps
 from translation.migration.classic_join import relay_classic_join
-from translation.migration.downgrade import back_to_classic
+from translation.migration.downgrade import back_in_place, back_to_classic
 from translation.migration.pending_moves import keeps_membership, match_pending_move, request_rejoin
 from translation.migration.replaced_static_member import may_replace_translated, relay_in_its_place
-from translation.partitions import owns_partitions
 from translation.policy.policy import Mode, Rule
 from translation.routing import guarded_joins
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
@@ -48,6 +47,7 @@ def route_join_group(
     if not authorized and not authorization.is_authorized(context, connection, request, named, proceed):
         return
     context.actions.append(Authorized(request))
+    context.classic_members.rejoins(message.group_id, message.member_id)
     rule = context.rules.rule_for(message.group_id)
     why_not = relayed_responses.why_not_translated(context, message)
     if rule.refusal(request.api_key) is not None:
@@ -216,11 +216,12 @@ def _relay_or_move(
             serving.relay_join(context, connection, request)
         return
     member = group.members.get(message.member_id)
-    if member is not None and member.joined:  # whatever older membership its client may have left
-        move = group.pending_moves.get(member.member_id)
-    else:
-        move = match_pending_move(group, connection, request, given_here=given_here)
-        member = group.members.get(message.member_id if move is None else move.member_id)
+    if member is not None and member.joined:
+        steps = back_in_place(context, member, connection, request)
+        context.scheduler.start(steps, member.queue, connection.id, request.client_id)
+        return
+    move = match_pending_move(group, connection, request, given_here=given_here)
+    member = group.members.get(message.member_id if move is None else move.member_id)
     if member is None and message.group_instance_id is not None and (given_here or not message.member_id):
         # A new process with this instance id. The broker would put it in the old one's place without a rebalance. One
         # that has had a member id before is an older process, which the broker fences.
@@ -232,13 +233,9 @@ def _relay_or_move(
         else:
             steps = relay_classic_join(context, request, cancelled_move)
         context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
-    elif member.joined and message.member_id == member.member_id and owns_partitions(message):
-        _translate(context, connection, request)  # its client has not heard yet that it is to join anew
-    elif move is not None or not member.joined or message.member_id != member.member_id:
+    else:
         steps = back_to_classic(context, member, connection, request)
         context.scheduler.start(steps, member.queue, connection.id, request.client_id)
-    else:
-        _translate(context, connection, request)  # its turn to be moved has not come
 
 
 # -- translated --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ from translation.engine.context import Context
 from translation.engine.member import Group, Member
 from translation.policy.policy import Mode
 
+NO_VOTE = ""
+"""``BrokerView.assignor`` of a member that was converted in place and has not voted (:mod:`.engine.conversion`)."""
+
 
 def assignor_for(context: Context, member: Member) -> str:
     """The server-side assignor that a member votes for: what the policy says, else what stands in for the client's own.
@@ -52,4 +55,11 @@ def changed_assignor(member: Member) -> str | None:
     That of an adopted member is unknown before its client joins.
     """
     unchanged = member.adopted or member.broker.assignor in (None, member.broker.effective_assignor)
-    return None if unchanged else member.broker.effective_assignor
+    return None if unchanged else assignor_in_full(member)
+
+
+def assignor_in_full(member: Member) -> str | None:
+    """The assignor for a full heartbeat; None for a member that has been converted in place and may not vote yet."""
+    conversion = member.group.conversion
+    is_held = member.broker.assignor == NO_VOTE and conversion is not None and not conversion.votes
+    return None if is_held else member.broker.effective_assignor

@@ -23,7 +23,7 @@ from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send, UpstreamLost
 from translation.member_state import MemberState
 from translation.partitions import NONE, Partitions, from_topics, to_topics
-from translation.upstream.assignor_vote import changed_assignor
+from translation.upstream.assignor_vote import assignor_in_full, changed_assignor
 from translation.upstream.metadata_lookup import lookup_topics
 from translation.upstream.owned_partitions import acknowledge, has_to_report_owned
 
@@ -103,13 +103,14 @@ def _full_request(
     context: Context, member: Member, topics: frozenset[str], owned: Partitions
 ) -> ConsumerGroupHeartbeatRequest:
     rebalance_timeout_ms = rebalance_timeout.told_to_broker_ms(member.client, _margin_ms(context))
+    assignor = assignor_in_full(member)
     # One of several processes sends it often, and it is nearly always the same.
     contents = (
         member.member_epoch,
         member.client.instance_id,
         member.client.rack,
         rebalance_timeout_ms,
-        member.broker.effective_assignor,
+        assignor,
     )
     last = member.broker.last_full_request
     if last is not None and last[0] == contents and last[1] is topics and last[2] is owned:
@@ -122,7 +123,7 @@ def _full_request(
         rack_id=member.client.rack,
         rebalance_timeout_ms=rebalance_timeout_ms,
         subscribed_topic_names=tuple(sorted(topics)),
-        server_assignor=member.broker.effective_assignor,
+        server_assignor=assignor,
         topic_partitions=to_topics(owned),
     )
     member.broker.last_full_request = contents, topics, owned, request

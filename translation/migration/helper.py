@@ -1,0 +1,248 @@
+"""The helper member of a conversion: it converts a live classic group, stays until the last member, and leaves.
+
+The broker gives each classic member its generation as member epoch and its assignment as owned partitions when it
+converts a group (``ConsumerGroup.fromClassicGroup``), and keeps the generation as group epoch: nothing moves. Whatever
+the classic group had not finished stays as it is (a member that has just left, partitions that were added), until the
+group epoch moves. That happens when the helper leaves; at once, if a description shows that partitions have no owner
+(:func:`has_every_partition`).
+
+On the way back the helper keeps the group a consumer group while its members become classic ones. When it leaves as the
+last member of the new protocol, the broker makes the group a classic one, with the group epoch as its generation, and
+has all members rejoin once (``GroupMetadataManager.consumerGroupFenceMembers``). A member that has not reached the
+group epoch would be answered ILLEGAL_GENERATION then, so the helper waits for it.
+"""
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseDescribedGroup,
+)
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from translation.actions import Connection
+from translation.engine.context import Context
+from translation.engine.conversion import HELPER_CLIENT_ID, HELPER_PREFIX, Conversion, is_helper
+from translation.engine.member import Group
+from translation.engine.procedure import Procedure, Send, UpstreamLost
+from translation.migration.last_consumer_member import CLASSIC, TELLS_TYPES
+from translation.policy.policy import Mode
+from translation.upstream.assignor_vote import NO_VOTE
+from translation.upstream.consumer_group_heartbeat import to_send
+from translation.upstream.metadata_lookup import lookup_sizes
+
+_REBALANCE_TIMEOUT_MS = 60_000
+"""The helper owns nothing, so it never has anything to give up."""
+
+_INTERVAL_S = 5.0
+"""Until the broker says how often it expects heartbeats."""
+_SOON_S = 1.0
+"""How often the group is described while its members are being converted or go back."""
+_SETTLED_S = 15.0
+"""So long after the last change the group is described every :data:`_DESCRIBE_S` only: its step is held, or waits."""
+_DESCRIBE_S = 30.0
+_LONGEST_RETURN_S = 60.0
+"""So long after the last member went back the helper leaves even if native members stay."""
+
+_LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
+
+DescribedGroup = ConsumerGroupDescribeResponseDescribedGroup
+
+
+def begin(context: Context, group: Group, connection: Connection) -> Conversion:
+    """Begin the conversion of a group that has none here; its helper is still to join."""
+    conversion = Conversion(group, connection.id, context.now, lambda one: _on_time(context, one))
+    group.conversion = conversion
+    context.timers.book(conversion, context.now + _SOON_S)
+    return conversion
+
+
+def join(context: Context, conversion: Conversion) -> Procedure[ConsumerGroupHeartbeatResponse]:
+    """Have a helper join the group, on the connection of the procedure; it converts a classic group.
+
+    If it replaces an earlier one, that leaves afterwards (:func:`move_group_epoch`).
+    """
+    helper_id = context.ids.unlike_ours(HELPER_PREFIX)
+    response: ConsumerGroupHeartbeatResponse = yield to_send(
+        ConsumerGroupHeartbeatRequest(
+            group_id=conversion.group.group_id,
+            member_id=helper_id,
+            member_epoch=0,
+            rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS,
+            subscribed_topic_names=(),
+            topic_partitions=(),
+        )
+    )
+    if response.error_code == ErrorCode.NONE:
+        conversion.helper_id, conversion.helper_epoch = helper_id, response.member_epoch
+        interval_s = response.heartbeat_interval_ms / 1000 or _INTERVAL_S
+        context.timers.book(conversion, context.now + min(interval_s, _SOON_S))
+    return response
+
+
+def leave(context: Context, conversion: Conversion) -> Procedure[None]:
+    """Have the helper leave. The group epoch moves once; as the last member of the new protocol it leaves a classic
+    group that rebalances."""
+    helper_id, conversion.helper_id = conversion.helper_id, ""
+    if not helper_id:
+        return
+    with conversion.group.departing(helper_id):
+        yield from _leave(conversion.group.group_id, helper_id)
+    context.memberships.heartbeat_group(conversion.group)
+
+
+def _leave(group_id: str, helper_id: str) -> Procedure[None]:
+    yield to_send(ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=helper_id, member_epoch=-1))
+
+
+def end(context: Context, group: Group) -> None:
+    """Forget the conversion of a group: it is over, or its helper is lost."""
+    group.conversion = None
+    context.registry.drop_group_if_empty(group)
+
+
+def move_group_epoch(context: Context, conversion: Conversion) -> Procedure[None]:
+    """Have the broker compute the group's assignment anew: another helper joins, and the present one leaves."""
+    before = conversion.helper_id
+    response = yield from join(context, conversion)
+    if response.error_code == ErrorCode.NONE:
+        yield from _leave(conversion.group.group_id, before)
+
+
+def describe(connection: Connection, group_id: str) -> Procedure[DescribedGroup | None]:
+    """How the broker describes a consumer group with the types of its members; None if it does not."""
+    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=TELLS_TYPES)
+    if version != TELLS_TYPES:
+        return None
+    response: ConsumerGroupDescribeResponse = yield Send(
+        ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(group_id,))
+    )
+    described = response.groups[0] if response.groups else None
+    return described if described is not None and described.error_code == ErrorCode.NONE else None
+
+
+def has_every_partition(group: DescribedGroup) -> Procedure[bool]:
+    """Whether each partition of all topics that a group's members subscribe to is in the target of one of them, and no
+    member has nothing while another has two."""
+    members = [member for member in group.members if not is_helper(member.member_id)]
+    targets = [
+        {
+            (topic.topic_name, index)
+            for topic in member.target_assignment.topic_partitions
+            for index in topic.partitions
+        }
+        for member in members
+    ]
+    topics = frozenset(topic for member in members for topic in member.subscribed_topic_names)
+    sizes = yield from lookup_sizes(topics)
+    wanted = {(topic, index) for topic, size in sizes.items() for index in range(size)}
+    same_topics = len({frozenset(member.subscribed_topic_names) for member in members}) == 1
+    counts = [len(target) for target in targets]
+    is_lopsided = same_topics and min(counts) == 0 and max(counts) > 1
+    return topics <= sizes.keys() and wanted <= set[tuple[str, int]]().union(*targets) and not is_lopsided
+
+
+# -- as time passes ----------------------------------------------------------------------------------------------------
+
+
+def _on_time(context: Context, conversion: Conversion) -> None:
+    group = conversion.group
+    if group.conversion is not conversion:
+        return
+    connection = _connection(context, conversion)
+    if connection is None:  # the broker ends the helper when its session is over
+        end(context, group)
+        return
+    if conversion.queue.idle:
+        conversion.connection_id = connection.id
+        context.scheduler.start(
+            _tick(context, conversion, connection), conversion.queue, connection.id, HELPER_CLIENT_ID
+        )
+    else:
+        context.timers.book(conversion, context.now + _INTERVAL_S)
+
+
+def _connection(context: Context, conversion: Conversion) -> Connection | None:
+    """A connection for the helper: the one on which it was heard last, or that of a member of its group."""
+    members = conversion.group.members.values()
+    candidates = (conversion.connection_id, *(member.connection_id for member in members))
+    for candidate in candidates:
+        connection = None if candidate is None else context.connections.connection(candidate)
+        if connection is not None:
+            return connection
+    return None
+
+
+def _tick(context: Context, conversion: Conversion, connection: Connection) -> Procedure[None]:
+    interval_s = _INTERVAL_S
+    try:
+        if conversion.helper_id:
+            interval_s = yield from _heartbeat(conversion)
+        is_busy = context.now - conversion.changed_at < _SETTLED_S
+        if is_busy or context.now - conversion.described_at >= _DESCRIBE_S:
+            conversion.described_at = context.now
+            group = yield from describe(connection, conversion.group.group_id)
+            if (yield from _is_over(context, conversion, group)):
+                end(context, conversion.group)
+                return
+            interval_s = min(interval_s, _SOON_S) if is_busy else interval_s
+    except UpstreamLost:
+        interval_s = _SOON_S  # on another connection
+    context.timers.book(conversion, context.now + interval_s)
+
+
+def _heartbeat(conversion: Conversion) -> Procedure[float]:
+    """Send the helper's heartbeat; return in how many seconds the next one is due."""
+    response: ConsumerGroupHeartbeatResponse = yield to_send(
+        ConsumerGroupHeartbeatRequest(
+            group_id=conversion.group.group_id,
+            member_id=conversion.helper_id,
+            member_epoch=conversion.helper_epoch,
+        )
+    )
+    if response.error_code == ErrorCode.NONE:
+        conversion.helper_epoch = response.member_epoch
+    elif response.error_code in _LOST:
+        conversion.helper_id = ""
+    return response.heartbeat_interval_ms / 1000 or _INTERVAL_S
+
+
+def _is_over(context: Context, conversion: Conversion, described: DescribedGroup | None) -> Procedure[bool]:
+    """Whether the conversion, or the way back, is over; the helper has left then."""
+    group = conversion.group
+    if context.rules.rule_for(group.group_id).mode is Mode.TRANSLATE:
+        is_over = _is_converted(context, conversion, described)
+    else:
+        is_over = _is_back(context, conversion, described)
+    if is_over:
+        yield from leave(context, conversion)
+    return is_over
+
+
+def _is_converted(context: Context, conversion: Conversion, described: DescribedGroup | None) -> bool:
+    """Whether no classic member is left, and all members that are served here have voted for their assignor."""
+    if described is None:
+        no_classic_left = context.now - conversion.changed_at >= _SETTLED_S
+    else:
+        no_classic_left = all(member.member_type != CLASSIC for member in described.members)
+    if no_classic_left and not conversion.votes:
+        conversion.votes = True
+        context.memberships.heartbeat_group(conversion.group)
+        return False
+    return no_classic_left and all(
+        member.broker.assignor != NO_VOTE for member in conversion.group.members.values() if member.joined
+    )
+
+
+def _is_back(context: Context, conversion: Conversion, described: DescribedGroup | None) -> bool:
+    """Whether all members have gone back and reached the group epoch."""
+    if context.now - conversion.changed_at >= _LONGEST_RETURN_S:
+        return True
+    if described is None:
+        return False
+    others = [member for member in described.members if not is_helper(member.member_id)]
+    return all(
+        member.member_type == CLASSIC and member.member_epoch == described.group_epoch for member in others
+    )

@@ -1,0 +1,116 @@
+"""Takes a translated member back to the classic protocol at its client's JoinGroup, under its own id.
+
+The broker makes a member of the new protocol a classic one when a classic JoinGroup comes under its id
+(``GroupMetadataManager.classicGroupJoinToConsumerGroup``): its epoch is its generation, it keeps its assignment, and no
+other member has to rejoin. So the JoinGroup of a client is relayed as it is. The owned partitions in its subscription
+are the client's own: what an eager client does not name it has given up.
+
+The group stays a consumer group, though all its members may be classic. A broker makes it a classic group when its last
+member of the new protocol leaves, so a helper joins before the last one goes back, and leaves when all have
+(:mod:`translation.migration.helper`). That costs all members one ordinary rebalance.
+"""
+
+import math
+
+import msgspec
+
+from protocol_codecs import ErrorCode
+from protocol_codecs.messages.join_group import JoinGroupRequest
+from translation import static_members
+from translation.actions import Connection, EventKind, Request
+from translation.engine.context import Context
+from translation.engine.join_outcomes import (
+    refuse_superseded,
+    refused,
+    restart_session_timer,
+)
+from translation.engine.join_wait import take_over_waiting_join
+from translation.engine.member import Group, Member
+from translation.engine.procedure import Procedure, UpstreamLost
+from translation.member_state import MemberEvent
+from translation.migration import helper
+from translation.migration.classic_join import relay_classic_join
+from translation.partitions import lacks_owned_list
+
+_NOT_LET_BACK = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
+"""The broker lets no classic member into this consumer group (``group.consumer.migration.policy``)."""
+
+_NO_PARTITIONS = b"\0\0\0\0"
+"""An empty array, as the owned partitions of a subscription."""
+
+
+def return_in_place(
+    context: Context, member: Member, connection: Connection, request: Request
+) -> Procedure[ErrorCode | None]:
+    """Relay the JoinGroup of a member of the new protocol, which becomes a classic one by it.
+
+    Returns the code with which the broker has refused that, which is not answered yet; else None.
+    """
+    if context.connections.is_stale(member, connection, request):
+        # Its client has joined again since, and works on partitions.
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
+        return None
+    take_over_waiting_join(context, member)
+    # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
+    member.deadlines.session_deadline = member.deadlines.rebalance_deadline = math.inf
+    try:
+        if not _others(member) and not (yield from _has_helper(context, member.group, connection)):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        code = yield from relay_classic_join(
+            context,
+            _readable(request),
+            on_accepted=lambda: _gone_back(context, member),
+            unanswered=_NOT_LET_BACK,
+        )
+    except UpstreamLost:
+        restart_session_timer(context, member)
+        refuse_superseded(context, member)  # on other connections, which are still there
+        raise
+    if member.joined:
+        restart_session_timer(context, member)
+        if code in _NOT_LET_BACK:
+            return ErrorCode(code)
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+            context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, "the broker has lost it")
+    refuse_superseded(context, member)
+    return None
+
+
+def _others(member: Member) -> bool:
+    """Whether another member of the new protocol is served here, so that this one is not the last."""
+    return any(one.joined for one in member.group.members.values() if one is not member)
+
+
+def _has_helper(context: Context, group: Group, connection: Connection) -> Procedure[bool]:
+    """Whether a helper of this process is in the group; let one join if there is none."""
+    conversion = group.conversion or helper.begin(context, group, connection)
+    conversion.changed_at = context.now
+    if not conversion.helper_id:
+        response = yield from helper.join(context, conversion)
+        return response.error_code == ErrorCode.NONE
+    return True
+
+
+def _gone_back(context: Context, member: Member) -> None:
+    """The broker has the member as a classic one."""
+    if member.joined:
+        context.memberships.end(
+            member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, "back to the classic protocol"
+        )
+    static_members.forget_instance(member)
+    member.group.asked_to_rejoin.pop(member.member_id, None)
+    conversion = member.group.conversion
+    if conversion is not None:
+        conversion.changed_at = context.now
+
+
+def _readable(request: Request) -> Request:
+    """The JoinGroup with subscriptions that brokers can read: kafka-go leaves out the owned partitions, and has none."""
+    message: JoinGroupRequest = request.message
+    if not lacks_owned_list(message):
+        return request
+    protocols = tuple(
+        msgspec.structs.replace(protocol, metadata=bytes(protocol.metadata) + _NO_PARTITIONS)
+        for protocol in message.protocols
+    )
+    return msgspec.structs.replace(request, message=msgspec.structs.replace(message, protocols=protocols))
