@@ -27,6 +27,8 @@ EVENTS = (
     "policy changes to observe",
     "policy changes to translate",
     "clients moved between the protocols",
+    "members converted in place",
+    "clients asked to rejoin because the policy moves them",
     "commits",
     "commits refused",
     "rejoins",

@@ -114,7 +114,10 @@ class AnswerWatch:
         withheld = not standing.claims <= standing.handed
         # What a JoinGroup did whose answer nobody heard can only be undone by another one.
         known = standing.synced and not standing.abandoned_join
-        cause = adopted or changed or withheld or standing.moved_late
+        moves = _policy_moves(process, standing)
+        if moves:
+            self._watch.count("clients asked to rejoin because the policy moves them")
+        cause = adopted or changed or withheld or standing.moved_late or moves
         if not cause and known and standing.excuse() is None:
             raise Violation(6, f"{standing.client} is made to rejoin although nothing of it changed")
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_protocol import decode_subscription
 from tests.simulation.standing import MEMBERSHIP_IS_OVER, Pid, Standing
+from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP, Ask, codes_in
 from translation.actions import Call, Event, EventKind
 from translation.member_state import MemberEvent
+from translation.migration.in_place import REASON as CONVERTED
 
 if TYPE_CHECKING:
     from tests.simulation.clients.caller import Caller
@@ -311,10 +313,31 @@ class MembershipWatch:
             return
         if event.kind is not EventKind.ADOPTED:
             return
+        if event.reason == CONVERTED:
+            self._converted(process, standing)
+            return
         alone = process.translator._context.settings.sole_process
         cut_off = not alone and standing.broken_ms >= standing.answered_ms
         if standing.moved or cut_off or standing.excuse() is not None:
             standing.joined_at = None
+
+    def _converted(self, process: "ProxyProcess", standing: Standing) -> None:
+        """A process has converted a classic member in place: its client goes on with all that it has."""
+        self._watch.count("members converted in place")
+        member = process.translator._context.registry.find(GROUP, standing.member_id)
+        assert member is not None, "a member was converted that is not known"
+        held = member.partitions.synced_assignment
+        working = {pid for pid in standing.client.held if self._watch.broker.image.by_id(pid[0]) is not None}
+        if standing.excuse() is None and not working - standing.disowned <= held:
+            story = self._watch.story
+            raise Violation(2, f"{standing.client} is converted without {story.partitions(working - held)}")
+        standing.classic = False
+        standing.answered_ms = self._watch.kernel.now_ms
+        standing.joined_at = process.name, process.incarnation
+        standing.generation, standing.previous_generation = member.generation, -1
+        standing.synced, standing.moved_late = True, False
+        standing.claims, standing.handed = frozenset(), held
+        standing.given = {member.partitions.broker_assignment}
 
 
 def _claimed(client: "Caller", ask: Ask) -> frozenset[Pid]:

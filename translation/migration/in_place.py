@@ -27,19 +27,23 @@ from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     decode_assignment,
     decode_subscription,
+    encode_subscription,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation import authorization, generation, serving, session_timeout, static_members
 from translation.actions import Connection, ConnectionId, EventKind, Request
 from translation.engine.classic_members import ClassicMember
-from translation.engine.context import Context
+from translation.engine.context import Context, replaced
 from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure, ProcedureQueue, Send, UpstreamLost
 from translation.error_mapping import NO_COORDINATOR
 from translation.fleet.outputs import Terms
 from translation.member_state import MemberEvent, MemberState
 from translation.migration import helper
-from translation.partitions import NONE, Partitions
+from translation.migration.last_consumer_member import CLASSIC
+from translation.partitions import NONE, Partitions, from_topics
 from translation.policy.assignors import is_cooperative, map_assignor
 from translation.policy.policy import Rule
 from translation.rebalance_detection import detect_rebalance
@@ -48,6 +52,8 @@ from translation.upstream.consumer_group_heartbeat import full_heartbeat
 from translation.upstream.metadata_lookup import lookup_topics
 
 NEWEST_EMBEDDED_VERSION = 3
+_FIRST_WITH_OWNED = 1
+_JOIN_GROUP_VERSION, _SYNC_GROUP_VERSION = 5, 3
 
 _REJOIN_ASKED_S = 600.0
 """A client that has rejoined and is unknown all the same is not made to rejoin again before so long."""
@@ -124,7 +130,7 @@ def repeat_conversion(
         yield from _heartbeat(context, member, known, topics, owned)
     except _NotConverted:
         return False
-    _finish(context, member, connection, known, owned)
+    _finish(context, member, connection)
     return True
 
 
@@ -157,12 +163,24 @@ def _convert(
     ensure_unchanged()
     if not mixed:
         yield from _convert_group(context, group, connection, known.generation)
-        ensure_unchanged()
     elif group.conversion is None:
         helper.begin(context, group, connection)  # another process has converted it
+    described = yield from helper.describe(connection, group.group_id)
+    ensure_unchanged()
+    if not mixed:
+        yield from _ensure_assigned(context, group, described)
+        ensure_unchanged()
+    if described is not None and not _is_described(described, known, owned):
+        # A topic that is new is not known to the coordinator when it converts the group, and is lost without an error.
+        raise _NotConverted(_Missing.TIME, "the broker describes it otherwise")
+    if context.now < known.timers_until:
+        if described is None or described.group_epoch != known.generation:
+            raise _NotConverted(_Missing.TIME, "a rebalance is not over")  # a JoinGroup would move the member on
+        yield from _rejoin(context, connection, group.group_id, known, subscription)
+        ensure_unchanged()
     _describe(context, member, connection, known, subscription)
     yield from _heartbeat(context, member, known, topics, owned)
-    _finish(context, member, connection, known, owned)
+    _finish(context, member, connection)
     return (
         ErrorCode.REBALANCE_IN_PROGRESS if member.state is MemberState.PREPARE_REBALANCE else ErrorCode.NONE
     )
@@ -271,17 +289,97 @@ def _convert_group(
     group.migration.converted()
     if response.member_epoch != generation_id:
         raise _NotConverted(_Missing.TIME, "its group has another generation")
-    if not (yield from helper.has_every_partition(connection, group.group_id)):
-        # A member has just left, or partitions were added, and the classic leader has not assigned them. All classic
-        # members rejoin once, as they would have.
-        yield from helper.move_group_epoch(context, conversion)
-        raise _NotConverted(_Missing.TIME, "partitions had no owner")
+
+
+def _ensure_assigned(
+    context: Context, group: Group, described: helper.DescribedGroup | None
+) -> Procedure[None]:
+    """Return if every partition has an owner in a group that has just been converted.
+
+    Else a member had just left, or partitions were added that the classic leader had not assigned. The group epoch
+    moves, and all classic members rejoin once, as they would have.
+    """
+    if described is not None and (yield from helper.has_every_partition(described)):
+        return
+    if group.conversion is not None and group.conversion.helper_id:
+        yield from helper.move_group_epoch(context, group.conversion)
+    raise _NotConverted(_Missing.TIME, "partitions had no owner")
+
+
+def _is_described(described: helper.DescribedGroup, known: ClassicMember, owned: Partitions) -> bool:
+    """Whether the broker has the member as a classic one, with the epoch and the assignment that are known here."""
+    return any(
+        member.member_id == known.member_id
+        and member.member_type == CLASSIC
+        and member.member_epoch == known.generation
+        and from_topics(member.assignment.topic_partitions) == owned
+        for member in described.members
+    )
+
+
+def _rejoin(
+    context: Context,
+    connection: Connection,
+    group_id: str,
+    known: ClassicMember,
+    subscription: ConsumerProtocolSubscription,
+) -> Procedure[None]:
+    """Send the member's JoinGroup and SyncGroup once more, to the consumer group, with all that it owns.
+
+    Both are answered at once, and no other member notices. They stop the timers of the classic membership, which would
+    remove the member after its conversion; and the answers show whether the broker agrees with what is known here.
+    """
+    owned = decode_assignment(known.assignment)[1].assigned_partitions if known.assignment else ()
+    metadata = encode_subscription(
+        replaced(subscription, owned_partitions=owned),
+        min(max(_embedded_version(known), _FIRST_WITH_OWNED), NEWEST_EMBEDDED_VERSION),
+    )
+    joined: JoinGroupResponse = yield Send(
+        ApiKey.JOIN_GROUP,
+        _JOIN_GROUP_VERSION,
+        JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=known.session_timeout_ms,
+            rebalance_timeout_ms=known.rebalance_timeout_ms,
+            member_id=known.member_id,
+            group_instance_id=known.instance_id,
+            protocol_type=known.protocol_type,
+            protocols=(JoinGroupRequestProtocol(name=known.protocol_name, metadata=metadata),),
+        ),
+    )
+    if joined.error_code != ErrorCode.NONE:
+        raise _NotConverted(_Missing.TIME, "a rebalance has begun")
+    if joined.generation_id != known.generation:
+        raise _NotConverted(_Missing.KNOWLEDGE)  # it has begun this moment, and moved the member on
+    synced: SyncGroupResponse = yield Send(
+        ApiKey.SYNC_GROUP,
+        _SYNC_GROUP_VERSION,
+        SyncGroupRequest(
+            group_id=group_id,
+            generation_id=known.generation,
+            member_id=known.member_id,
+            group_instance_id=known.instance_id,
+        ),
+    )
+    if synced.error_code != ErrorCode.NONE or _pairs(synced.assignment) != _pairs(known.assignment or b""):
+        raise _NotConverted(_Missing.TIME, "a rebalance has begun")
+    known.timers_until = context.now
+
+
+def _pairs(assignment: bytes) -> frozenset[tuple[str, int]]:
+    """Raises MalformedMessage."""
+    topics = decode_assignment(assignment)[1].assigned_partitions if assignment else ()
+    return frozenset((topic.topic, index) for topic in topics for index in topic.partitions)
+
+
+def _embedded_version(known: ClassicMember) -> int:
+    return int.from_bytes(known.metadata[:2], "big")
 
 
 def _heartbeat(
     context: Context, member: Member, known: ClassicMember, topics: frozenset[str], owned: Partitions
 ) -> Procedure[None]:
-    """Send the heartbeat that converts the member. Raises if the broker does not accept it: nothing has changed then."""
+    """Send the heartbeat that converts the member; raise if the broker does not accept it, and nothing has changed."""
     generation.resume(member, known.generation, known.generation)
     member.partitions.broker_assignment = member.partitions.synced_assignment = owned
     member.partitions.possibly_owned = owned
@@ -341,19 +439,17 @@ def _describe(
     client.protocol_type, client.protocol_name = known.protocol_type, known.protocol_name
     client.cooperative = is_cooperative(known.offered)
     client.mapped_assignor = map_assignor(known.offered)
-    client.embedded_version = min(int.from_bytes(known.metadata[:2], "big"), NEWEST_EMBEDDED_VERSION)
+    client.embedded_version = min(_embedded_version(known), NEWEST_EMBEDDED_VERSION)
     client.subscription = frozenset(subscription.topics)
     client.rack = subscription.rack_id or None
     member.broker.effective_assignor = assignor_for(context, member)
     member.broker.assignor = NO_VOTE
-    member.last_join_on = member.join_answered_on = known.joined_on
-    member.last_join_host = known.client_host
-    member.may_have_moved = not context.connections.is_connected(known.joined_on)
+    member.last_join_on, member.last_join_host = known.joined_on, known.client_host
+    # Until now the broker served it, and this Heartbeat shows where its client is.
+    member.join_answered_on, member.may_have_moved = connection.id, False
 
 
-def _finish(
-    context: Context, member: Member, connection: Connection, known: ClassicMember, owned: Partitions
-) -> None:
+def _finish(context: Context, member: Member, connection: Connection) -> None:
     """Record that the broker has the member in the new protocol, with the assignment of its response."""
     group = member.group
     context.classic_members.forget(group.group_id, member.member_id)

@@ -9,6 +9,7 @@ broker says of its member (:mod:`translation.migration.join_preflight`).
 
 import math
 from functools import partial
+from typing import Any
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
@@ -18,7 +19,7 @@ from translation.apis import join_group
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.engine.member import Member
-from translation.engine.procedure import ProcedureQueue
+from translation.engine.procedure import Procedure, ProcedureQueue
 from translation.migration.admission import join_by_steps
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.downgrade import back_in_place, back_to_classic
@@ -229,10 +230,10 @@ def _relay_or_move(
     if member is None:
         cancelled_move = None if move is None or keeps_membership(message, move) else move
         if cancelled_move is None and may_replace:
-            steps = relay_in_its_place(context, request)
+            relayed: Procedure[Any] = relay_in_its_place(context, request)
         else:
-            steps = relay_classic_join(context, request, cancelled_move)
-        context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+            relayed = relay_classic_join(context, request, cancelled_move)
+        context.scheduler.start(relayed, ProcedureQueue(), connection.id, request.client_id)
     else:
         steps = back_to_classic(context, member, connection, request)
         context.scheduler.start(steps, member.queue, connection.id, request.client_id)
