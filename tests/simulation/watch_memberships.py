@@ -12,6 +12,7 @@ from tests.simulation.standing import MEMBERSHIP_IS_OVER, Pid, Standing
 from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP, Ask, codes_in
 from translation.actions import Call, Event, EventKind
+from translation.engine.conversion import is_helper
 from translation.member_state import MemberEvent
 from translation.migration.in_place import REASON as CONVERTED
 
@@ -216,7 +217,7 @@ class MembershipWatch:
         """The translation sends a request upstream, which may begin a membership for a client."""
         if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
             self._watch.log.called(process, call.message.member_id, call.message.member_epoch)
-            if call.message.member_epoch == 0:
+            if call.message.member_epoch == 0 and not is_helper(call.message.member_id):
                 client = process.connections[call.connection_id].client.near
                 self._watch.standings[client].joins_as = call.message.member_id
         elif call.api_key == ApiKey.JOIN_GROUP:

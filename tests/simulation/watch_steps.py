@@ -26,6 +26,7 @@ from tests.simulation.commands import is_rolled_back
 from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP
 from translation.actions import Call, Emit, EventKind
+from translation.engine.conversion import is_helper
 from translation.engine.wave_counts import WaveState
 from translation.migration.commands import Act
 from translation.policy.policy import Approval, Mode, Rule
@@ -93,7 +94,7 @@ class StepWatch:
         """A process calls the broker, or says what it does."""
         if isinstance(action, Call) and action.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
             message = action.message
-            if message.member_epoch != 0 or message.member_id in self._began:
+            if not self._begins(message) or message.member_id in self._began:
                 return
             if message.group_id == GROUP and is_rolled_back(process):
                 raise Violation(
@@ -113,7 +114,7 @@ class StepWatch:
 
     def look(self) -> None:
         """Look at the broker's group: how large it is, and whether it has become a classic one."""
-        now_ms, size = self._watch.kernel.now_ms, len(self._watch.broker.members())
+        now_ms, size = self._watch.kernel.now_ms, len(self._members())
         while self._sizes and self._sizes[-1][1] <= size:
             self._sizes.pop()
         self._sizes.append((now_ms, size))
@@ -124,6 +125,16 @@ class StepWatch:
             self._is_converted = False  # who comes now begins anew
         if self._began and self._watch.broker.group is None and size:
             self._may_be_held = True
+
+    def _members(self) -> set[str]:
+        """The members of the broker's group, without helpers."""
+        return {one for one in self._watch.broker.members() if not is_helper(one)}
+
+    @staticmethod
+    def _begins(message: Any) -> bool:
+        """Whether a heartbeat begins a membership of the new protocol, or converts a classic member: a full one."""
+        is_full = message.subscribed_topic_names is not None
+        return (message.member_epoch == 0 or is_full) and not is_helper(message.member_id)
 
     def translated(self) -> frozenset[str]:
         """The members that are translated now."""
@@ -141,7 +152,7 @@ class StepWatch:
 
     def heartbeat_served(self, message: Any, response: Any) -> None:
         """The broker has answered a heartbeat."""
-        if message.member_epoch != 0 or response.error_code != ErrorCode.NONE:
+        if not self._begins(message) or response.error_code != ErrorCode.NONE:
             return
         standing = self._watch.client_of.get(message.member_id)
         if standing is not None and getattr(standing.client, "habits", None) is None:
@@ -153,7 +164,7 @@ class StepWatch:
         if message.instance_id is not None:
             self._instances[message.instance_id] = message.member_id
         # A group without members has nobody whom it could convert: only one with classic members is held.
-        is_first = self._watch.broker.members() <= {message.member_id}
+        is_first = self._members() <= {message.member_id}
         may_convert = is_first or self._may_be_resumed or not (self._is_converted and self._may_be_held)
         self._is_converted = True
         allowed = self._allowed()

@@ -11,6 +11,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from translation.actions import Connection
 from translation.engine.context import Context
+from translation.engine.conversion import is_helper
 from translation.engine.procedure import Procedure, Send
 from translation.migration.slots import Census
 
@@ -57,6 +58,7 @@ def take_census(context: Context, group_id: str, connection: Connection) -> Proc
 def _of_consumer_group(
     context: Context, group_id: str, members: tuple[ConsumerGroupDescribeResponseMember, ...]
 ) -> Census:
+    members = tuple(one for one in members if not is_helper(one.member_id))
     slots = (stored.record.slot for stored in context.moves.slots(group_id).values())
     holders = {slot.member_id for slot in slots if slot is not None}
     classic = frozenset(one.member_id for one in members if one.member_type == _CLASSIC_MEMBER)

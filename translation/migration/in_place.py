@@ -175,7 +175,9 @@ def _convert(
         raise _NotConverted(_Missing.TIME, "the broker describes it otherwise")
     if context.now < known.timers_until:
         if described is None or described.group_epoch != known.generation:
-            raise _NotConverted(_Missing.TIME, "a rebalance is not over")  # a JoinGroup would move the member on
+            raise _NotConverted(
+                _Missing.TIME, "a rebalance is not over"
+            )  # a JoinGroup would move the member on
         yield from _rejoin(context, connection, group.group_id, known, subscription)
         ensure_unchanged()
     _describe(context, member, connection, known, subscription)
