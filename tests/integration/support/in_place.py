@@ -25,6 +25,11 @@ class Classic(RawMember):
         self.shares: Topics = {}
 
     @property
+    def instance_id(self) -> str | None:
+        """Its instance id, if it is a static member."""
+        return self._offer.instance_id
+
+    @property
     def owned(self) -> frozenset[int]:
         """Its partitions of its first topic."""
         return self.shares.get(self.topic, frozenset())
