@@ -1,7 +1,10 @@
 """What brokers answer when members of a live classic group are converted in place: see docs/evidence/in-place.md."""
 
+import math
+
 import pytest
 from kio.schema.errors import ErrorCode
+from support.broker import Kafka
 from support.in_place import NO_TOPICS, Conversion, settle, until
 from support.raw_member import Offer
 from support.raw_new_member import LEAVE, partitions_of
@@ -210,8 +213,6 @@ def test_a_helper_that_dies_is_removed_when_its_session_ends_as_if_it_had_left(c
 
 
 def test_the_helper_needs_a_place(own_kafka):
-    from support.broker import Kafka  # noqa: PLC0415 - only here
-
     cluster = own_kafka(overrides={"group.consumer.max.size": "2"})
     kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
     with Conversion(kafka, "g", kafka.new_topic(partitions=PARTITIONS)) as conversion:
@@ -278,3 +279,44 @@ def test_a_vote_before_the_last_conversion_costs_the_classic_members_a_rejoin_si
             lambda code: code == ErrorCode.rebalance_in_progress,
             what="a classic member has to join again",
         )
+
+
+@pytest.mark.parametrize("vote", [None, "range"])
+def test_a_vote_for_range_moves_partitions_of_clients_whose_range_is_another(kafka, group, vote):
+    """sarama's range gives 1, 2 and 1 of four partitions where Kafka's gives 2, 1 and 1. Uniform keeps both."""
+    topic = kafka.new_topic(partitions=4)
+    with SaramasRange(kafka, group, topic, partitions=4) as conversion:
+        members = conversion.form()
+        generation = conversion.generation
+        helper = conversion.helper()
+        natives = conversion.convert_all()
+        natives[0].beat(server_assignor=vote)
+        helper.beat(LEAVE)
+        epoch = conversion.view().group_epoch
+        assert epoch > generation
+        settle(natives, epoch)
+        kept = [native.shares for native in natives] == [member.shares for member in members]
+        assert kept == (vote is None)
+
+
+class SaramasRange(Conversion):
+    def range(self, member_ids):
+        step = self.partitions / len(member_ids)
+        bounds = [math.floor(number * step + 0.5) for number in range(len(member_ids) + 1)]
+        return {
+            member_id: {topic: frozenset(range(*bounds[number : number + 2])) for topic in self.topics}
+            for number, member_id in enumerate(sorted(member_ids))
+        }
+
+
+# -- a client that leaves --------------------------------------------------------------------------------------
+
+
+def test_leave_group_ends_a_converted_member_too(conversion):
+    first, *_ = conversion.form()
+    generation = conversion.generation
+    conversion.helper()
+    native = conversion.convert(first)
+    first.leave()
+    assert native.beat().error_code == ErrorCode.unknown_member_id
+    assert conversion.view().group_epoch == generation + 1
