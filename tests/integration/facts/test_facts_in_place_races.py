@@ -208,3 +208,23 @@ def test_a_lost_answer_with_a_newer_epoch_is_repeated_by_the_same_call_but_not_a
     assert shown.assignment == first.shares
     answer = lost.full(first.shares, epoch=shown.member_epoch)
     assert (answer.error_code, lost.shares) == (ErrorCode.none, first.shares)
+
+
+# -- JoinGroups that are held -----------------------------------------------------------------------------------
+
+
+def test_a_stable_group_ends_a_member_whose_client_waits_for_its_join_group_unless_heartbeats_are_sent_for_it(
+    conversion,
+):
+    """Whoever holds JoinGroups until all members have sent one has to send Heartbeats for those that wait."""
+    first, second, third = conversion.form(session_timeout_ms=2_000)
+    works = {first, second}
+
+    def look():
+        return {member.heartbeat() for member in works}
+
+    works.add(third)
+    stays(look, lambda codes: codes == {ErrorCode.none}, what="all remain", for_s=WATCHED_S)
+    works.remove(third)
+    eventually(look, lambda codes: codes == {ErrorCode.rebalance_in_progress}, what="the third is removed")
+    assert third.heartbeat() == ErrorCode.unknown_member_id
