@@ -1,10 +1,12 @@
 """A classic member made by hand, a request at a time: for calls that no client library can be made to do."""
 
+import dataclasses
 import datetime as dt
 import io
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,7 +17,6 @@ from kio.schema.consumer_protocol_subscription.v3.data import (
     ConsumerProtocolSubscription as SubscriptionWithRack,
 )
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
-from kio.schema.join_group.v5.request import JoinGroupRequest, JoinGroupRequestProtocol
 from kio.schema.leave_group.v3.request import LeaveGroupRequest, MemberIdentity
 from kio.schema.offset_commit.v7.request import (
     OffsetCommitRequest,
@@ -32,6 +33,9 @@ from support.waiting import eventually
 
 NONE, LOADING, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 0, 14, 22, 27, 79
 
+KNOWN_ID = 4
+"""The first version of JoinGroup that gives a new member its id with MEMBER_ID_REQUIRED."""
+
 _NO_PARTITIONS = bytes(4)  # the length of an empty array
 
 Topics = Mapping[str, frozenset[int]]
@@ -45,6 +49,8 @@ class Offer:
     assignor: str = "range"
     instance_id: str | None = None
     rack: str | None = None
+    join_version: int = 5
+    subscription_version: int = 1
 
 
 class RawMember:
@@ -76,7 +82,7 @@ class RawMember:
         self._topics = (self._topic, *map(TopicName, other_topics))
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout = dt.timedelta(milliseconds=rebalance_timeout_ms)
-        self._joining: JoinGroupRequest | None = None
+        self._joining: Any = None
         self._members: tuple[str, ...] = ()
         self.member_id = ""
         self.generation = i32(-1)
@@ -88,7 +94,7 @@ class RawMember:
         A new member first gets its id with MEMBER_ID_REQUIRED, as every client since 2.2 does, once the coordinator has
         loaded.
         """
-        if not self.member_id and self._offer.instance_id is None:
+        if not self.member_id and self._offer.instance_id is None and self._offer.join_version >= KNOWN_ID:
             answer = eventually(
                 lambda: self._connection.call(self._join_request({})),
                 lambda answer: answer.error_code != LOADING,
@@ -126,8 +132,14 @@ class RawMember:
             answer = self._connection.call(self._join_request({}))
         return int(answer.error_code)
 
-    def sync(self, partitions: int = 0, shares: Mapping[str, frozenset[int]] | None = None) -> Topics:
-        """SyncGroup; a leader shares out `partitions` of the topic, one to each in turn, or `shares` by member id.
+    def sync(
+        self,
+        partitions: int = 0,
+        shares: Mapping[str, frozenset[int]] | None = None,
+        assignments: Mapping[str, Topics] | None = None,
+    ) -> Topics:
+        """SyncGroup; a leader shares out `partitions` of the topic, one to each in turn, or `shares` by member id, or
+        whole `assignments`.
 
         Repeated until the coordinator has loaded its groups: a Heartbeat before it does not tell, since Kafka answers
         it with no error while it loads.
@@ -137,15 +149,9 @@ class RawMember:
                 member: frozenset(range(turn, partitions, len(self._members)))
                 for turn, member in enumerate(self._members if self.leads else ())
             }
-        request = SyncGroupRequest(
-            group_id=self._group,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            assignments=tuple(
-                SyncGroupRequestAssignment(member_id=member, assignment=self._assignment(share))
-                for member, share in shares.items()
-            ),
-        )
+        if assignments is None:
+            assignments = {member: {self._topic: share} for member, share in shares.items()}
+        request = self._sync_request(assignments)
         answer = eventually(
             lambda: self._connection.call(request),
             lambda answer: answer.error_code != LOADING,
@@ -195,17 +201,24 @@ class RawMember:
     def _heartbeat_request(self) -> HeartbeatRequest:
         return HeartbeatRequest(group_id=self._group, generation_id=self.generation, member_id=self.member_id)
 
-    def _join_request(self, owned: Topics) -> JoinGroupRequest:
-        return JoinGroupRequest(
+    def _join_request(self, owned: Topics) -> Any:
+        schema = import_module(f"kio.schema.join_group.v{self._offer.join_version}.request")
+        fields: dict[str, Any] = {
+            "rebalance_timeout": i32Timedelta.parse(self._rebalance_timeout),
+            "group_instance_id": self._offer.instance_id,
+        }
+        known = {field.name for field in dataclasses.fields(schema.JoinGroupRequest)}
+        return schema.JoinGroupRequest(
             group_id=self._group,
             session_timeout=i32Timedelta.parse(dt.timedelta(milliseconds=self._session_timeout_ms)),
-            rebalance_timeout=i32Timedelta.parse(self._rebalance_timeout),
             member_id=self.member_id,
-            group_instance_id=self._offer.instance_id,
             protocol_type=self._offer.protocol_type,
             protocols=(
-                JoinGroupRequestProtocol(name=self._offer.assignor, metadata=self._subscription(owned)),
+                schema.JoinGroupRequestProtocol(
+                    name=self._offer.assignor, metadata=self._subscription(owned)
+                ),
             ),
+            **{name: value for name, value in fields.items() if name in known},
         )
 
     def _subscription(self, owned: Topics) -> bytes:
@@ -215,6 +228,14 @@ class RawMember:
                     topics=self._topics, user_data=None, owned_partitions=(), rack_id=self._offer.rack
                 )
             )
+        if self._offer.subscription_version != 1:
+            schema = import_module(
+                f"kio.schema.consumer_protocol_subscription.v{self._offer.subscription_version}.data"
+            )
+            claims = {"owned_partitions": ()} if self._offer.subscription_version else {}
+            return embedded(
+                schema.ConsumerProtocolSubscription(topics=self._topics, user_data=None, **claims)
+            )
         claim = tuple(
             TopicPartition(topic=TopicName(topic), partitions=tuple(map(i32, at)))
             for topic, at in owned.items()
@@ -222,11 +243,22 @@ class RawMember:
         whole = embedded(ConsumerProtocolSubscription(topics=self._topics, owned_partitions=claim))
         return whole[: -len(_NO_PARTITIONS)] if self._cut_short else whole
 
-    def _assignment(self, share: frozenset[int]) -> bytes:
-        given = (
-            (AssignedPartitions(topic=self._topic, partitions=tuple(map(i32, sorted(share)))),)
-            if share
-            else ()
+    def _sync_request(self, assignments: Mapping[str, Topics]) -> SyncGroupRequest:
+        return SyncGroupRequest(
+            group_id=self._group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            assignments=tuple(
+                SyncGroupRequestAssignment(member_id=member, assignment=self._assignment(share))
+                for member, share in assignments.items()
+            ),
+        )
+
+    def _assignment(self, share: Topics) -> bytes:
+        given = tuple(
+            AssignedPartitions(topic=TopicName(topic), partitions=tuple(map(i32, sorted(partitions))))
+            for topic, partitions in share.items()
+            if partitions
         )
         return embedded(ConsumerProtocolAssignment(assigned_partitions=given, user_data=self._user_data))
 

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,27 +31,29 @@ def topic_id(kafka: Kafka, topic: str) -> uuid.UUID:
 
 
 class RawNewMember:
-    """One member of `group` that subscribes to `topic`. Nothing is sent but what a test says."""
+    """One member of `group` that subscribes to `topic` and others. Nothing is sent but what a test says."""
 
     def __init__(
         self,
         kafka: Kafka,
         group: str,
         topic: str,
-        *,
+        *other_topics: str,
         instance_id: str | None = None,
         member_id: str | None = None,
     ) -> None:
         self._kafka = kafka
         self._connection = raw.to_coordinator(kafka.bootstrap, group)
-        self._topic_id = topic_id(kafka, topic)
+        self._topics = {name: topic_id(kafka, name) for name in (topic, *other_topics)}
         self.topic = topic
         self.group = group
         self.instance_id = instance_id
         self.member_id = member_id or str(uuid.uuid4())
         self.epoch = 0
         self.owned: frozenset[int] = frozenset()
-        """What the last assignment that came said."""
+        """What the last assignment that came said, as numbers only."""
+        self.shares: dict[str, frozenset[int]] = {}
+        """The same by topic."""
 
     def beat(
         self, epoch: int | None = None, *, instance_id: bool = True, server_assignor: str | None = None
@@ -61,21 +63,28 @@ class RawNewMember:
 
     def full(
         self,
-        owned: Iterable[int] = (),
+        owned: Iterable[int] | Mapping[str, Iterable[int]] = (),
         *,
         epoch: int | None = None,
         rebalance_timeout_ms: int = 30_000,
         topics: tuple[str, ...] | None = None,
+        server_assignor: str | None = None,
     ) -> Any:
-        """A heartbeat with everything set; `owned` is what it says to hold, `topics` others than its own one."""
-        partitions = tuple(sorted(owned))
+        """A heartbeat with everything set.
+
+        `owned` is what it says to hold, of its first topic or by topic; `topics` are others than its own.
+        """
+        claims = owned if isinstance(owned, Mapping) else {self.topic: owned}
         return self._send(
             epoch,
             rebalance_timeout=dt.timedelta(milliseconds=rebalance_timeout_ms),
-            subscribed_topic_names=(self.topic,) if topics is None else topics,
-            topic_partitions=(TopicPartitions(topic_id=self._topic_id, partitions=partitions),)
-            if partitions
-            else (),
+            subscribed_topic_names=tuple(self._topics) if topics is None else topics,
+            topic_partitions=tuple(
+                TopicPartitions(topic_id=self._topics[topic], partitions=tuple(sorted(partitions)))
+                for topic, partitions in claims.items()
+                if partitions
+            ),
+            server_assignor=server_assignor,
         )
 
     def join(self, **options: int) -> Self:
@@ -125,6 +134,12 @@ class RawNewMember:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
                 self.owned = partitions_of(answer)
+                names = {number: name for name, number in self._topics.items()}
+                self.shares = {
+                    names[at.topic_id]: frozenset(at.partitions)
+                    for at in answer.assignment.topic_partitions
+                    if at.topic_id in names
+                }
         return answer
 
     def __enter__(self) -> Self:
