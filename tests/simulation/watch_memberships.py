@@ -33,6 +33,8 @@ class MembershipWatch:
 
     def __init__(self, watch: "Watch") -> None:
         self._watch = watch
+        self.has_converted = False
+        """Whether a member was converted in place."""
         self._ids: dict[Any, dict[Pid, tuple[str, int]]] = {}
 
     # -- clients ---------------------------------------------------------------------------------------------------
@@ -325,6 +327,7 @@ class MembershipWatch:
     def _converted(self, process: "ProxyProcess", standing: Standing) -> None:
         """A process has converted a classic member in place: its client goes on with all that it has."""
         self._watch.count("members converted in place")
+        self.has_converted = True
         member = process.translator._context.registry.find(GROUP, standing.member_id)
         assert member is not None, "a member was converted that is not known"
         held = member.partitions.synced_assignment

@@ -28,6 +28,7 @@ from translation.engine.conversion import HELPER_CLIENT_ID, HELPER_PREFIX, Conve
 from translation.engine.member import Group
 from translation.engine.procedure import Procedure, Send, UpstreamLost
 from translation.migration.last_consumer_member import CLASSIC, TELLS_TYPES
+from translation.migration.votes import choose_votes
 from translation.policy.policy import Mode
 from translation.upstream.assignor_vote import NO_VOTE
 from translation.upstream.consumer_group_heartbeat import to_send
@@ -213,7 +214,7 @@ def _is_over(context: Context, conversion: Conversion, described: DescribedGroup
     """Whether the conversion, or the way back, is over; the helper has left then."""
     group = conversion.group
     if context.rules.rule_for(group.group_id).mode is Mode.TRANSLATE:
-        is_over = _is_converted(context, conversion, described)
+        is_over = yield from _is_converted(context, conversion, described)
     else:
         is_over = _is_back(context, conversion, described)
     if is_over:
@@ -221,13 +222,17 @@ def _is_over(context: Context, conversion: Conversion, described: DescribedGroup
     return is_over
 
 
-def _is_converted(context: Context, conversion: Conversion, described: DescribedGroup | None) -> bool:
+def _is_converted(
+    context: Context, conversion: Conversion, described: DescribedGroup | None
+) -> Procedure[bool]:
     """Whether no classic member is left, and all members that are served here have voted for their assignor."""
     if described is None:
         no_classic_left = context.now - conversion.changed_at >= _SETTLED_S
     else:
         no_classic_left = all(member.member_type != CLASSIC for member in described.members)
     if no_classic_left and not conversion.votes:
+        if described is not None:
+            yield from choose_votes(context, conversion, described)
         conversion.votes = True
         context.memberships.heartbeat_group(conversion.group)
         return False
