@@ -22,8 +22,7 @@ from translation.error_mapping import MOVED_AWAY
 from translation.member_state import MemberEvent
 from translation.mending.look import assigned_by
 from translation.policy.client_offer import offer_of
-from translation.policy.policy import Mode
-from translation.policy.rule_cache import LONGEST_GROUP_ID
+from translation.policy.policy import LONGEST_GROUP_ID, Mode
 
 _ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 """Answers that the broker gives only to a principal that may act in the group."""

@@ -355,6 +355,11 @@ class Server:
             await trio.sleep(_WALL_CLOCK_S)
             self._look_at_wall_clock()
 
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._rules.policy
+
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy."""
         self._rules.set_policy(policy)

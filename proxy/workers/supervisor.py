@@ -142,8 +142,9 @@ class Supervisor:
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy in all workers, including those that are restarted later."""
         self._policy = policy
+        message = SetPolicy(msgspec.msgpack.encode(policy))
         for worker in self._workers:
-            worker.send(SetPolicy(policy))
+            worker.send(message)
 
     @property
     def certificates(self) -> tuple[Reloadable, ...]:
