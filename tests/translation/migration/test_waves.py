@@ -1,6 +1,7 @@
 """Groups of a wave begin when those of the waves before are over; what nobody knows is not over."""
 
 from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
