@@ -111,7 +111,8 @@ class Supervisor:
         try:
             async with trio.open_nursery() as nursery:
                 app = admin_app(self, self._config.visibility, self.preflight)
-                nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
+                hosts = self._config.admin.hosts
+                nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait, hosts)
                 async with trio.open_nursery() as working:
                     for worker in self._workers:
                         working.start_soon(keep_running, worker, self.metrics)
