@@ -133,7 +133,10 @@ def _joined(source: str, files: Mapping[str, bytes]) -> Policy:
             waves = part.waves
         rules += part.rules
         allowed.update(dict.fromkeys(part.assignors_allowed))
-    return Policy(default=default, waves=waves, rules=tuple(rules), assignors_allowed=tuple(allowed))
+    try:
+        return Policy(default=default, waves=waves, rules=tuple(rules), assignors_allowed=tuple(allowed))
+    except ValueError as error:
+        raise ConfigError(f"{source}: {error}") from None
 
 
 class _Part(NamedTuple):

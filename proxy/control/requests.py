@@ -10,7 +10,7 @@ from proxy.control.http_exchange import HttpAnswer, HttpRequest
 from translation.fleet.group_records import LONGEST_WORDS
 from translation.migration.command_writes import CommandOutcome, CommandState
 from translation.migration.commands import Act, Command
-from translation.policy.rule_cache import LONGEST_GROUP_ID
+from translation.policy.policy import LONGEST_GROUP_ID
 from translation.policy.steps import MOST_STEPS
 
 RunCommand = Callable[[Command], Awaitable[CommandOutcome]]

@@ -93,7 +93,7 @@ def check_fleet(config: Config) -> None:
         return
     if find_spec("confluent_kafka") is None:
         raise StartError(
-            "`fleet` needs confluent-kafka, which is not installed: pip install 'epochgate[fleet]'"
+            "`fleet` needs confluent-kafka, which is not installed: pip install '.[fleet]' in a checkout of Epochgate"
         )
     kafka_properties(config.fleet, os.environ)
 

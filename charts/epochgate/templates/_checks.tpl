@@ -74,6 +74,7 @@
 {{- if and (not .enabled) (or .kafka .secretName .secretFiles .secretEnvironment .recordFormat (eq (toString .expires) "true")) -}}
 {{- fail "fleet: is described but not enabled; set fleet.enabled" -}}
 {{- end -}}
+{{- include "epochgate.checkNoSecrets" (dict "kafka" .kafka "key" "fleet.kafka" "section" "fleet") -}}
 {{- if and (or .secretFiles .secretEnvironment) (not .secretName) -}}
 {{- fail "fleet.secretName: needed for fleet.secretFiles and fleet.secretEnvironment" -}}
 {{- end -}}
