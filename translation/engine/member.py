@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from translation.actions import ConnectionId
+from translation.engine.initial_rebalance import InitialRebalance
 from translation.engine.member_parts import (
     BrokerView,
     Client,
@@ -139,6 +140,7 @@ class Group:
         "departures",
         "first_heartbeats",
         "group_id",
+        "initial_rebalance",
         "leaving",
         "members",
         "migration",
@@ -156,6 +158,7 @@ class Group:
         self.static_members: dict[str, str] = {}
         """Member id by instance id."""
         self.migration = GroupMigration()
+        self.initial_rebalance = InitialRebalance()
         self.leaving: set[str] = set()
         """Members of the new protocol whose end is on its way to the broker."""
         self.departures = 0
