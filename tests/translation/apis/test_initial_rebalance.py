@@ -1,5 +1,7 @@
 """The initial rebalance: clients that start together are answered together, each with its final share."""
 
+from typing import Any
+
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -33,7 +35,7 @@ class Broker:
             member_id = calls[0].message.member_id
             self.owned.setdefault(member_id, []).append(owned(calls[0].message))
             epoch, partitions = self.says[member_id]
-            topics = {} if partitions is None else {TOPIC: partitions}
+            topics: dict[str, Any] = {} if partitions is None else {TOPIC: partitions}
             self.bench.reply(self.bench.heartbeat_answer(epoch, **topics), calls[0])
             if any(call.api_key == ApiKey.METADATA for call in self.bench.calls):
                 self.bench.reply_names()
