@@ -59,6 +59,7 @@ def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" 
         session_timeout_min_ms=config.limits.session_timeout_min_ms,
         session_timeout_max_ms=config.limits.session_timeout_max_ms,
         asks_hook=config.hook is not None,
+        initial_rebalance_delay_s=config.initial_rebalance_delay_ms / 1000,
     )
     return Translator(
         policy,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tests.simulation.mutations import Mutation
 from tests.translation import test_several_processes as several
 from tests.translation import test_static_members as static_races
+from tests.translation.apis import test_initial_rebalance as initial_rebalance
 from tests.translation.fleet import test_ends as ends
 from tests.translation.fleet import test_member_log as records
 from tests.translation.fleet import test_resumption as resumption
@@ -49,6 +50,9 @@ def _records(test: Callable[..., None]) -> ByHand:
 
 
 BY_HAND: Mapping[str, ByHand] = {
+    "wait_for_others_in_a_group_that_has_members": ByHand(
+        initial_rebalance.test_nobody_waits_in_a_group_that_has_members
+    ),
     "take_what_a_step_causes_for_harm": ByHand(gates.test_classic_members_rejoin_at_each_new_target),
     "leave_the_classic_group_first": ByHand(
         upgrade.test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membership_when_it_does

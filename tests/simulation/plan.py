@@ -54,6 +54,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     slow_network: bool
     hold_ups_ms: int = 0
     """How long the network may delay calls that begin or end a membership (:mod:`tests.simulation.hold_ups`)."""
+    initial_rebalance_delay_ms: int = 0
+    """How long the first member of a translated group without members waits for others."""
     fleet: bool = False
     """Whether the processes are replicas with one member log (:mod:`tests.simulation.fleet`)."""
     describes_pending_revocation: bool = True
@@ -186,12 +188,23 @@ def make_plan(
     what is out of date: see :func:`_with_old_state`. With ``steps`` the group moves by steps, and is held at some: see
     :func:`_with_steps`. With ``gates`` that move has gates, and this is planted: see :func:`_with_gates`.
     """
-    plan = _plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet, steps=steps)
+    plan = _with_initial_rebalance(_plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet, steps=steps))
     if steps:
         plan = _with_steps(plan)
     if gates is not None:
         plan = _with_gates(plan, gates)
     return _with_old_state(plan) if old_state else plan
+
+
+def _with_initial_rebalance(plan: Plan) -> Plan:
+    """Have the first member of an empty group wait for others in most runs, in some of them for too short a time.
+
+    What is drawn for that changes nothing else in the plan.
+    """
+    chance = random.Random(f"initial rebalance {plan.seed}")  # noqa: S311  reproducible on purpose
+    return msgspec.structs.replace(
+        plan, initial_rebalance_delay_ms=chance.choice((0, 500, 1_500, 3_000, 3_000))
+    )
 
 
 def _with_steps(plan: Plan) -> Plan:

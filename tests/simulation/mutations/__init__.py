@@ -123,6 +123,8 @@ FLEET_MUTATIONS: tuple[Mutation, ...] = (
 
 MUTATIONS: tuple[Mutation, ...] = (
     partitions.acknowledge_early,
+    partitions.give_up_while_join_group_waits,
+    partitions.wait_for_others_in_a_group_that_has_members,
     generations.skip_the_generation_check,
     generations.forget_the_previous_generation,
     partitions.hand_out_withheld_partitions,
