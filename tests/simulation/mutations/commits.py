@@ -19,7 +19,17 @@ def send_a_refused_commit_again_behind_the_others() -> AbstractContextManager[An
     def broken(procedure: RunningProcedure) -> None:
         procedure.queue.waiting.append(procedure)
 
-    return patch.object(Scheduler, "_put_in_front", broken)
+    return patch.object(Scheduler, "_put_in_front", staticmethod(broken))
+
+
+def keep_alive_when_no_commit_is_under_way() -> AbstractContextManager[Any]:
+    """A heartbeat of the proxy's own accord waits until no commit of its member is under way."""
+
+    def broken(self: Scheduler, generator: Any, queue: ProcedureQueue, *about: Any) -> None:
+        if queue.idle:
+            self.start(generator, queue, *about)
+
+    return patch.object(Scheduler, "start_keep_alive", broken)
 
 
 def join_beside_commits() -> AbstractContextManager[Any]:
