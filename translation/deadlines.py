@@ -98,6 +98,4 @@ def _start(context: Context, member: Member, *, expiring: bool) -> None:
         )
     else:
         steps = _heartbeat(context, member, context.now)
-        context.scheduler.start_keep_alive(
-            steps, member.queue, member.connection_id, member.client.client_id
-        )
+        context.scheduler.start_keep_alive(steps, member.queue, member.connection_id, member.client.client_id)

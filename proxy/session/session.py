@@ -7,7 +7,8 @@ order. ``proxy.session.session_state`` has the states, ``proxy.session.responses
 Theory of operation. The session takes a client's requests one after another. It relays most of them as they are,
 without waiting for earlier responses (pipelining, ``proxy.session.relay``). A request for the translation holds up the
 ones behind it until it is answered or forwarded (``proxy.session.translated_calls``), as a broker works on one request
-of a connection at a time; only commits go on behind commits. Requests of the proxy go upstream between the client's (``proxy.session.injected_requests``).
+of a connection at a time; only commits go on behind commits. Requests of the proxy go upstream between the client's
+(``proxy.session.injected_requests``).
 """
 
 from collections.abc import Callable
@@ -124,7 +125,9 @@ class ClientSession:
     @property
     def idle(self) -> bool:
         """Whether no response is outstanding and no request is half relayed or postponed."""
-        return self._core.in_flight.idle and self._state.request is not _RELAYING and not self._has_begun_to_wait
+        return (
+            self._core.in_flight.idle and self._state.request is not _RELAYING and not self._has_begun_to_wait
+        )
 
     @property
     def _has_begun_to_wait(self) -> bool:

@@ -11,8 +11,8 @@ independently:
 * :class:`UpstreamState`: whether there is a connection to the broker. It is opened for the first valid request.
 * :class:`RequestState`: what the session does with the client's request stream. It works on one request at a time:
   relaying it piece by piece, collecting a large group call, waiting for something that the call needs, or waiting for
-  the translation (of commits for several, ``proxy.session.translated_calls``). In ``Ready`` the next request may begin, also while the broker still owes earlier responses
-  (``proxy.session.in_flight`` keeps those in order).
+  the translation (for several commits at once, ``proxy.session.translated_calls``). In ``Ready`` the next request may
+  begin, also while the broker still owes earlier responses (``proxy.session.in_flight`` keeps those in order).
 
 Two rules hold this file together:
 

@@ -8,6 +8,7 @@ to forward this one too, it is relayed at once.
 """
 
 from itertools import takewhile
+
 import msgspec
 
 from protocol_codecs import ApiKey, Message

@@ -9,9 +9,9 @@ from functools import partial
 from typing import NamedTuple
 
 from tests.simulation.mutations import Mutation
-from tests.translation.apis import test_many_commits as many_commits
 from tests.translation import test_several_processes as several
 from tests.translation import test_static_members as static_races
+from tests.translation.apis import test_many_commits as many_commits
 from tests.translation.fleet import test_ends as ends
 from tests.translation.fleet import test_member_log as records
 from tests.translation.fleet import test_resumption as resumption

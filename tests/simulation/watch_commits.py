@@ -32,7 +32,7 @@ class CommitWatch:
         """Whether a commit must be accepted, by client and request; see :meth:`_must_succeed`."""
         self._sent_as: dict[tuple[str, str, int, int], int] = {}
         """Which of a client's commits, counted, has an offset: by member id, topic, partition and offset."""
-        self._accepted: dict[tuple["Link", str, str, int], int] = {}
+        self._accepted: dict[tuple[Link, str, str, int], int] = {}
         """The last of them that the broker accepted on a connection, by that, member id, topic and partition."""
 
     def asked(self, client: "Caller", ask: Ask) -> None:

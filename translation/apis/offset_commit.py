@@ -56,10 +56,6 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     epoch = member.member_epoch
     response = yield from send_commit(epoch, request.api_key, version, message, beside=True)
     if codes_of(response) & STALE:
-        yield Turn(again=True)
-        if context.fleet.log is not None:
-            yield from commit_elsewhere(context, member, connection, request)
-            return
         response = yield from _try_newest_epoch(context, member, connection, request, epoch, response)
         if response is None:
             return
@@ -91,8 +87,12 @@ def _try_newest_epoch(
 
     The epoch has moved since the commit was sent at ``epoch``: by a heartbeat of the proxy, which is known here, or in
     an answer that never arrived. Nor need the client's generation count any more, if it has joined again meanwhile.
-    Returns None if the broker itself serves the client by now, and the commit has been forwarded.
+    Returns None if that was answered, or forwarded because the broker itself serves the client by now.
     """
+    yield Turn(again=True)
+    if context.fleet.log is not None:
+        yield from commit_elsewhere(context, member, connection, request)
+        return None
     version, message = for_a_member(request)
     response = stale
     if context.connections.is_waiting(request) or not _is_served_elsewhere(context, member, request):

@@ -9,8 +9,8 @@ response later.
 The procedures of one member run one at a time, in the order in which their requests came (:class:`ProcedureQueue`).
 A procedure that yields a Wait lets others run, so that a commit does not wait behind a JoinGroup that waits for
 partitions. One that yields a :class:`SendBeside` lets those run that change nothing for it: further commits, and the
-heartbeats of the proxy's own accord. A procedure that waits for the broker holds up requests from other connections for ``turn_limit_s`` at most
-(:class:`~translation.settings.TranslatorSettings`): its client may have stopped reading.
+heartbeats of the proxy's own accord. A procedure that waits for the broker holds up requests from other connections for
+``turn_limit_s`` at most (:class:`~translation.settings.TranslatorSettings`): its client may have stopped reading.
 """
 
 import math
@@ -46,8 +46,8 @@ class Wait(msgspec.Struct, frozen=True):
 class SendBeside(Send, frozen=True):
     """As :class:`Send`, and give up the turn: the response changes nothing that others of the queue rely on.
 
-    Until it comes only procedures run that were started as ``beside``. When it is there the procedure is resumed whoever
-    has the turn, so it may only end, or yield a :class:`Turn`.
+    Until it comes only procedures run that were started as ``beside``. When it is there the procedure is resumed
+    whoever has the turn, so it may only end, or yield a :class:`Turn`.
     """
 
 

@@ -38,7 +38,9 @@ def commit(correlation_id: int, group_id: str = "g", topics: int = 1) -> bytes:
         topics=tuple(
             OffsetCommitRequestTopic(
                 name=f"orders-{number}",
-                partitions=(OffsetCommitRequestPartition(partition_index=0, committed_offset=correlation_id),),
+                partitions=(
+                    OffsetCommitRequestPartition(partition_index=0, committed_offset=correlation_id),
+                ),
             )
             for number in range(topics)
         ),
@@ -95,12 +97,16 @@ def test_a_commit_for_which_something_else_is_sent_first_holds_up_the_next():
     talk = negotiated(session())
     client_sends(talk, commit(1), commit(2))
     first = next_request(talk)
-    question = Call(ConnectionId(1), CallId(next(_call_ids)), ApiKey.HEARTBEAT, 3, "c", messages.heartbeat_message())
+    question = Call(
+        ConnectionId(1), CallId(next(_call_ids)), ApiKey.HEARTBEAT, 3, "c", messages.heartbeat_message()
+    )
     assert not talk.call(question)
     assert next_request(talk) is None
     (asked,) = wire.frames(taken(talk.to_upstream))
     assert send(talk, first) == b"", "nothing goes out behind a question"
-    broker_sends(talk, wire.response(ApiKey.HEARTBEAT, 3, wire.correlation_id(asked), HeartbeatResponse(error_code=25)))
+    broker_sends(
+        talk, wire.response(ApiKey.HEARTBEAT, 3, wire.correlation_id(asked), HeartbeatResponse(error_code=25))
+    )
     assert wire.api_of(taken(talk.to_upstream)) == (ApiKey.OFFSET_COMMIT, _VERSION_UPSTREAM)
 
 

@@ -50,4 +50,3 @@ def heartbeat_whoever_has_the_turn() -> AbstractContextManager[Any]:
             self.start(generator, ProcedureQueue(), *about)
 
     return patch.object(Scheduler, "start_keep_alive", broken)
-
