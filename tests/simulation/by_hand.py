@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tests.simulation.mutations import Mutation
 from tests.translation import test_several_processes as several
+from tests.translation import test_stalled_connections as stalled
 from tests.translation import test_static_members as static_races
 from tests.translation.apis import test_many_commits as many_commits
 from tests.translation.fleet import test_ends as ends
@@ -50,6 +51,9 @@ def _records(test: Callable[..., None]) -> ByHand:
 
 
 BY_HAND: Mapping[str, ByHand] = {
+    "ask_once_for_each_connection": ByHand(
+        stalled.test_connections_that_stall_never_get_the_turn_of_a_member_that_is_served_elsewhere
+    ),
     "send_commits_of_two_epochs_side_by_side": ByHand(
         many_commits.test_a_commit_with_the_new_epoch_waits_for_those_with_the_old_one
     ),
