@@ -154,6 +154,9 @@ screenshots: setup ## the status page during a migration and of Kafka Connect, i
 bench-policy: setup ## what a policy of 20,000 groups costs: reading, lookups, memory (seconds; a table; ARGS="--groups 1000")
 	$(BIN)/python -m benchmarks.policy $(ARGS)
 
+bench-commits: setup ## 60,000 asynchronous commits of one consumer at a stock broker, straight and through Epochgate (a minute; table, build/bench-commits.json; ARGS="--rounds 3")
+	nice $(BIN)/python -m benchmarks.commits $(ARGS)
+
 bench-coordinator: setup ## the embedded coordinator by size of group (table, build/bench-coordinator.json)
 	$(BIN)/python -m benchmarks.coordinator
 

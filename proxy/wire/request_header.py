@@ -52,6 +52,11 @@ def read_header(frame: bytes) -> RequestHeader:
     return RequestHeader(api_key, version, correlation_id, end)
 
 
+def api_key_of(frame: bytes) -> int:
+    """The API key of a request, from the first piece of its frame; -1 if that has none."""
+    return int.from_bytes(frame[4:6], signed=True) if len(frame) >= _CLIENT_ID else -1
+
+
 def client_id_of(frame: bytes, header: RequestHeader) -> str | None:
     """The client id of the header, None if it is null."""
     (length,) = _INT16.unpack_from(frame, _CLIENT_ID - 2)
