@@ -1,6 +1,7 @@
 """Drives the member log of this process: what its client reads goes in, what it says is written or handed on."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -18,7 +19,10 @@ from proxy.fleet.log_events import (
     GroupRecordRead,
     LogEvent,
     PartitionLost,
+    ReadEvent,
+    RecordIgnored,
     RecordRead,
+    RecordUnknown,
     WriteFailed,
 )
 from proxy.fleet.log_metrics import LogMetrics
@@ -27,8 +31,10 @@ from proxy.fleet.refusals import MemberLogRefused, TopicRefused
 from proxy.fleet.topic import TopicIdentity, identify_topic, prepare_topic, when_known
 from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
+from translation.fleet.group_records import GroupKey
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, HealthChanged, Output, WriteRecord
+from translation.fleet.records import Ignored
 from translation.fleet.replicas import Replica, Replicas
 
 READY_WITHIN_S = 60.0
@@ -78,6 +84,8 @@ class FleetDriver:
         """Who writes the log, for people."""
         self.refused: str | None = None
         """Why the log can't be used any more until this process is started again, or None."""
+        self.ignored: Counter[Ignored] = Counter()
+        """The records of the topic that were skipped since the start, by why."""
         self._tell: Callable[[list[Output]], None] = lambda _outputs: None
         self._on_refused: Callable[[str], None] = lambda _reason: None
         self.on_migration_policy: Callable[[str | None], None] = lambda _policy: None
@@ -214,19 +222,9 @@ class FleetDriver:
         self.carry_out()
 
     def _handle_one(self, event: LogEvent, now: float) -> None:
-        if isinstance(event, RecordRead | GroupRecordRead | EndReached | PartitionLost):
+        if not isinstance(event, WriteFailed | AccessLost):
             self._reader_watch.heard(event.partition, now)
         match event:
-            case RecordRead(partition, _, writer, None, offset, appended_ms, replica):
-                self._metrics.read(partition, None, now)
-                self.replicas.heard(writer, replica, appended_ms)
-                self.log.read_probe(partition, writer, offset, appended_ms, now)
-            case RecordRead(partition, key, _, Stored() as stored):
-                self._metrics.read(partition, stored.record, now)
-                self.log.read(partition, key, stored, now)
-            case GroupRecordRead(partition, group, group_record):
-                self._metrics.read_group(partition, now)
-                self.log.read_group(partition, group, group_record)
             case EndReached(partition, position):
                 self.log.read_to(partition, position, now)
             case PartitionLost(partition, end):
@@ -239,6 +237,41 @@ class FleetDriver:
                     self._has_failed = True
             case AccessLost(reason):
                 self._refuse(reason)
+            case _:
+                self._handle_record(event, now)
+
+    def _handle_record(self, event: ReadEvent, now: float) -> None:
+        match event:
+            case RecordRead(partition, _, writer, None, offset, appended_ms, replica):
+                self._metrics.read(partition, None, now)
+                self.replicas.heard(writer, replica, appended_ms)
+                self.log.read_probe(partition, writer, offset, appended_ms, now)
+            case RecordRead(partition, key, _, Stored() as stored):
+                self._metrics.read(partition, stored.record, now)
+                self.log.read(partition, key, stored, now)
+            case GroupRecordRead(partition, group, group_record):
+                self._metrics.read_group(partition, now)
+                self.log.read_group(partition, group, group_record)
+            case RecordUnknown(partition, unknown, stands_for, offset, appended_ms, why):
+                self._ignore(partition, offset, Ignored.FORMAT, why)
+                if isinstance(unknown, GroupKey):
+                    self.log.read_unknown_group(partition, unknown, offset, appended_ms)
+                elif stands_for is not None:
+                    self.log.read(partition, unknown, stands_for, now)
+            case RecordIgnored(partition, offset, ignored, why):
+                self._ignore(partition, offset, ignored, why)
+                self.log.read_to(partition, offset + 1, now)
+
+    def _ignore(self, partition: int, offset: int, reason: Ignored, why: str) -> None:
+        self.ignored[reason] += 1
+        self._metrics.ignored(reason)
+        _logger.warning(
+            "a record of the member log is ignored",
+            partition=partition,
+            offset=offset,
+            reason=reason,
+            why=why,
+        )
 
     def _refuse(self, reason: str) -> None:
         """From now on the log counts as away: nothing is written, and nothing that is read counts."""

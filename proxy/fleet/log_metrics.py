@@ -11,7 +11,7 @@ from translation.fleet.formats import FORMATS
 from translation.fleet.group_records import is_group_key
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Decision, Health, WriteRecord
-from translation.fleet.records import Kind, MemberRecord
+from translation.fleet.records import Ignored, Kind, MemberRecord
 from translation.fleet.replicas import Replica, Replicas
 
 _PROBE, _GROUP = "probe", "group"
@@ -33,6 +33,7 @@ class LogMetrics:
         records = metrics.fleet_records
         self._read = {kind: records.labels(kind, "read") for kind in _KINDS}
         self._written = {kind: records.labels(kind, "written") for kind in _KINDS}
+        self._ignored = {one: metrics.fleet_ignored.labels(one) for one in Ignored}
         self._decisions = {one: metrics.fleet_verdicts.labels(one) for one in Decision}
         metrics.fleet_verdicts.before_collect = self._show_decisions
         metrics.fleet_away.set_function(self._away)
@@ -58,6 +59,10 @@ class LogMetrics:
         """Count a record of a whole group that was read in a partition."""
         self._read_at[partition] = now
         self._read[_GROUP].value += 1
+
+    def ignored(self, reason: Ignored) -> None:
+        """Count a record that is none of the member log."""
+        self._ignored[reason].value += 1
 
     def written(self, write: WriteRecord) -> None:
         """Count a record that is written."""

@@ -48,6 +48,10 @@ from translation.fleet.signals import WINDOW_S, Report
 RENEW_MS = 3_600_000
 """A record of a move that is not over is written anew when it is so old, or up to ten minutes older."""
 _RENEW_SPREAD_MS = 600_000
+UNKNOWN_MS = RENEW_MS + 2 * _RENEW_SPREAD_MS
+"""So long a group's moves stay as they are after a record of a later release's format: whoever can read it renews it
+before that."""
+_UNKNOWN_LIMIT = 10_000
 _LOOK_EVERY_S = 60.0
 _IN_USE_S = (RENEW_MS + _RENEW_SPREAD_MS) / 1000
 
@@ -162,6 +166,8 @@ class GroupLog:
         """For each partition when this process first wrote to it: by the log's clock, and when that was read back."""
         self._used: dict[str, float] = {}
         """The groups with records that were asked about here, and when last."""
+        self._unknown: OrderedDict[str, int] = OrderedDict()
+        """The groups with a record in a format that is not known, and when the last was appended."""
         self._look_at = now + _LOOK_EVERY_S
         self.wall_offset_ms = 0
         """Without a member log: what the clock on the wall (milliseconds since 1970) shows more than ``now`` does."""
@@ -174,7 +180,12 @@ class GroupLog:
 
     def is_ready(self, group_id: str) -> bool:
         """Whether what is read of this group may be relied on, and something may be written."""
-        return self._partition(shortened(group_id)).health is Health.READY
+        group_id = shortened(group_id)
+        state = self._partition(group_id)
+        return state.health is Health.READY and not self._is_unknown(group_id, state.view.newest_ms)
+
+    def _is_unknown(self, group_id: str, newest_ms: int) -> bool:
+        return group_id in self._unknown and newest_ms - self._unknown[group_id] <= UNKNOWN_MS
 
     @property
     def is_all_ready(self) -> bool:
@@ -307,7 +318,7 @@ class GroupLog:
         key = group_key(group_id, name)
         number = self._number(key.group_id)
         state = self._members.partitions[number]
-        if state.health is not Health.READY or key in self._unresolved:
+        if not self.is_ready(key.group_id) or key in self._unresolved:
             return None
         present = self._views[number].get(key)
         record = GroupRecord(
@@ -356,6 +367,13 @@ class GroupLog:
             counted = True
         if counted:
             self._members.outputs.append(Settled(key.member))
+
+    def read_unknown(self, group_id: str, appended_ms: int) -> None:
+        """The next record of a group has a format that this release does not know: its moves stay as they are."""
+        self._unknown[group_id] = appended_ms
+        self._unknown.move_to_end(group_id)
+        if len(self._unknown) > _UNKNOWN_LIMIT:
+            self._unknown.popitem(last=False)
 
     def _take(self, number: int, key: GroupKey, stored: StoredGroup) -> bool:
         view = self._members.partitions[number].view

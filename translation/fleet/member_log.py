@@ -323,6 +323,11 @@ class MemberLog:
         """The next record of a partition is one of a whole group."""
         self.groups.read(partition, key, stored)
 
+    def read_unknown_group(self, partition: int, key: GroupKey, offset: int, appended_ms: int) -> None:
+        """The next record of a partition is one of a whole group, in a format that this release does not know."""
+        self._members.partitions[partition].view.read_to(offset + 1, appended_ms)
+        self.groups.read_unknown(key.group_id, appended_ms)
+
     def read_probe(self, partition: int, writer: Writer, offset: int, appended_ms: int, now: float) -> None:
         """The next record of a partition is a probe."""
         state = self._members.partitions[partition]
