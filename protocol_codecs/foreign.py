@@ -18,9 +18,10 @@ MOST_DEPTH = 32
 
 _SHOWN_BYTES = 64
 
-_JSON_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
-"""Strings, which may contain brackets, and brackets. A string that does not end is all the rest: nothing is scanned
-twice."""
+_JSON_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""A string, which may contain brackets. One that does not end is all the rest: nothing is scanned twice."""
+_AS_LISTS = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
 
 _MSGPACK_CONTAINERS = bytes((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
 _NO_MSGPACK_CONTAINERS = bytes(sorted(set(range(256)) - set(_MSGPACK_CONTAINERS)))
@@ -56,7 +57,7 @@ class JsonDecoder(Generic[T]):
         """
         _check_size(data, self._max_bytes)
         if _json_is_deeper(data, self._max_depth):
-            raise Undecodable(f"nested deeper than {self._max_depth}: {data[:_SHOWN_BYTES]!r}")
+            raise Undecodable(f"nested deeper than {self._max_depth}, or not closed: {data[:_SHOWN_BYTES]!r}")
         text = decode_text(data)
         try:
             return self._decoder.decode(text)
@@ -92,19 +93,13 @@ def _check_size(data: bytes, most: int) -> None:
 
 
 def _json_is_deeper(data: bytes, most: int) -> bool:
-    """Whether a JSON parser could come deeper than ``most`` levels before it meets an error."""
+    """Whether JSON is nested deeper than ``most`` levels; also of what is none, if it is not closed."""
     if data.count(b"[") + data.count(b"{") <= most:
         return False
-    depth = 0
-    for token in _JSON_TOKENS.finditer(data):
-        first = token.group()[:1]
-        if first in b"[{":
-            depth += 1
-            if depth > most:
-                return True
-        elif first in b"]}":
-            depth -= 1
-    return False
+    brackets = _JSON_STRING.sub(b"", data).translate(_AS_LISTS, _NO_BRACKETS)
+    for _ in range(most):
+        brackets = brackets.replace(b"[]", b"")  # the innermost level
+    return bool(brackets)
 
 
 def _msgpack_is_deeper(data: bytes, most: int) -> bool:
