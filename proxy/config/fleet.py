@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from proxy.config.regular_file import read_regular_file
 from proxy.config.section import Section
 from translation.fleet.formats import DEFAULT_FORMAT, FORMATS, known_formats
+from translation.fleet.outputs import FleetSettings
 
 Property = str | int | float | bool
 
@@ -113,6 +114,27 @@ class Fleet(Section, frozen=True, kw_only=True):
             "rejoin if the log and the broker agree about what it has. `false`: it is told to rejoin, as without a log."
         ),
     ] = True
+
+    max_members: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            le=10_000_000,
+            description="Members whose records this process keeps in memory, and records of groups; beyond that it "
+            "forgets the oldest. A fleet has one for each translated member, and one for each that has ended in the "
+            "last hour. Several times what you need, and the same for all replicas.",
+        ),
+    ] = FleetSettings().most_members
+    max_group_members: Annotated[
+        int, Meta(ge=1_000, le=10_000_000, description="The same for one group.")
+    ] = FleetSettings().members_of_group
+    max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024 * 1024,
+            description="About how much memory the records of members may take, and half of that those of groups.",
+        ),
+    ] = FleetSettings().max_bytes
 
     def __post_init__(self) -> None:
         """Refuse properties that are reserved or given twice, a log without brokers, and an unknown format."""

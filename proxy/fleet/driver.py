@@ -77,6 +77,9 @@ class FleetDriver:
             record_format=fleet.record_format,
             expires=fleet.expires,
             resumes=fleet.resumes,
+            most_members=fleet.max_members,
+            members_of_group=fleet.max_group_members,
+            max_bytes=fleet.max_bytes,
             probe_s=probe_s,
         )
         self.log = MemberLog(settings, self._client.writer, trio.current_time())
@@ -182,7 +185,7 @@ class FleetDriver:
                 said.append(output)
             else:
                 said.append(output)
-        self._metrics.count_refused_claims()
+        self._metrics.count_bounds()
         self._changed.set()
         if said:
             self._tell(said)
@@ -218,6 +221,7 @@ class FleetDriver:
                 self._handle_one(event, now)
         except Exception as error:  # noqa: BLE001  a bug here ends the use of the log, never the process
             self._fail(error)
+        self._metrics.count_bounds()
         self._changed.set()
         self.carry_out()
 

@@ -27,6 +27,9 @@ class LogMetrics:
         self._replicas = replicas
         self._own = own
         self._claims_refused = 0
+        self._forgotten = 0
+        self._counted: tuple[tuple[int, ...], FleetCounts] | None = None
+        """The fleet, and what was read when it was counted: a scrape asks several times."""
         self._is_refused = False
         self._began = trio.current_time()
         self._read_at = [self._began] * log.settings.partitions
@@ -89,14 +92,18 @@ class LogMetrics:
         """Count an unexpected exception."""
         self._metrics.internal_errors.labels("fleet").inc()
 
-    def count_refused_claims(self) -> None:
-        """Count the claims that were refused since this was called last."""
-        for _ in range(self._log.claims_refused - self._claims_refused):
-            self._metrics.hit(Bound.FLEET_IDS)
-        self._claims_refused = self._log.claims_refused
+    def count_bounds(self) -> None:
+        """Count the claims that were refused, and the records that were forgotten, since this was called last."""
+        hits = self._metrics.bounds_hit
+        hits.labels(Bound.FLEET_IDS).inc(self._log.claims_refused - self._claims_refused)
+        hits.labels(Bound.FLEET_RECORDS).inc(self._log.forgotten - self._forgotten)
+        self._claims_refused, self._forgotten = self._log.claims_refused, self._log.forgotten
 
     def _counts(self) -> FleetCounts:
-        return count_fleet(self._log, self._replicas, self._own)
+        read = (*self._log.positions(), self._log.forgotten, self._replicas.newest_ms)
+        if self._counted is None or self._counted[0] != read:
+            self._counted = read, count_fleet(self._log, self._replicas, self._own)
+        return self._counted[1]
 
     def _members(self, state: MemberState) -> int:
         return self._counts().members[state]

@@ -42,6 +42,7 @@ LOG_APPEND_TIME = 2
 """The type of a timestamp that the broker has set, as librdkafka numbers it."""
 
 _LONGEST_WHY = 300
+_BYTES_OF_RECORD = 1_000
 
 
 class RawRecord(NamedTuple):
@@ -96,7 +97,8 @@ def _group_record(raw: RawRecord, data: bytes, written_in: Format | None, partit
     record = decode_group_value(value)
     _check_version(record.version, raw.offset)
     _check_times(record, appended_ms)
-    return GroupRecordRead(raw.partition, key, StoredGroup(raw.offset, appended_ms, writer, record), value)
+    stored = StoredGroup(raw.offset, appended_ms, writer, record, _BYTES_OF_RECORD + 3 * len(value))
+    return GroupRecordRead(raw.partition, key, stored, value)
 
 
 def _check_partition(key: MemberKey, partition: int, partitions: int) -> None:

@@ -20,7 +20,7 @@ from typing import Protocol
 import crc32c
 from msgspec.structs import replace
 
-from translation.fleet.counting import FORGET_MS, counts
+from translation.fleet.counting import FORGET_MS, NO_BOUND, counts
 from translation.fleet.entries import Partition
 from translation.fleet.group_records import (
     MOVE,
@@ -76,10 +76,31 @@ def _nobody(_: str) -> None:
     """Nobody asks for the moves."""
 
 
+class GroupRoom:
+    """How many records of groups one process keeps, in all and of one group, and how many bytes."""
+
+    def __init__(self, most: int, of_group: int, max_bytes: int) -> None:
+        self.most, self.of_group, self.max_bytes = most, of_group, max_bytes
+        self.records = self.bytes = 0
+        self.forgotten = 0
+        """Records that were forgotten for want of room, so far."""
+
+    def add(self, records: int, size: int) -> None:
+        """Count what is kept from now on, or no longer."""
+        self.records += records
+        self.bytes += size
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether more is kept than there is room for in all."""
+        return self.records > self.most or self.bytes > self.max_bytes
+
+
 class GroupView:
     """What counts for each record of the groups of one partition, as far as it has been read."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: GroupRoom | None = None) -> None:
+        self._room = room or GroupRoom(NO_BOUND, NO_BOUND, NO_BOUND)
         self._counted: OrderedDict[GroupKey, StoredGroup] = OrderedDict()
         self._by_group: OrderedDict[str, dict[str, StoredGroup]] = OrderedDict()
 
@@ -97,8 +118,12 @@ class GroupView:
 
     def read(self, key: GroupKey, stored: StoredGroup) -> bool:
         """Take the next record. Return whether it counts."""
-        if not counts(stored, self._counted.get(key)):
+        present = self._counted.get(key)
+        if not counts(stored, present):
             return False
+        if present is not None:
+            self._room.add(-1, -present.size)
+        self._room.add(1, stored.size)
         self._counted[key] = stored
         self._counted.move_to_end(key)
         self._by_group.setdefault(key.group_id, {})[key.name] = stored
@@ -112,12 +137,44 @@ class GroupView:
             if newest_ms - stored.appended_ms <= FORGET_MS:
                 break
             forgotten.append(key.group_id)
-            del self._counted[key]
-            names = self._by_group[key.group_id]
-            del names[key.name]
-            if not names:
-                del self._by_group[key.group_id]
+            self._drop(key)
         return forgotten
+
+    def _drop(self, key: GroupKey) -> None:
+        self._room.add(-1, -self._counted.pop(key).size)
+        names = self._by_group[key.group_id]
+        del names[key.name]
+        if not names:
+            del self._by_group[key.group_id]
+
+    def forget_beyond(self, group_id: str) -> list[str]:
+        """Forget the oldest records of a group with more than it has room for, a share of them at once."""
+        names = self._by_group.get(group_id, {})
+        surplus = len(names) - self._room.of_group
+        if surplus <= 0:
+            return []
+        oldest = sorted(names, key=lambda name: names[name].offset)[: surplus + self._room.of_group // 100]
+        for name in oldest:
+            self._drop(GroupKey(group_id, name))
+        self._room.forgotten += len(oldest)
+        return [group_id]
+
+    def forget_oldest(self) -> list[str]:
+        """Forget the oldest record, for want of room in all. Return whose it was."""
+        if not self._counted:
+            return []
+        key = next(iter(self._counted))
+        self._drop(key)
+        self._room.forgotten += 1
+        return [key.group_id]
+
+    def __len__(self) -> int:
+        return len(self._counted)
+
+    def clear(self) -> None:
+        """Give back the room of everything, when the partition is read again into another view."""
+        for key in list(self._counted):
+            self._drop(key)
 
     def use(self, group_id: str) -> bool:
         """A group is in use: it is not forgotten by :meth:`forget_unused`. Return whether it has records."""
@@ -133,7 +190,7 @@ class GroupView:
             group_id, names = self._by_group.popitem(last=False)
             forgotten.append(group_id)
             for name in names:
-                del self._counted[GroupKey(group_id, name)]
+                self._room.add(-1, -self._counted.pop(GroupKey(group_id, name)).size)
         return forgotten
 
     def groups(self) -> list[str]:
@@ -157,7 +214,9 @@ class GroupLog:
         self._first = members.writer
         self._had: dict[Writer, None] = {}
         self._is_local = is_local
-        self._views = [GroupView() for _ in members.partitions]
+        settings = members.settings
+        self.room = GroupRoom(settings.most_members, settings.members_of_group, settings.max_bytes // 2)
+        self._views = [GroupView(self.room) for _ in members.partitions]
         self._unresolved: dict[GroupKey, _Write] = {}
         """What is written and not read back, in the order in which it was written."""
         self._heard: list[OrderedDict[Writer, int]] = [OrderedDict() for _ in members.partitions]
@@ -384,11 +443,20 @@ class GroupLog:
             forgotten = self._views[number].forget_unused(LOCAL_GROUPS + len(self.keeps))
         else:
             forgotten = self._views[number].forget(view.newest_ms)
+            if counted:
+                forgotten += self._make_room(self._views[number], key.group_id)
         if counted and key.name == MOVE:
             self.on_move(key.group_id)
         for group_id in forgotten:
             self.on_move(group_id)
         return counted
+
+    def _make_room(self, view: GroupView, group_id: str) -> list[str]:
+        """Forget what is more than there is room for: of the group, and of the partition that has most."""
+        forgotten = view.forget_beyond(group_id)
+        while self.room.is_exceeded:
+            forgotten += max(self._views, key=len).forget_oldest()
+        return forgotten
 
     def give_up(self) -> set[int]:
         """The producer was replaced: the outcome of what is not read back is unknown. Return the partitions of that."""
@@ -400,8 +468,10 @@ class GroupLog:
 
     def lose(self, number: int) -> None:
         """What was read of a partition may not be so any more."""
-        lost, self._views[number] = self._views[number], GroupView()
-        for group_id in lost.groups():
+        lost, self._views[number] = self._views[number], GroupView(self.room)
+        groups = lost.groups()
+        lost.clear()
+        for group_id in groups:
             self.on_move(group_id)
 
     # -- time --------------------------------------------------------------------------------------------------

@@ -232,6 +232,8 @@ class StoredGroup(NamedTuple):
     appended_ms: int
     writer: Writer
     record: GroupRecord
+    size: int = 1_000
+    """About how much memory it takes, in bytes."""
 
 
 _key_decoder = MsgpackDecoder(tuple[Name, Name, Name, WriterName], LONGEST_KEY)

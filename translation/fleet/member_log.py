@@ -118,6 +118,11 @@ class MemberLog:
             return Verdict.RELAYED
         return Verdict.UNAVAILABLE
 
+    @property
+    def forgotten(self) -> int:
+        """Records that were forgotten because there are more than there is room for."""
+        return self._members.room.forgotten + self.groups.room.forgotten
+
     def decided(self, key: MemberKey, verdict: Verdict) -> None:
         """Count a call that asked the log and does not wait any more, by the last verdict that it got."""
         if verdict in _DECISIONS:
@@ -292,6 +297,10 @@ class MemberLog:
     def newest_ms(self, partition: int) -> int:
         """The highest LogAppendTime that was read in a partition, in milliseconds since 1970; 0 if nothing was."""
         return self._members.partitions[partition].view.newest_ms
+
+    def positions(self) -> list[int]:
+        """The next offset of each partition to be read."""
+        return [state.view.position for state in self._members.partitions]
 
     def is_own(self, writer: Writer) -> bool:
         """Whether this process has had this writer."""

@@ -38,11 +38,23 @@ class RecordReader:
         if counts and is_news and stored.record.kind is Kind.ENDED and stored.writer not in self._members.own:
             self._members.outputs.append(Ended(key))
         self.forget_old(state)
+        if counts:
+            self._make_room(state, key.group_id)
         self._writes.write_wanted(number, now)
 
     def forget_old(self, state: Partition) -> None:
         """Forget the records of a partition that are too old to matter."""
-        for key in state.view.forget():
+        self._forgotten(state, state.view.forget())
+
+    def _make_room(self, state: Partition, group_id: str) -> None:
+        """Forget what is more than there is room for: of the group, and of the partition that has most."""
+        self._forgotten(state, state.view.forget_beyond(group_id))
+        while self._members.room.is_exceeded:
+            largest = max(self._members.partitions, key=lambda one: len(one.view))
+            self._forgotten(largest, largest.view.forget_oldest())
+
+    def _forgotten(self, state: Partition, keys: list[MemberKey]) -> None:
+        for key in keys:
             entry = self._members.entries.get(key)
             if entry is not None and state.health is not Health.REPLAYING:
                 if entry.write is None:

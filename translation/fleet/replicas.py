@@ -69,6 +69,10 @@ class Replicas:
             # If it has had a later writer, that one's next probe sets it again.
             self._heard.pop(dropped.first, None)
 
+    def knows(self, writer: Writer) -> bool:
+        """Whether a probe of this writer was read."""
+        return writer in self._by_writer
+
     def all(self) -> list[Heard]:
         """The replicas, each with its last probe."""
         found = {one.first: one for one in self._by_writer.values()}
