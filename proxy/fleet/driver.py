@@ -31,6 +31,7 @@ from proxy.fleet.refusals import MemberLogRefused, TopicRefused
 from proxy.fleet.topic import TopicIdentity, identify_topic, prepare_topic, when_known
 from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
+from translation.fleet.group_mac import GroupMac
 from translation.fleet.group_records import GroupKey
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, HealthChanged, Output, WriteRecord
@@ -63,6 +64,7 @@ class FleetDriver:
         *,
         server: str = "",
         probe_s: float = FleetSettings().probe_s,
+        mac_key: bytes | None = None,
     ) -> None:
         self._fleet = fleet
         self._properties = properties
@@ -82,7 +84,8 @@ class FleetDriver:
             max_bytes=fleet.max_bytes,
             probe_s=probe_s,
         )
-        self.log = MemberLog(settings, self._client.writer, trio.current_time())
+        mac = None if mac_key is None else GroupMac(mac_key)
+        self.log = MemberLog(settings, self._client.writer, trio.current_time(), mac)
         self.replicas = Replicas()
         """Who writes the log, for people."""
         self.refused: str | None = None
@@ -253,9 +256,11 @@ class FleetDriver:
             case RecordRead(partition, key, _, Stored() as stored):
                 self._metrics.read(partition, stored.record, now)
                 self.log.read(partition, key, stored, now)
-            case GroupRecordRead(partition, group, group_record):
+            case GroupRecordRead(partition, group, group_record, value):
                 self._metrics.read_group(partition, now)
-                self.log.read_group(partition, group, group_record)
+                if not self.log.read_group(partition, group, group_record, value):
+                    why = f"{group.name} of {group.group_id}: no valid MAC"
+                    self._ignore(partition, group_record.offset, Ignored.MAC, why)
             case RecordUnknown(partition, unknown, stands_for, offset, appended_ms, why):
                 self._ignore(partition, offset, Ignored.FORMAT, why)
                 if isinstance(unknown, GroupKey):

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from translation.fleet.counting import FORGET_MS, NO_BOUND, counts
 from translation.fleet.entries import Partition
+from translation.fleet.group_mac import GroupMac, distrusted
 from translation.fleet.group_records import (
     MOVE,
     GroupKey,
@@ -33,6 +34,7 @@ from translation.fleet.group_records import (
     Proof,
     Slot,
     StoredGroup,
+    decode_group_value,
     encode_group_key,
     encode_group_value,
     group_key,
@@ -119,7 +121,10 @@ class GroupView:
     def read(self, key: GroupKey, stored: StoredGroup) -> bool:
         """Take the next record. Return whether it counts."""
         present = self._counted.get(key)
-        if not counts(stored, present):
+        if present is not None and present.is_trusted is not stored.is_trusted:
+            if present.is_trusted:
+                return False
+        elif not counts(stored, present):
             return False
         if present is not None:
             self._room.add(-1, -present.size)
@@ -137,10 +142,11 @@ class GroupView:
             if newest_ms - stored.appended_ms <= FORGET_MS:
                 break
             forgotten.append(key.group_id)
-            self._drop(key)
+            self.drop(key)
         return forgotten
 
-    def _drop(self, key: GroupKey) -> None:
+    def drop(self, key: GroupKey) -> None:
+        """Forget a record."""
         self._room.add(-1, -self._counted.pop(key).size)
         names = self._by_group[key.group_id]
         del names[key.name]
@@ -155,7 +161,7 @@ class GroupView:
             return []
         oldest = sorted(names, key=lambda name: names[name].offset)[: surplus + self._room.of_group // 100]
         for name in oldest:
-            self._drop(GroupKey(group_id, name))
+            self.drop(GroupKey(group_id, name))
         self._room.forgotten += len(oldest)
         return [group_id]
 
@@ -164,7 +170,7 @@ class GroupView:
         if not self._counted:
             return []
         key = next(iter(self._counted))
-        self._drop(key)
+        self.drop(key)
         self._room.forgotten += 1
         return [key.group_id]
 
@@ -174,7 +180,7 @@ class GroupView:
     def clear(self) -> None:
         """Give back the room of everything, when the partition is read again into another view."""
         for key in list(self._counted):
-            self._drop(key)
+            self.drop(key)
 
     def use(self, group_id: str) -> bool:
         """A group is in use: it is not forgotten by :meth:`forget_unused`. Return whether it has records."""
@@ -209,8 +215,11 @@ class _Write:
 class GroupLog:
     """The records of groups, as one process knows them and writes them."""
 
-    def __init__(self, members: Members, now: float, *, is_local: bool = False) -> None:
+    def __init__(
+        self, members: Members, now: float, *, is_local: bool = False, mac: GroupMac | None = None
+    ) -> None:
         self._members = members
+        self._mac = mac
         self._first = members.writer
         self._had: dict[Writer, None] = {}
         self._is_local = is_local
@@ -391,7 +400,11 @@ class GroupLog:
             mend=mend,
             host=host,
         )
-        data = encode_group_value(record)
+        if self._mac is None:
+            data = encode_group_value(record)
+        else:
+            data = self._mac.sign(key, self._members.writer, record, state.view.newest_ms)
+            record = decode_group_value(data)
         if self._is_local:
             stored = StoredGroup(
                 state.view.position, self.now_ms(group_id, now), self._members.writer, record
@@ -412,12 +425,29 @@ class GroupLog:
 
     # -- what the member log reports ---------------------------------------------------------------------------
 
-    def read(self, number: int, key: GroupKey, stored: StoredGroup) -> None:
-        """Take the next record of a group that lies in a partition."""
+    def read(self, number: int, key: GroupKey, stored: StoredGroup, value: bytes = b"") -> bool:
+        """Take the next record of a group that lies in a partition; return whether it is authenticated.
+
+        ``value`` is the record as it was written. Without a key every record counts as authenticated.
+        """
         state = self._members.partitions[number]
         if self._number(key.group_id) != number:  # in no order with the others of its group
             state.view.read_to(stored.offset + 1, stored.appended_ms)
-            return
+            return True
+        is_valid = self._mac is None or self._mac.is_valid(key, stored, value)
+        move = stored.record.move
+        if not is_valid and (key.name != MOVE or move is None):
+            state.view.read_to(stored.offset + 1, stored.appended_ms)
+            return False
+        if not is_valid and move is not None:
+            record = GroupRecord(
+                stored.record.version, stored.record.first, stored.record.server, distrusted(move)
+            )
+            stored = stored._replace(record=record, is_trusted=False)
+        self._take_in(number, key, stored)
+        return is_valid
+
+    def _take_in(self, number: int, key: GroupKey, stored: StoredGroup) -> None:
         self.heard(number, stored.writer, stored.appended_ms)
         counted = self._take(number, key, stored)
         write = self._unresolved.get(key)
@@ -444,16 +474,19 @@ class GroupLog:
         else:
             forgotten = self._views[number].forget(view.newest_ms)
             if counted:
-                forgotten += self._make_room(self._views[number], key.group_id)
+                forgotten += self._make_room(self._views[number], key, stored)
         if counted and key.name == MOVE:
             self.on_move(key.group_id)
         for group_id in forgotten:
             self.on_move(group_id)
         return counted
 
-    def _make_room(self, view: GroupView, group_id: str) -> list[str]:
+    def _make_room(self, view: GroupView, key: GroupKey, stored: StoredGroup) -> list[str]:
         """Forget what is more than there is room for: of the group, and of the partition that has most."""
-        forgotten = view.forget_beyond(group_id)
+        if not stored.is_trusted and self.room.is_exceeded:  # of these anybody can write any number
+            view.drop(key)
+            return [key.group_id]
+        forgotten = view.forget_beyond(key.group_id)
         while self.room.is_exceeded:
             forgotten += max(self._views, key=len).forget_oldest()
         return forgotten

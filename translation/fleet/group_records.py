@@ -223,6 +223,10 @@ class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     proof: Proof | None = None
     mend: Mend | None = None
     host: Host | None = None
+    signed_ms: Count = 0
+    """When it was signed, by the log's clock."""
+    mac: Annotated[bytes, Meta(max_length=32)] = b""
+    """Empty without a key (:mod:`translation.fleet.group_mac`). It stays the last field."""
 
 
 class StoredGroup(NamedTuple):
@@ -234,6 +238,8 @@ class StoredGroup(NamedTuple):
     record: GroupRecord
     size: int = 1_000
     """About how much memory it takes, in bytes."""
+    is_trusted: bool = True
+    """Whether it is authenticated, where the replicas have a key for that."""
 
 
 _key_decoder = MsgpackDecoder(tuple[Name, Name, Name, WriterName], LONGEST_KEY)

@@ -24,6 +24,7 @@ from collections import Counter
 
 from translation.fleet.counting import Stored
 from translation.fleet.group_log import GroupLog
+from translation.fleet.group_mac import GroupMac
 from translation.fleet.group_records import GroupKey, StoredGroup
 from translation.fleet.members import Members
 from translation.fleet.outputs import Decision, FleetSettings, Health, Output, Terms, Verdict
@@ -43,12 +44,14 @@ _DECISIONS = {
 class MemberLog:
     """The member log, as one process knows it and writes it."""
 
-    def __init__(self, settings: FleetSettings, writer: Writer, now: float) -> None:
+    def __init__(
+        self, settings: FleetSettings, writer: Writer, now: float, mac: GroupMac | None = None
+    ) -> None:
         self.settings = settings
         self._members = Members(settings, writer, now)
         self._writes = WriteQueue(self._members, now)
         self._reader = RecordReader(self._members, self._writes)
-        self.groups = GroupLog(self._members, now)
+        self.groups = GroupLog(self._members, now, mac=mac)
         """The records of whole groups."""
         self._health = PartitionHealth(self._members, self._writes, self._reader, self.groups)
         self._was_asked = False
@@ -328,9 +331,9 @@ class MemberLog:
         """The next record of a member that lies in a partition."""
         self._reader.read(partition, key, stored, now)
 
-    def read_group(self, partition: int, key: GroupKey, stored: StoredGroup) -> None:
-        """The next record of a partition is one of a whole group."""
-        self.groups.read(partition, key, stored)
+    def read_group(self, partition: int, key: GroupKey, stored: StoredGroup, value: bytes = b"") -> bool:
+        """The next record of a partition is one of a whole group. Return whether it is authenticated."""
+        return self.groups.read(partition, key, stored, value)
 
     def read_unknown_group(self, partition: int, key: GroupKey, offset: int, appended_ms: int) -> None:
         """The next record of a partition is one of a whole group, in a format that this release does not know."""
