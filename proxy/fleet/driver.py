@@ -43,6 +43,7 @@ READY_WITHIN_S = 60.0
 
 _REPLACE_EVERY_S = 5.0
 """A producer is replaced at most so often, so that an outage leaves few keys in the log."""
+_LONGEST_WHY = 300
 _CHECK_EVERY_S = 10.0
 """Whether the topic is still the same: librdkafka goes on silently with another one of its name."""
 
@@ -245,7 +246,18 @@ class FleetDriver:
             case AccessLost(reason):
                 self._refuse(reason)
             case _:
-                self._handle_record(event, now)
+                self._handle_any_record(event, now)
+
+    def _handle_any_record(self, event: ReadEvent, now: float) -> None:
+        """Handle a record. One that meets a bug here is skipped: it would be there after a restart too."""
+        offset = event.stored.offset if isinstance(event, GroupRecordRead) else event.offset
+        try:
+            self._handle_record(event, now)
+        except Exception as error:
+            _logger.error("a record met an unexpected error", exc_info=error)
+            self._metrics.failed()
+            self._ignore(event.partition, offset, Ignored.ERROR, repr(error)[:_LONGEST_WHY])
+            self.log.read_to(event.partition, offset + 1, now)
 
     def _handle_record(self, event: ReadEvent, now: float) -> None:
         match event:

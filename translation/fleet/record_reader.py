@@ -16,6 +16,8 @@ from translation.fleet.records import Kind, MemberKey
 from translation.fleet.seats import Seat, SeatEvent
 from translation.fleet.write_queue import WriteQueue
 
+_DEAD = frozenset({Seat.EXPIRED, Seat.ENDED})
+
 
 class RecordReader:
     """Changes the entries of members as their records are read."""
@@ -57,7 +59,7 @@ class RecordReader:
         for key in keys:
             entry = self._members.entries.get(key)
             if entry is not None and state.health is not Health.REPLAYING:
-                if entry.write is None:
+                if entry.write is None or entry.machine.seat in _DEAD:
                     entry.machine.handle(SeatEvent.NOTHING_COUNTS)
                 self._writes.want(key)
 
@@ -88,6 +90,9 @@ class RecordReader:
         if resolved is not None:
             self._writes.resolve(key, entry)
         if counts:
+            if entry.machine.seat in _DEAD and stored.record.kind is not Kind.ENDED:
+                # Somebody has forged it: no replica writes that of a dead id. What counts is what all go by.
+                entry.machine.handle(SeatEvent.LOG_LOST)
             entry.machine.handle(self._members.event_of(stored))
             if self._members.is_own_served(stored):
                 self._serve(key, entry, resolved, now)

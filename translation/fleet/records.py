@@ -108,6 +108,8 @@ class Ignored(StrEnum):
     """Its timestamp is not the broker's, or it speaks of the future."""
     MAC = "mac"
     """It is not authenticated by the key that the replicas share."""
+    ERROR = "error"
+    """It met a bug of this release; the log has it."""
 
 
 class InvalidRecord(Exception):

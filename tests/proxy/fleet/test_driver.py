@@ -10,6 +10,7 @@ from proxy.fleet.driver import FleetDriver
 from proxy.fleet.log_events import (
     AccessLost,
     EndReached,
+    GroupRecordRead,
     RecordIgnored,
     RecordRead,
     RecordUnknown,
@@ -22,7 +23,7 @@ from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
 from translation.fleet.formats import FORMATS
 from translation.fleet.group_log import UNKNOWN_MS
-from translation.fleet.group_records import MOVE, Move, group_key
+from translation.fleet.group_records import MOVE, GroupRecord, Move, StoredGroup, group_key
 from translation.fleet.outputs import Health, HealthChanged, Output, Serving, Settled, Verdict, WriteRecord
 from translation.fleet.records import (
     PROBE,
@@ -231,6 +232,22 @@ async def test_a_record_of_a_later_release_costs_its_member_alone():
     bench.read(RecordRead(number, PROBE, Writer(b"theirs"), None, 92, 1_001 + UNKNOWN_MS))
     assert groups.is_ready(KEY.group_id), "whoever can read it has renewed it by then, if it is needed"
     assert bench.metric("fleet_records_ignored_total", reason="format") == 2
+
+
+async def test_a_record_that_meets_a_bug_is_skipped_and_the_log_is_used_on(monkeypatch):
+    """The record would meet it again after each restart."""
+    bench = Bench().start()
+
+    def fails(*_arguments):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(bench.driver.log, "read_group", fails)
+    stored = StoredGroup(30, 1_000, Writer(b"theirs"), GroupRecord(1))
+    bench.read(GroupRecordRead(0, group_key("g", MOVE), stored), RecordIgnored(0, 31, Ignored.KEY, "no key"))
+    assert bench.driver.refused is None
+    assert bench.driver.ignored == {Ignored.ERROR: 1, Ignored.KEY: 1}
+    assert bench.metric("internal_errors_total", where="fleet") == 1
+    assert bench.driver.log.positions()[0] == 32
 
 
 async def test_a_writer_that_has_been_replaced_may_fail():
