@@ -254,7 +254,7 @@ class FleetDriver:
         try:
             self._handle_record(event, now)
         except Exception as error:
-            _logger.error("a record met an unexpected error", exc_info=error)
+            _logger.exception("a record met an unexpected error")
             self._metrics.failed()
             self._ignore(event.partition, offset, Ignored.ERROR, repr(error)[:_LONGEST_WHY])
             self.log.read_to(event.partition, offset + 1, now)

@@ -406,8 +406,8 @@ class Metrics:
         self.fleet_ignored = self._hot_counter(
             "fleet_records_ignored",
             "Records of the member log's topic that were skipped, by why: `key`, `value` (or a field out of range), "
-            "`format` (none, or of a later release), `place`, `time`, `mac`, `error` (a bug). Above 0, something else than "
-            "this fleet writes the topic.",
+            "`format` (none, or of a later release), `place`, `time`, `mac`, `error` (a bug). Above 0, something else "
+            "than this fleet writes the topic.",
             "reason",
         )
         self.fleet_verdicts = self._hot_counter(
