@@ -126,7 +126,6 @@ V1, V99 = [("v", b"\x01")], [("v", b"\x63")]
 DEEP = b"\x81\xa1x" + b"\x91" * 3_000
 GARBAGE = (
     (b"\xff", b"x", None),  # as kafka-console-producer writes it
-    (None, None, None),
     (b"\xff\xfe", b"\xff", V1),
     (b"\x93\xa1\xff\xa1m\xc4\x01w", b"\x80", V1),
     (b"\x91" * 3_000, b"\x80", V1),
@@ -137,16 +136,24 @@ GARBAGE = (
     (encode_group_key(group_key("payments", MOVE), Writer(b"somebody")), DEEP, V1),
     (b"", b"", [("v", b"v1"), ("v", b""), ("x", None)]),
 )
-"""Keys, values and headers that are none of the member log's."""
+"""Keys, values and headers that are none of the member log's. (Brokers let no record without a key into its topic.)"""
 
 
 def write_garbage(bootstrap: str, topic: str) -> None:
     """Write all of it to each partition, straight to the broker."""
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer, errors = Producer({"bootstrap.servers": bootstrap}), []
     for partition in range(PARTITIONS):
         for key, value, headers in GARBAGE:
-            producer.produce(topic, key=key, value=value, partition=partition, headers=headers)
+            producer.produce(
+                topic,
+                key=key,
+                value=value,
+                partition=partition,
+                headers=headers,
+                on_delivery=lambda error, _: errors.append(error),
+            )
     assert producer.flush(30) == 0
+    assert not any(errors), errors
 
 
 async def test_garbage_in_the_topic_is_counted_and_ends_no_replica_also_after_a_restart(kafka, topic):
@@ -164,7 +171,7 @@ async def test_garbage_in_the_topic_is_counted_and_ends_no_replica_also_after_a_
             counted = late.metrics.registry.get_sample_value(
                 "epochgate_fleet_records_ignored_total", {"reason": "format"}
             )
-            assert counted == 3 * PARTITIONS
+            assert counted == 2 * PARTITIONS
 
 
 async def test_the_brokers_migration_policy_is_known_to_an_account_that_may_ask(kafka):

@@ -5,8 +5,8 @@ import pytest
 from tests.translation.fleet.bench import SharedLog
 from tests.translation.fleet.test_serving import KEY, served_member
 from translation.fleet.counting import FORGET_MS, PartitionView, Room, Stored
-from translation.fleet.group_log import GroupRoom, GroupView
 from translation.fleet.group_records import GroupKey, GroupRecord, StoredGroup
+from translation.fleet.group_view import GroupRoom, GroupView
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings
 from translation.fleet.records import Kind, MemberKey, MemberRecord, Writer, member_key, partition_of
