@@ -150,6 +150,7 @@ class PartitionView:
 
     __slots__ = (
         "_alive",
+        "_bytes",
         "_dead",
         "_dead_beyond_alive",
         "_of_group",
@@ -172,6 +173,7 @@ class PartitionView:
         self._dead: OrderedDict[MemberKey, Stored] = OrderedDict()
         self._dead_beyond_alive: Counter[str] = Counter()
         self._of_group: Counter[str] = Counter()
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._alive) + len(self._dead)
@@ -224,7 +226,9 @@ class PartitionView:
         if not self._of_group[key.group_id]:
             del self._of_group[key.group_id]
         self.room.members += change
-        self.room.bytes += change * _bytes_of(key, stored)
+        size = change * _bytes_of(key, stored)
+        self.room.bytes += size
+        self._bytes += size
         self.numbers[kind, stored.writer] += change
         if not self.numbers[kind, stored.writer]:
             del self.numbers[kind, stored.writer]
@@ -264,10 +268,10 @@ class PartitionView:
         oldest = [next(iter(records.items())) for records in (self._alive, self._dead) if records]
         return [self._give_up(*min(oldest, key=lambda one: one[1].offset))] if oldest else []
 
-    def clear(self) -> None:
-        """Give back the room of everything, when the partition is read again into another view."""
-        for key, stored in self.counted():
-            self._drop(key, stored)
+    def give_back(self) -> None:
+        """Give back the room of everything: the partition is read again, into another view."""
+        self.room.members -= len(self)
+        self.room.bytes -= self._bytes
 
     def _give_up(self, key: MemberKey, stored: Stored) -> MemberKey:
         self._drop(key, stored)
