@@ -159,6 +159,16 @@ async def test_claims_that_a_bound_refuses_are_counted():
     assert bench.metric("bounds_hit_total", bound="fleet_ids") == 2
 
 
+async def test_records_that_are_forgotten_for_want_of_room_are_counted():
+    bench = Bench().start()
+    bench.driver.log._members.room.most_members = 1
+    for offset in range(20, 23):
+        key = member_key("payments", f"epochgate-{offset}")
+        stored = Stored(offset, 1_000, Writer(b"theirs"), MemberRecord(Kind.SERVED, offset))
+        bench.read(RecordRead(partition_of(key, PARTITIONS), key, stored.writer, stored, offset, 1_000))
+    assert bench.metric("bounds_hit_total", bound="fleet_records") == 2
+
+
 async def test_what_became_of_calls_is_shown_at_a_scrape():
     bench = Bench().start()
     assert bench.metric("fleet_verdicts_total", verdict="served") == 0
