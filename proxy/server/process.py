@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from proxy.cluster.dialer import UnreachableError
-from proxy.config.fleet import UnreadableSecret, kafka_properties
+from proxy.config.fleet import UnreadableSecret, kafka_properties, mac_key
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.fleet.refusals import MemberLogRefused
@@ -97,6 +97,7 @@ def check_fleet(config: Config) -> None:
             "`fleet` needs confluent-kafka, which is not installed: pip install '.[fleet]' in a checkout of Epochgate"
         )
     kafka_properties(config.fleet, os.environ)
+    mac_key(config.fleet)
 
 
 def make_fleet(config: Config, server: str) -> "FleetDriver | None":
@@ -118,6 +119,7 @@ def make_fleet(config: Config, server: str) -> "FleetDriver | None":
         kafka_properties(config.fleet, os.environ),
         server=server,
         probe_s=PROBE_S if config.experimental else FleetSettings().probe_s,
+        mac_key=mac_key(config.fleet),
     )
 
 

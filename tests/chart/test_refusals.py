@@ -256,6 +256,7 @@ CONTRADICTIONS = {
         ["--set-json", 'fleet={"enabled":true,"secretFiles":{"sasl.password":"password"}}'],
         "fleet.secretName: needed",
     ),
+    "a key without a Secret": (["--set", "fleet.macKey=key"], "fleet.secretName: needed"),
     "a property of the member log's account in two places": (
         [
             "--set-json",

@@ -75,8 +75,9 @@ class Fleet:
         return now - first >= session_s
 
     def settled(self, key: MemberKey) -> None:
-        """The log has settled something of a member, so its calls have a verdict."""
-        self._unavailable.pop(key, None)
+        """The log has settled something of a member. Its calls have a verdict, unless another replica has won again."""
+        if self.log is None or self.log.seat(key) is not Seat.ELSEWHERE:
+            self._unavailable.pop(key, None)
 
     def has_begun(self, member: Member) -> None:
         """The broker has a new member: under the id of a classic coordinator the log does not know it yet."""

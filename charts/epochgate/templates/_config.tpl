@@ -68,6 +68,7 @@
       "expires" (include "epochgate.expiry" $ | fromJson).expires
       "resumes" .resumes -}}
 {{- if .recordFormat -}}{{- $_ := set $fleet "record_format" .recordFormat -}}{{- end -}}
+{{- if .macKey -}}{{- $_ := set $fleet "mac_key_file" (printf "/etc/epochgate/fleet/%s" .macKey) -}}{{- end -}}
 {{- $files := dict -}}
 {{- range $property, $key := .secretFiles -}}{{- $_ := set $files $property (printf "/etc/epochgate/fleet/%s" $key) -}}{{- end -}}
 {{- if $files -}}{{- $_ := set $fleet "kafka_files" $files -}}{{- end -}}
