@@ -86,7 +86,7 @@ def join(
     _describe_client(context, member, connection, request, subscription)
     member.client.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
-    member.deadlines.session_deadline = member.deadlines.rebalance_deadline = math.inf
+    member.deadlines.stop()
     deadline = context.now + join_wait_limit_s(context, member)
     reported_owned = reported_partitions(subscription)
     incarnation = member.incarnation

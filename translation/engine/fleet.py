@@ -154,6 +154,16 @@ class Fleet:
         """Whether heartbeats of the proxy's own may keep a member at the broker: not past its deadline."""
         return self.log is None or self.log.may_keep_alive(member.key)
 
+    def await_group(self, group_id: str) -> None:
+        """Have the log say when another replica serves a member of this group (``GroupServed``)."""
+        if self.log is not None:
+            self.log.await_group(group_id)
+
+    def stop_awaiting(self, group_id: str) -> None:
+        """The coordinator of this group has answered here."""
+        if self.log is not None:
+            self.log.stop_awaiting(group_id)
+
     # -- ends --------------------------------------------------------------------------------------------------
 
     def may_end(self, member: Member) -> bool:

@@ -136,12 +136,17 @@ class Group:
 
     __slots__ = (
         "_owner",
+        "answered_on",
+        "connected",
+        "dead",
         "departures",
         "first_heartbeats",
         "group_id",
+        "in_reach_at",
         "leaving",
         "members",
         "migration",
+        "out_of_reach",
         "pending_moves",
         "relayed_until",
         "scheduled_heartbeats",
@@ -169,6 +174,18 @@ class Group:
         self.scheduled_heartbeats: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf
+
+        # how its coordinator is reached (translation.reach)
+        self.connected = 0
+        """Members that are reached through a connection."""
+        self.out_of_reach = False
+        """Whether the last such connection broke, and the coordinator has not answered since."""
+        self.in_reach_at = -math.inf
+        """When the coordinator last answered again."""
+        self.answered_on: ConnectionId | None = None
+        """The connection on which the coordinator answered last who may act in the group."""
+        self.dead: dict[str, float] = {}
+        """Dead member ids for which epoch -1 is to be sent, and when."""
 
     @contextmanager
     def departing(self, *member_ids: str) -> Iterator[None]:
