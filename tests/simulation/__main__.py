@@ -61,6 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
         choices=(ANY_GATE, "none", *filter(None, KINDS)),
         help="with --steps: the move has gates, and this is planted (default: any)",
     )
+    parser.add_argument(
+        "--outage", action="store_true", help="the brokers and the member log go away for up to a minute"
+    )
     options = parser.parse_args(arguments)
     if options.gates is not None and not options.steps:
         parser.error("--gates needs --steps")
@@ -73,6 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         old_state=options.old_state,
         steps=options.steps,
         gates="" if options.gates == "none" else options.gates,
+        outage=options.outage,
     )
     if options.seed is not None:
         result = run_one(options.seed, always_story=True)
@@ -122,11 +126,18 @@ def run_seed(
     old_state: bool = False,
     steps: bool = False,
     gates: str | None = None,
+    outage: bool = False,
     always_story: bool = False,
 ) -> Result:
     """Run the history of a seed, on the requested kind of network and of fleet."""
     plan = make_plan(
-        seed, hold_ups_ms=hold_ups_ms, fleet=fleet, old_state=old_state, steps=steps, gates=gates
+        seed,
+        hold_ups_ms=hold_ups_ms,
+        fleet=fleet,
+        old_state=old_state,
+        steps=steps,
+        gates=gates,
+        outage=outage,
     )
     return run(seed, plan, always_story=always_story)
 
