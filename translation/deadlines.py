@@ -22,7 +22,7 @@ _AFTER_TURN_S = 1.0
 
 
 _DEAD_AGAIN_S = 60.0
-"""Between two looks whether dead ids are ended, while their coordinator is out of reach."""
+"""Between two looks whether dead ids are ended, while nobody of their group is here."""
 
 
 def member_time(context: Context, member: Member, now: float) -> None:
@@ -69,7 +69,7 @@ def _end_dead_ids(context: Context, group: Group, now: float) -> None:
             context.scheduler.start(
                 end_dead(context, group, member_id), ProcedureQueue(), connection_id, None
             )
-        elif group.out_of_reach and is_dying(context, group, member_id):
+        elif is_dying(context, group, member_id):
             group.dead[member_id] = now + _DEAD_AGAIN_S
     if group.dead:
         context.timers.book(group, min(group.dead.values()))

@@ -73,23 +73,25 @@ def _heartbeat_the_others(context: Context, key: MemberKey) -> None:
     """
     group = context.registry.groups.get(key.group_id)
     if group is not None:
+        group.ended_at = context.now
         context.memberships.heartbeat_group(group)
 
 
 def _remember_dead(context: Context, key: MemberKey) -> None:
     """Another replica ends a member: see to it that the broker does, should that replica not reach it.
 
-    A member with an id so long that the log has a hash of it is not found.
+    A group or a member with an id so long that the log has a hash of it is not found.
     """
-    group = context.registry.groups.get(key.group_id)
-    if group is not None and len(key.member_id) != LENGTH_OF_HASH:
+    if LENGTH_OF_HASH not in (len(key.group_id), len(key.member_id)):
+        group = context.registry.group(key.group_id)
         remember_dead(context, group, key.member_id, context.now + END_AGAIN_S)
 
 
 def _expired(context: Context, member: Member | None) -> None:
     """The id of a member whose timeout has passed is dead: end its membership, and have epoch -1 sent in its turn.
 
-    Without a connection in its group another replica sends that, or whoever meets the id.
+    Without a connection in its group it is sent when there is one, here or at another replica, or by whoever meets the
+    id.
     """
     if member is None or not member.joined or member.member_id in member.group.leaving:
         return  # who ends it waits for this (translation.migration.old_membership)
@@ -102,5 +104,7 @@ def _expired(context: Context, member: Member | None) -> None:
             member.client.client_id,
             ends_session=True,
         )
+    else:
+        remember_dead(context, member.group, member.member_id, context.now + END_AGAIN_S)
     # At once: no call that is under way is answered as if it were still a member.
     forget_expired(context, member)

@@ -72,6 +72,8 @@ def coordinator_answered(context: Context, group_id: str, connection_id: Connect
     if group is not None and code != ErrorCode.NONE and code not in NO_COORDINATOR:
         group.answered_on = connection_id
         in_reach(context, group)
+        if group.dead:
+            _end_dead_now(context, group)
 
 
 def in_reach(context: Context, group: Group) -> None:
@@ -83,8 +85,13 @@ def in_reach(context: Context, group: Group) -> None:
     context.fleet.stop_awaiting(group.group_id)
     _restart(context, group.members.values())
     if group.dead:
-        group.dead = dict.fromkeys(group.dead, context.now)
-        context.timers.book(group, context.now)
+        _end_dead_now(context, group)
+
+
+def _end_dead_now(context: Context, group: Group) -> None:
+    """Somebody is here on whose connection dead ids can be ended."""
+    group.dead = dict.fromkeys(group.dead, context.now)
+    context.timers.book(group, context.now)
 
 
 def log_is_ready(context: Context, partitions: frozenset[int]) -> None:

@@ -24,7 +24,12 @@ from translation.engine.join_outcomes import (
     restart_session_timer,
     without_member_id,
 )
-from translation.engine.join_wait import join_wait_limit_s, take_over_waiting_join, wait_in_join
+from translation.engine.join_wait import (
+    awaits_others,
+    join_wait_limit_s,
+    take_over_waiting_join,
+    wait_in_join,
+)
 from translation.engine.member import Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost
@@ -377,11 +382,11 @@ def _await_assignment(
     if owned_partitions or not member.client.subscription:
         return True
     asks_at = context.now + context.settings.topics_asked_after_s
-    while (
-        not visible_to_client(
+    while context.now < deadline and (
+        awaits_others(context, member.group)
+        or not visible_to_client(
             member.partitions.broker_assignment, context.topic_names, member.client.subscription
         )
-        and context.now < deadline
     ):
         yield from wait_in_join(member, request, min(deadline, context.now + context.settings.join_poll_s))
         if not member.joined:

@@ -11,7 +11,7 @@ from protocol_codecs import ErrorCode
 from translation.actions import Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import AnsweredByNewer, Failed
-from translation.engine.member import Member
+from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure, Wait, WakeReason
 
 
@@ -25,6 +25,19 @@ def join_wait_limit_s(context: Context, member: Member) -> float:
     was_away = context.now - member.group.in_reach_at < settings.join_wait_after_outage_s
     longest_s = settings.join_wait_after_outage_s if was_away else settings.join_wait_s
     return min(longest_s, _share_s(context, member.client.rebalance_timeout_ms))
+
+
+def awaits_others(context: Context, group: Group) -> bool:
+    """Whether a client that joins just after an outage waits although it has partitions.
+
+    Clients that have left their member ids behind have all others, until their sessions end. What is assigned before
+    that is not the whole, and one rejoin after another would follow.
+    """
+    settings = context.settings
+    if context.now - group.in_reach_at >= settings.join_wait_after_outage_s:
+        return False
+    has_unheard = len(group.members) > group.connected
+    return has_unheard or context.now - group.ended_at < settings.assignment_interval_s
 
 
 def wait_limit_s(context: Context, rebalance_timeout_ms: int) -> float:

@@ -140,6 +140,7 @@ class Group:
         "connected",
         "dead",
         "departures",
+        "ended_at",
         "first_heartbeats",
         "group_id",
         "in_reach_at",
@@ -182,6 +183,8 @@ class Group:
         """Whether the last such connection broke, and the coordinator has not answered since."""
         self.in_reach_at = -math.inf
         """When the coordinator last answered again."""
+        self.ended_at = -math.inf
+        """When a membership last ended, as far as is known here."""
         self.answered_on: ConnectionId | None = None
         """The connection on which the coordinator answered last who may act in the group."""
         self.dead: dict[str, float] = {}

@@ -71,6 +71,7 @@ class Memberships:
         if member.join.waiting is not None:
             self._scheduler.wake(member.join.waiting, _WAKES.get(event, WakeReason.ABANDONED))
         if was_joined and kind is not None:
+            member.group.ended_at = self._environment.now
             self.heartbeat_group(member.group)
 
     def heartbeat_group(self, group: Group) -> None:
