@@ -4,15 +4,15 @@
     python -m benchmarks.outage --scope coordinator,log --away-s 5,15,60
     python -m benchmarks.outage --scope cluster --away-s 300
 
-prints a table for each outage and writes every figure to build/bench-outage.json (``--report``). The brokers have Kafka's
-defaults for groups; the clients have a session timeout of 10 s and a heartbeat every 3 s. Each kind of client (library,
-assignor, dynamic or static) has a group of its own on each way: straight at Kafka, through the only process
+prints a table for each outage and writes every figure to build/bench-outage.json (``--report``). The brokers have
+Kafka's defaults for groups; the clients have a session timeout of 10 s and a heartbeat every 3 s. Each kind of client
+(library, assignor, dynamic or static) has a group of its own on each way: straight at Kafka, through the only process
 (``sole_process``), and through two replicas with a member log, where the two members of a group enter at different
 replicas. All groups of all ways go through the same outage. What is away:
 
 cluster       the only broker, and with it the member log
-coordinator   of three brokers the one that coordinates every group; the offsets topic has one replica, so nobody else does
-log           of three brokers the one that leads the log's partition of every group of the fleet, and coordinates none
+coordinator   of three brokers the one that coordinates every group: the offsets topic has one replica
+log           of three brokers the one that leads the log's partition of every group of the fleet
 
 A broker is killed (SIGKILL) and started ``--away-s`` later. It is back when the cluster answers again; from then on the
 figures count:
@@ -34,7 +34,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from support import ROOT, find_broker
 from support.broker import Kafka
@@ -174,7 +174,7 @@ class Scene:
         self._log_leaders: dict[int, int] = {}
         self.groups: list[Group] = []
 
-    def __enter__(self) -> "Scene":
+    def __enter__(self) -> Self:
         with self._stack:
             self._stack.callback(self._consumers.end)
             entries = {way: self._entries(way) for way in self._ways}

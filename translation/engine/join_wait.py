@@ -37,7 +37,9 @@ def awaits_others(context: Context, group: Group) -> bool:
     if context.now - group.in_reach_at >= settings.join_wait_after_outage_s:
         return False
     has_unheard = len(group.members) > group.connected
-    return has_unheard or context.now - group.ended_at < settings.assignment_interval_s
+    # Until the broker has computed the assignment, and a heartbeat of each member that waits has fetched it.
+    settles_s = settings.assignment_interval_s + 2 * settings.join_poll_s
+    return has_unheard or context.now - group.ended_at < settles_s
 
 
 def wait_limit_s(context: Context, rebalance_timeout_ms: int) -> float:
