@@ -428,6 +428,7 @@ def _outage(world: "World") -> None:
         f"outages of {' and '.join(['brokers'] * bool(brokers_ms) + ['log'] * bool(log_ms)) or 'nothing'}"
     )
     _everybody_broken(world, max(brokers_ms + loading_ms, log_ms))
+    watch.outages.begins(world)
     if brokers_ms:
         world.broker.go_down(for_ms=brokers_ms, loading_ms=loading_ms)
     if world.log_topic is not None and log_ms:
