@@ -383,7 +383,7 @@ def _await_assignment(
         return True
     asks_at = context.now + context.settings.topics_asked_after_s
     while context.now < deadline and (
-        awaits_others(context, member.group)
+        awaits_others(context, member)
         or not visible_to_client(
             member.partitions.broker_assignment, context.topic_names, member.client.subscription
         )

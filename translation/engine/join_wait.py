@@ -11,7 +11,7 @@ from protocol_codecs import ErrorCode
 from translation.actions import Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import AnsweredByNewer, Failed
-from translation.engine.member import Group, Member
+from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Wait, WakeReason
 
 
@@ -27,14 +27,17 @@ def join_wait_limit_s(context: Context, member: Member) -> float:
     return min(longest_s, _share_s(context, member.client.rebalance_timeout_ms))
 
 
-def awaits_others(context: Context, group: Group) -> bool:
+def awaits_others(context: Context, member: Member) -> bool:
     """Whether a client that joins just after an outage waits although it has partitions.
 
     Clients that have left their member ids behind have all others, until their sessions end. What is assigned before
-    that is not the whole, and one rejoin after another would follow.
+    that is not the whole, and one rejoin after another would follow. A static client has its own back at once.
     """
-    settings = context.settings
-    if context.now - group.in_reach_at >= settings.join_wait_after_outage_s:
+    settings, group = context.settings, member.group
+    if (
+        member.client.instance_id is not None
+        or context.now - group.in_reach_at >= settings.join_wait_after_outage_s
+    ):
         return False
     has_unheard = len(group.members) > group.connected
     # Until the broker has computed the assignment, and a heartbeat of each member that waits has fetched it.
