@@ -21,12 +21,9 @@ from translation.fleet.member_log import MemberLog
 from translation.fleet.records import Kind, MemberKey, member_key
 from translation.leave_epoch import leave, leave_dead, let_others_begin
 from translation.member_state import MemberEvent, MemberState
-from translation.reach import remember_dead
+from translation.reach import END_AGAIN_S, remember_dead
 from translation.upstream.assignor_vote import update_assignors
 from translation.upstream.consumer_group_heartbeat import HeartbeatProcedure
-
-END_AGAIN_S = 1.0
-"""After so long epoch -1 is sent again for a dead id, or at all if the replica that was to do that has not."""
 
 
 def timeout_expired(context: Context, member: Member) -> bool:

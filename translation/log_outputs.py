@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.expiry import END_AGAIN_S, drop_taken, forget_expired, remove_dead
+from translation.expiry import drop_taken, forget_expired, remove_dead
 from translation.fleet.group_records import HOST
 from translation.fleet.outputs import (
     Dying,
@@ -24,7 +24,7 @@ from translation.fleet.outputs import (
 )
 from translation.fleet.records import LENGTH_OF_HASH, MemberKey
 from translation.migration import judging
-from translation.reach import connection_to_end, in_reach, log_is_ready, remember_dead
+from translation.reach import END_AGAIN_S, connection_to_end, in_reach, log_is_ready, remember_dead
 
 
 def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:

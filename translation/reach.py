@@ -26,6 +26,9 @@ from translation.engine.member import Group, Member
 from translation.error_mapping import NO_COORDINATOR
 from translation.fleet.records import partition_of
 
+END_AGAIN_S = 1.0
+"""After so long epoch -1 is sent again for a dead id, or at all if the replica that was to do that has not."""
+
 _DEAD_LIMIT = 1_000
 """Dead member ids of one group that are remembered as not ended at the broker yet."""
 

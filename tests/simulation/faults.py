@@ -421,7 +421,7 @@ def _outage(world: "World") -> None:
     if world.log_topic is None:
         log_ms, brokers_ms = 0, brokers_ms or 15_000
     elif kernel.chance(0.3):
-        log_ms = (0, 15_000, 40_000)[kernel.between(0, 2)]
+        log_ms = (0, 12_000, 24_000)[kernel.between(0, 2)]  # after 45 s a client is told to begin anew
     loading_ms = kernel.between(0, 2_000)
     watch.fault(f"the brokers are away for {brokers_ms} ms, the member log for {log_ms} ms")
     watch.count(

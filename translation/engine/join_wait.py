@@ -40,9 +40,8 @@ def awaits_others(context: Context, member: Member) -> bool:
     ):
         return False
     has_unheard = len(group.members) > group.connected
-    # Until the broker has computed the assignment, and a heartbeat of each member that waits has fetched it.
-    settles_s = settings.assignment_interval_s + 2 * settings.join_poll_s
-    return has_unheard or context.now - group.ended_at < settles_s
+    # Until the broker has computed the assignment: it may have begun an interval with the end of another one.
+    return has_unheard or context.now - group.ended_at < 2 * settings.assignment_interval_s
 
 
 def wait_limit_s(context: Context, rebalance_timeout_ms: int) -> float:
