@@ -84,11 +84,6 @@ def heartbeat(context: Context, member: Member) -> None:
     serve it, which would not learn of the epoch that this heartbeat moves. Nor does it happen after a lost response: it
     would have to say what the client owns, and only a call of the client shows that no other process has given it more.
     """
-    if member.deadlines.suspended_until < math.inf:
-        schedule_keepalive(
-            context, member
-        )  # its timeout has passed, and nobody could end it: only its call counts
-        return
     served_here = context.settings.sole_process or (
         context.connections.is_connected(member.connection_id)
         and context.fleet.may_keep_alive(member)

@@ -5,6 +5,7 @@ and whether the member is ended. Others ask here and need not know whether there
 :mod:`translation.serving` and :mod:`translation.expiry`, where a member log makes another way of things, look at it.
 """
 
+import math
 from collections import OrderedDict
 
 from protocol_codecs import ErrorCode
@@ -152,7 +153,8 @@ class Fleet:
 
     def may_keep_alive(self, member: Member) -> bool:
         """Whether heartbeats of the proxy's own may keep a member at the broker: not past its deadline."""
-        return self.log is None or self.log.may_keep_alive(member.key)
+        is_suspended = member.deadlines.suspended_until < math.inf
+        return self.log is None or (not is_suspended and self.log.may_keep_alive(member.key))
 
     def await_group(self, group_id: str) -> None:
         """Have the log say when another replica serves a member of this group (``GroupServed``)."""
