@@ -104,8 +104,7 @@ class LiveGroup:
         return marks
 
     def move(self, mode: str) -> list[int]:
-        """Write the policy and wait until the group is moved, and all is read; returns the place of each member's events
-        before."""
+        """Write the policy, wait until the group is moved and all is read; returns where each member's events were."""
         marks = self.policy(mode)
         if mode == "translate":
             self.until_consumer_group()
@@ -141,7 +140,9 @@ class LiveGroup:
 
         def members() -> dict[str, str]:
             described = self.kafka.describe(self.group)
-            return {one.member_id: one.member_type for one in described.members} if described else {}
+            if described is None or described.helpers:
+                return {}
+            return {one.member_id: one.member_type for one in described.members}
 
         return set(
             eventually(
