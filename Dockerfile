@@ -4,7 +4,7 @@
 #   docker build --build-arg REVISION=$(git rev-parse HEAD) --tag epochgate:0.1.0 .
 #   docker build --target pipeline --tag epochgate-pipeline:0.1.0 .
 #
-# Pinned: Python packages by hash (requirements/*.lock), base images by version and by the digest of their index, which
+# Pinned: Python packages (requirements/*.lock) and jars (tools/spark_connector/jars.sha256) by hash, base images by version and by the digest of their index, which
 # has all architectures (`docker buildx imagetools inspect python:3.11.14-slim-bookworm` prints it).
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 ARG MAVEN_IMAGE=maven:3.9.9-eclipse-temurin-17@sha256:f58d59b6273e785ac0a4477f6e9b5ba1d7731c75b906c0f7b34076f1851318cc
@@ -37,8 +37,11 @@ RUN /tmp/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-di
 # Spark's connector to Kafka.
 FROM ${MAVEN_IMAGE} AS connector
 WORKDIR /src
-COPY tools/spark_connector/pom.xml ./
+COPY tools/spark_connector/pom.xml tools/spark_connector/jars.sha256 ./
 RUN mvn -q -B -Djars.directory=/jars dependency:copy-dependencies
+WORKDIR /jars
+RUN sha256sum --check --strict /src/jars.sha256 \
+    && test "$(find . -type f | wc -l)" -eq "$(wc -l < /src/jars.sha256)"
 
 # The same with Spark. The connector lies among Spark's own jars, where drivers and executors find it, and the command has
 # a name that spark-submit takes for Python.

@@ -121,7 +121,7 @@ cluster-prometheus: setup ## the Prometheus operator and a Prometheus in that cl
 image: setup ## the Dockerfile's image by podman, handed to the cluster if one is up (TAG=0.1.0 TARGET=epochgate|pipeline)
 	@$(BIN)/python -m tools.kubernetes image $(if $(TAG),--tag $(TAG)) $(if $(TARGET),--target $(TARGET))
 
-demo: setup ## show a migration on a real Kafka (without Java: on the embedded coordinator); ARGS="--plain ..."
+demo: setup ## show what rebalances cost, with and without Epochgate, on a real Kafka (without Java: on the embedded coordinator); ARGS="--plain ..."
 	@KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python tools/demo.py $(ARGS)
 
 bench-codecs: setup ## the codecs beside kio and kafka-python (table, build/bench-codecs.json)
@@ -153,6 +153,9 @@ screenshots: setup ## the status page during a migration and of Kafka Connect, i
 
 bench-policy: setup ## what a policy of 20,000 groups costs: reading, lookups, memory (seconds; a table; ARGS="--groups 1000")
 	$(BIN)/python -m benchmarks.policy $(ARGS)
+
+bench-commits: setup ## 60,000 asynchronous commits of one consumer at a stock broker, straight and through Epochgate (a minute; table, build/bench-commits.json; ARGS="--rounds 3")
+	nice $(BIN)/python -m benchmarks.commits $(ARGS)
 
 bench-coordinator: setup ## the embedded coordinator by size of group (table, build/bench-coordinator.json)
 	$(BIN)/python -m benchmarks.coordinator

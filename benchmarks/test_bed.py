@@ -38,7 +38,16 @@ def of_fleet(log_bootstrap: str) -> str:
 class Gateway:
     """`epochgate run` in front of a cluster."""
 
-    def __init__(self, bootstrap: str, folder: Path, *, more: str = "", tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        *,
+        more: str = "",
+        tls: TlsFiles | None = None,
+        initial_rebalance_delay_ms: int = 0,
+    ) -> None:
+        """Write its configuration; by default nobody waits for others to join, as at the broker of :func:`kafka`."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port, self.admin = free_ports(2)
@@ -52,6 +61,7 @@ class Gateway:
             f"admin: {{bind: {LOOPBACK}, port: {self.admin}}}\n"
             "policy: {file: policy.yaml}\n"
             "preflight: {enabled: false}\n"
+            f"initial_rebalance_delay_ms: {initial_rebalance_delay_ms}\n"
             "log: {level: warning}\n" + more
         )
         self.process: subprocess.Popen[bytes]

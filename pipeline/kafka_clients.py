@@ -105,7 +105,8 @@ def _check_library() -> None:
         import confluent_kafka  # noqa: F401, PLC0415
     except ModuleNotFoundError as error:
         raise PipelineError(
-            f"{error.name} is not installed: pip install 'epochgate[pipeline]' brings what connects to brokers"
+            f"{error.name} is not installed: "
+            "pip install '.[pipeline]' in a checkout of Epochgate brings what connects to brokers"
         ) from None
 
 

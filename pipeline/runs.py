@@ -11,6 +11,7 @@ from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems, NotThereError
 from pipeline.location import Location
 from pipeline.rules.lines import VERSION as JOURNAL_VERSION
+from protocol_codecs.foreign import JsonDecoder, Undecodable
 
 MANIFEST = "_run.json"
 """Spark takes no file for data whose name begins with ``_``."""
@@ -76,10 +77,15 @@ def current(files: FileSystems, folder: Location) -> Manifest | None:
     return decoded(content, at)
 
 
+_MOST_BYTES = 16 * 1024 * 1024
+_versions = JsonDecoder(_Versions, _MOST_BYTES)
+_manifest = JsonDecoder(Manifest, _MOST_BYTES)
+
+
 def decoded(content: bytes, at: object) -> Manifest:
     """Read a manifest. Raises PipelineError."""
     try:
-        found = msgspec.json.decode(content, type=_Versions)
+        found = _versions.decode(content)
         for what, version, known in (
             ("tables", found.tables_version, TABLES_VERSION),
             ("journal", found.journal_version, JOURNAL_VERSION),
@@ -89,8 +95,8 @@ def decoded(content: bytes, at: object) -> Manifest:
                     f"{at}: written by a newer Epochgate ({what} version {version}, known here is {known}): "
                     "read it with that version"
                 )
-        return msgspec.json.decode(content, type=Manifest)
-    except msgspec.MsgspecError as error:
+        return _manifest.decode(content)
+    except Undecodable as error:
         raise PipelineError(f"{at}: no manifest of a run: {error}") from error
 
 

@@ -112,5 +112,6 @@ def _check_python() -> None:
             importlib.import_module(module)
         except ModuleNotFoundError:
             raise PipelineError(
-                f"{module} is not installed: pip install 'epochgate[pipeline]' brings what this command needs"
+                f"{module} is not installed: "
+                "pip install '.[pipeline]' in a checkout of Epochgate brings what this command needs"
             ) from None

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from protocol_codecs.foreign import JsonDecoder
+
 MANIFEST = "manifest.json"
 """The name of the manifest, beside the files; also its key in a ConfigMap."""
 
@@ -48,12 +50,16 @@ def manifest_of(files: Mapping[str, bytes]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
 
 
+_MOST_BYTES = 1024 * 1024
+_decoder = JsonDecoder(Manifest, _MOST_BYTES)
+
+
 def decode_manifest(content: bytes) -> Manifest:
     """Read a manifest.
 
-    :raises msgspec.MsgspecError: it is none.
+    :raises Undecodable: it is none.
     """
-    return msgspec.json.decode(content, type=Manifest)
+    return _decoder.decode(content)
 
 
 def generated(body: bytes) -> bytes:

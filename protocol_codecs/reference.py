@@ -15,6 +15,7 @@ from protocol_codecs.errors import MalformedMessage, TooManyElements, Unencodabl
 from protocol_codecs.kinds import UUID_SIZE, Kind
 from protocol_codecs.message import M, Message
 from protocol_codecs.schema import Field, Schema
+from protocol_codecs.text import decode_text
 from protocol_codecs.uuids import Uuid
 
 MAX_TEXT_BYTES = 0x7FFF
@@ -211,10 +212,7 @@ class _Reader(_Place):
             return None
         if size > MAX_TEXT_BYTES:
             self.fail(f"string of {size} bytes")
-        try:
-            return self.take(size).decode()
-        except UnicodeDecodeError as error:
-            self.fail(f"not UTF-8: {error.reason} at position {error.start} of the string")
+        return decode_text(self.take(size))
 
     def array(self, element: Kind, count: int | None, *, flexible: bool) -> tuple[object, ...] | None:
         if count is None:

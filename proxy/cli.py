@@ -185,6 +185,7 @@ async def _run(
                 manifest_required=required,
                 check=partial(check_hosting, config),
             )
+            nursery.start_soon(reloader.run)
             name, labels = config.policy.config_map, config.policy.config_maps
             if name is None and labels is None:
                 reloadables.append(reloader)

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -30,9 +31,11 @@ def ensure_dependencies(
     """Return the folder with the dependencies of a pom, fetched at the first call.
 
     ``properties`` are passed to the pom, which copies into its property ``jars.directory``. ``what`` names the jars in
-    messages. Safe to call from several processes at once: one fetches, the others wait for it.
+    messages. Safe to call from several processes at once: one fetches, the others wait for it. If ``jars.sha256`` lies
+    beside the pom, the jars must be those that it lists (as ``sha256sum *.jar`` does).
 
-    :raises MavenError: Maven is missing, cannot reach Maven Central, or does not know the version.
+    :raises MavenError: Maven is missing, cannot reach Maven Central, or does not know the version; or the jars are
+        others.
     """
     if folder.is_dir():
         return folder
@@ -62,9 +65,19 @@ def _fetch(maven: str, pom: Path, folder: Path, properties: Mapping[str, str], w
         if code != 0:
             said = log.read_text(errors="replace")
             raise MavenError(f"{_why(said)} ({what}; log: {log})", said)
+        _check(fresh, pom.with_name("jars.sha256"), what)
         fresh.rename(folder)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _check(folder: Path, sums: Path, what: str) -> None:
+    if not sums.exists():
+        return
+    listed = {name: digest for digest, name in map(str.split, sums.read_text().splitlines())}
+    fetched = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.iterdir()}
+    if others := sorted(name for name in {*listed, *fetched} if listed.get(name) != fetched.get(name)):
+        raise MavenError(f"Maven fetched other files than {sums.name} lists ({what}): {', '.join(others)}")
 
 
 def _wait_saying(process: subprocess.Popen[bytes], what: Callable[[], str], say: Say) -> int:

@@ -49,41 +49,53 @@ def group_time(context: Context, group: Group, now: float) -> None:
 
 
 def heartbeat(context: Context, member: Member) -> None:
-    """Send a heartbeat of the proxy's own accord for a member, if it has no procedure under way.
+    """Send a heartbeat of the proxy's own accord for a member; it waits for no commit.
+
+    While another procedure has the turn, only a keep-alive that is due waits for it, as the next: calls that take turns
+    all the time, whoever sends them, do not put it off.
 
     With several proxy processes this happens only while its client is connected here: otherwise another process may
     serve it, which would not learn of the epoch that this heartbeat moves. Nor does it happen after a lost response: it
     would have to say what the client owns, and only a call of the client shows that no other process has given it more.
     """
-    served_here = context.settings.sole_process or (
-        context.connections.is_connected(member.connection_id)
-        and context.fleet.may_keep_alive(member)
-        and not member.broker.reply_lost
-    )
-    if member.joined and served_here and member.queue.idle and member.join.waiting is None:
-        _start(context, member, expiring=False)
-    elif member.deadlines.keep_alive_at <= context.now:
+    is_due = member.deadlines.keep_alive_at <= context.now
+    if is_due:
         if member.join_answered_on != member.queue.running_on and context.connections.is_connected(
             member.join_answered_on
         ):
             context.scheduler.end_silence(member.queue)
         schedule_keepalive(context, member)
+    if (is_due or member.queue.has_turn_for_beside) and _may_heartbeat(context, member):
+        _start(context, member, expiring=False)
 
 
-def _heartbeat(context: Context, member: Member) -> Procedure[None]:
-    """Send one heartbeat, unless the membership has ended by the time that it is this procedure's turn."""
-    if member.joined:
+def _may_heartbeat(context: Context, member: Member) -> bool:
+    """Whether the proxy may heartbeat for a member of its own accord; one that waits in JoinGroup does so by itself."""
+    served_here = context.settings.sole_process or (
+        context.connections.is_connected(member.connection_id)
+        and context.fleet.may_keep_alive(member)
+        and not member.broker.reply_lost
+    )
+    return member.joined and served_here and member.join.waiting is None
+
+
+def _heartbeat(context: Context, member: Member, asked_at: float) -> Procedure[None]:
+    """Send one heartbeat, unless there is no need for it any more by the time that it is this procedure's turn."""
+    if _may_heartbeat(context, member) and member.broker.replied_at <= asked_at:
         yield from heartbeat_upstream(context, member)
 
 
 def _start(context: Context, member: Member, *, expiring: bool) -> None:
-    if member.connection_id is not None:
-        steps = remove_expired(context, member) if expiring else _heartbeat(context, member)
+    if member.connection_id is None:
+        # Its upstream connection is gone, so nothing can be sent for it: the broker's own timeouts decide.
+        member.deadlines.keep_alive_at = math.inf
+        if expiring:
+            forget_expired(context, member)
+    elif expiring:
+        steps = remove_expired(context, member)
         context.scheduler.start(
-            steps, member.queue, member.connection_id, member.client.client_id, ends_session=expiring
+            steps, member.queue, member.connection_id, member.client.client_id, ends_session=True
         )
-        return
-    # Its upstream connection is gone, so nothing can be sent for it: the broker's own timeouts decide.
-    member.deadlines.keep_alive_at = math.inf
-    if expiring:
-        forget_expired(context, member)
+    else:
+        steps = _heartbeat(context, member, context.now)
+        context.scheduler.start_keep_alive(steps, member.queue, member.connection_id, member.client.client_id)

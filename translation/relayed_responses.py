@@ -24,8 +24,7 @@ from translation.error_mapping import MOVED_AWAY
 from translation.member_state import MemberEvent
 from translation.mending.look import assigned_by
 from translation.policy.client_offer import offer_of
-from translation.policy.policy import Mode
-from translation.policy.rule_cache import LONGEST_GROUP_ID
+from translation.policy.policy import LONGEST_GROUP_ID, Mode
 
 _CONSUMER = "consumer"
 _OF_CLASSIC_MEMBER = frozenset({ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP})

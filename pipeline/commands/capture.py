@@ -42,7 +42,8 @@ def capture(
             from pipeline.readiness.cluster import NO_RIGHT_TO_SHARE_STATE  # noqa: PLC0415
         except ModuleNotFoundError as error:
             raise PipelineError(
-                f"{error.name} is not installed: pip install 'epochgate[pipeline]' brings what this command needs"
+                f"{error.name} is not installed: "
+                "pip install '.[pipeline]' in a checkout of Epochgate brings what this command needs"
             ) from None
         with Progress(console=console()) as bar:
             shown = bar.add_task("reading the coordinators' topics", total=None)

@@ -153,7 +153,9 @@ def _table(readiness: Path) -> tuple[list["PlannedGroup"], tuple[str, ...]]:
     try:
         from pyarrow import ArrowException, parquet  # noqa: PLC0415
     except ImportError:
-        raise PipelineError("reading the tables needs pyarrow: pip install 'epochgate[pipeline]'") from None
+        raise PipelineError(
+            "reading the tables needs pyarrow: pip install '.[pipeline]' in a checkout of Epochgate"
+        ) from None
     from pipeline.readiness.policy_set import PlannedGroup  # noqa: PLC0415
     from pipeline.table_files import files_of_table  # noqa: PLC0415
 

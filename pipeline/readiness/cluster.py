@@ -9,6 +9,7 @@ import msgspec
 
 from pipeline import kafka_clients
 from pipeline.errors import PipelineError
+from protocol_codecs.foreign import JsonDecoder, Undecodable
 
 CLUSTER_FILE = "cluster.json"
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -18,6 +19,7 @@ NO_RIGHT_TO_SHARE_STATE = (
     f"READ on this topic is what it takes"
 )
 _TIMEOUT_S = 30.0
+_MOST_BYTES = 256 * 1024 * 1024
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -71,8 +73,8 @@ class Cluster(msgspec.Struct, frozen=True):
     def decoded(cls, content: bytes, file: str) -> "Cluster":
         """Decode what ``save`` wrote into a file of this name. Raises PipelineError."""
         try:
-            return msgspec.json.decode(content, type=cls)
-        except msgspec.MsgspecError as error:
+            return JsonDecoder(cls, _MOST_BYTES).decode(content)
+        except Undecodable as error:
             raise PipelineError(f"{file} cannot be read: {error}") from error
 
 

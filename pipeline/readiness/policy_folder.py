@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import yaml
 
 from pipeline.errors import PipelineError
+from protocol_codecs.foreign import Undecodable
 from protocol_codecs.policy_manifest import MANIFEST, decode_manifest, is_as_generated, is_generated
 
 _MOST_LINES = 100
@@ -77,7 +77,7 @@ def _refuse_own(file: Path, content: bytes) -> None:
     if file.name == MANIFEST:
         try:
             decode_manifest(content)
-        except msgspec.MsgspecError:
+        except Undecodable:
             raise PipelineError(f"{file}: was not generated, so it is not written over") from None
     elif not is_generated(content):
         raise PipelineError(f"{file}: was not generated, so it is not written over")

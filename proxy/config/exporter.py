@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import re2
 from msgspec import Meta
 
-from proxy.config.host_names import check_host
+from proxy.config.host_names import check_host, check_names
 from proxy.config.network import Port
 from proxy.config.section import Section
 
@@ -22,6 +22,14 @@ class Exporter(Section, frozen=True, kw_only=True):
         "127.0.0.1"
     )
     port: Annotated[Port, Meta(description="Port. 0: any free port.")] = 9308
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Names by which clients may call this port in the header `Host`, as `epochgate.example`, or "
+            "`*.example` for all names below one; others are answered 421. IP addresses, names without a dot and the "
+            "machine's own name always may."
+        ),
+    ] = ()
     names: Annotated[
         tuple[Names, ...],
         Meta(
@@ -70,6 +78,7 @@ class Exporter(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse what is no address, and a second reading that comes after the first is forgotten."""
         check_host("bind", self.bind)
+        check_names(self.hosts)
         try:
             self.pattern()
         except re2.error as error:

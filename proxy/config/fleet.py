@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from proxy.config.regular_file import read_regular_file
 from proxy.config.section import Section
 from translation.fleet.formats import DEFAULT_FORMAT, FORMATS, known_formats
+from translation.fleet.group_mac import SHORTEST_KEY
+from translation.fleet.outputs import FleetSettings
 
 Property = str | int | float | bool
 
@@ -114,6 +116,35 @@ class Fleet(Section, frozen=True, kw_only=True):
         ),
     ] = True
 
+    mac_key_file: Annotated[
+        str | None,
+        Meta(
+            description="File with a key that all replicas share, at least 32 bytes: records of moves by steps, so "
+            "approvals too, count only if they are authenticated by it. Without one, whoever may write the topic can "
+            "approve. Relative to this file; read at the start."
+        ),
+    ] = None
+    max_members: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            le=10_000_000,
+            description="Members whose records this process keeps in memory, and records of groups; beyond that it "
+            "forgets the oldest. A fleet has one for each translated member, and one for each that has ended in the "
+            "last hour. Several times what you need, and the same for all replicas.",
+        ),
+    ] = FleetSettings().most_members
+    max_group_members: Annotated[
+        int, Meta(ge=1_000, le=10_000_000, description="The same for one group.")
+    ] = FleetSettings().members_of_group
+    max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024 * 1024,
+            description="About how much memory the records of members may take, and half of that those of groups.",
+        ),
+    ] = FleetSettings().max_bytes
+
     def __post_init__(self) -> None:
         """Refuse properties that are reserved or given twice, a log without brokers, and an unknown format."""
         given = [*self.kafka, *(self.kafka_files or ()), *(self.kafka_environment or ())]
@@ -137,7 +168,29 @@ class UnreadableSecret(Exception):
 def with_absolute_secrets(fleet: Fleet, folder: Path) -> Fleet:
     """Resolve the paths of the files, which are relative to the configuration's folder."""
     files = fleet.kafka_files or {}
-    return replace(fleet, kafka_files={name: str(folder / file) for name, file in files.items()})
+    return replace(
+        fleet,
+        kafka_files={name: str(folder / file) for name, file in files.items()},
+        mac_key_file=None if fleet.mac_key_file is None else str(folder / fleet.mac_key_file),
+    )
+
+
+def mac_key(fleet: Fleet) -> bytes | None:
+    """Return the key that authenticates records of groups; None if there is none. Line ends at its end do not count.
+
+    :raises UnreadableSecret: the file can't be read, or the key is too short. The message does not name it.
+    """
+    if fleet.mac_key_file is None:
+        return None
+    try:
+        key = read_regular_file(Path(fleet.mac_key_file), _MAX_SECRET_BYTES).rstrip(b"\r\n")
+    except OSError as error:
+        raise UnreadableSecret(f"`fleet.mac_key_file`: {fleet.mac_key_file} can't be read: {error}") from None
+    if len(key) < SHORTEST_KEY:
+        raise UnreadableSecret(
+            f"`fleet.mac_key_file`: the key has {len(key)} bytes, fewer than {SHORTEST_KEY}"
+        )
+    return key
 
 
 def kafka_properties(fleet: Fleet, environment: Mapping[str, str]) -> dict[str, Property]:

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from collections.abc import Iterable
 
 _NOT_IN_HOST = re.compile(r"[\s:/\[\]{}@,]")
 
@@ -27,3 +28,13 @@ def check_host(key: str, text: str) -> None:
     """
     if not is_host(text):
         raise ValueError(f"`{key}`: expected a host name or an IP address, got {text!r}")
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Check ``hosts``, the names by which an HTTP port may be called.
+
+    :raises ValueError: one can't be a host, also without ``*.`` at its beginning.
+    """
+    for name in names:
+        bare = name.removeprefix("*.")
+        check_host("hosts", "" if "*" in bare else bare)

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
-from proxy.config.host_names import check_host, is_host
+from proxy.config.host_names import check_host, check_names, is_host
 from proxy.config.section import Section
 from proxy.config.tls import ListenerTls, UpstreamTls
 
@@ -151,7 +151,16 @@ class Admin(Section, frozen=True, kw_only=True):
         "127.0.0.1"
     )
     port: Annotated[Port, Meta(description="Port. 0: any free port.")] = 9080
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Names by which clients may call this port in the header `Host`, as `epochgate.example`, or "
+            "`*.example` for all names below one; others are answered 421. IP addresses, names without a dot and the "
+            "machine's own name always may."
+        ),
+    ] = ()
 
     def __post_init__(self) -> None:
         """Refuse what is no address; an empty one would be every address of the machine."""
         check_host("bind", self.bind)
+        check_names(self.hosts)

@@ -13,8 +13,7 @@ import msgspec
 from protocol_codecs.classic_clients import KNOWN_ASSIGNORS
 from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.policy.group_type import GroupType
-from translation.policy.policy import Approval, Mode, Policy, Rule
-from translation.policy.rule_cache import LONGEST_GROUP_ID
+from translation.policy.policy import LONGEST_GROUP_ID, Approval, Mode, Policy, Rule
 from translation.policy.steps import text_of
 from translation.policy.windows import text_of as windows_text
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
+from protocol_codecs.foreign import Undecodable, decode_text
 from protocol_codecs.policy_manifest import MANIFEST, decode_manifest, digest, digest_of, is_generated
 from proxy.config.loader import MAX_FILE_BYTES, ConfigError, parse_policy_part
 from proxy.config.regular_file import read_regular_file
@@ -98,7 +97,7 @@ def _check(
     """Compare the files with their manifest; return those that it does not name, and that nobody wrote by hand."""
     try:
         promised = decode_manifest(manifest)
-    except msgspec.MsgspecError as error:
+    except Undecodable as error:
         raise ConfigError(f"{source}/{MANIFEST}: not a manifest: {error}") from None
     for name, expected in sorted(promised.files.items()):
         if name not in files:
@@ -133,7 +132,10 @@ def _joined(source: str, files: Mapping[str, bytes]) -> Policy:
             waves = part.waves
         rules += part.rules
         allowed.update(dict.fromkeys(part.assignors_allowed))
-    return Policy(default=default, waves=waves, rules=tuple(rules), assignors_allowed=tuple(allowed))
+    try:
+        return Policy(default=default, waves=waves, rules=tuple(rules), assignors_allowed=tuple(allowed))
+    except ValueError as error:
+        raise ConfigError(f"{source}: {error}") from None
 
 
 class _Part(NamedTuple):
@@ -143,8 +145,8 @@ class _Part(NamedTuple):
 
 def _parsed(source: str, content: bytes) -> _Part:
     try:
-        return _Part(*parse_policy_part(source, content.decode()))
-    except UnicodeDecodeError as error:
+        return _Part(*parse_policy_part(source, decode_text(content)))
+    except Undecodable as error:
         raise ConfigError(f"{source}: can't be read: {error}") from None
 
 

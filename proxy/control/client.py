@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
+from protocol_codecs.foreign import JsonDecoder, Undecodable
 from proxy.config.loader import ConfigError, load_config
 from proxy.control.requests import CommandAnswer, CommandBody
 from translation.migration.commands import Act
@@ -130,6 +131,10 @@ class _Problem(msgspec.Struct):
     error: str
 
 
+_answer_decoder = JsonDecoder(CommandAnswer, _ANSWER_BYTES)
+_problem_decoder = JsonDecoder(_Problem, _ANSWER_BYTES)
+
+
 def give(where: Place, act: Act, body: CommandBody) -> CommandAnswer:
     """Give a command, and return what has become of it.
 
@@ -151,12 +156,12 @@ def give(where: Place, act: Act, body: CommandBody) -> CommandAnswer:
     finally:
         connection.close()
     try:
-        return msgspec.json.decode(data, type=CommandAnswer)
-    except msgspec.DecodeError:
+        return _answer_decoder.decode(data)
+    except Undecodable:
         pass
     try:
-        raise CommandInvalid(msgspec.json.decode(data, type=_Problem).error)
-    except msgspec.DecodeError:
+        raise CommandInvalid(_problem_decoder.decode(data).error)
+    except Undecodable:
         raise NoControlError(
             f"{where}: what answers there is not Epochgate's `control` (status {status})"
         ) from None

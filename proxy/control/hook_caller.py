@@ -1,8 +1,9 @@
 """Calls the operator's hook over HTTP: before a step, where its answer may be a veto, and when a step has settled.
 
-Any answer but 2xx, none in time, and a hook that can't be reached is a veto. Calls are few at a time and wait in a
-queue of bounded length; none holds up a client. Log and metrics name the hook by its scheme, host and port: path, query
-and token may be secrets.
+Only two answers agree to a step: 2xx without a body, and 2xx with a JSON object that says ``"proceed": true``.
+Everything else is a veto: another status or body, none in time, a hook that can't be reached. Calls are few at a time
+and wait in a queue of bounded length; none holds up a client. Log and metrics name the hook by its scheme, host and
+port: path, query and token may be secrets.
 """
 
 import ssl
@@ -14,6 +15,7 @@ import msgspec
 import structlog
 import trio
 
+from protocol_codecs.foreign import JsonDecoder, Undecodable
 from protocol_codecs.printable import printable
 from proxy.config.control import Hook
 from proxy.config.regular_file import read_regular_file
@@ -64,10 +66,13 @@ class HookBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookWord(msgspec.Struct, frozen=True):
-    """What the answer to a question may say, if it is JSON: whether the step may begin, and why not."""
+    """What the body of an answer to a question says: whether the step may begin, and why not."""
 
-    proceed: bool = True
+    proceed: bool
     why: str = ""
+
+
+_decoder = JsonDecoder(HookWord, ANSWER_BYTES)
 
 
 class HookCaller:
@@ -251,14 +256,13 @@ async def _answer(stream: trio.abc.Stream, connection: h11.Connection) -> bytes:
 
 
 def _veto_in(body: bytes) -> str | None:
-    """Return what an answer with 2xx says against the step; None if it says nothing against it."""
-    text = body.strip()
-    if not text.startswith(b"{"):
+    """Return what an answer with 2xx says against the step; None if it agrees."""
+    if not body.strip():
         return None
     try:
-        word = msgspec.json.decode(text, type=HookWord)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return "the hook's answer is not understood: `proceed` has to be true or false"
+        word = _decoder.decode(body)
+    except Undecodable:
+        return "the hook's answer is not understood: it has to be empty, or a JSON object with `proceed`, true or false"
     if word.proceed:
         return None
     return printable(word.why)[:LONGEST_WORDS] or "the hook gives no reason"

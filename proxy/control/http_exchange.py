@@ -4,6 +4,7 @@ A connection has one request, and is closed after its answer: nothing that comes
 one can hide in the first.
 """
 
+import re
 from typing import Protocol
 
 import h11
@@ -16,6 +17,10 @@ HEAD_BYTES = 8 * 1024
 BODY_BYTES = 4 * 1024
 """Bytes that a body may have: a command has a few hundred."""
 
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+_LENGTH = re.compile(rb"^content-length[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_LENGTHS = re.compile(rb"^content-length[ \t]*:[^\n]*(\n[ \t][^\n]*)*,", re.IGNORECASE | re.MULTILINE)
+"""A list of them, which may go on in a folded line."""
 _RECEIVE_BYTES = 4 * 1024
 _BAD_REQUEST = 400
 _LENGTH_REQUIRED = 411
@@ -69,6 +74,8 @@ class HttpExchange:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        self._received = bytearray()
+        """The request line and headers as they came, and what came with them."""
 
     async def request(self) -> HttpRequest:
         """Read the request.
@@ -90,8 +97,9 @@ class HttpExchange:
         if not isinstance(head, h11.Request):
             raise RequestRefused(_BAD_REQUEST, "not an HTTP request")
         headers = {name.decode("ascii"): value.decode("latin-1") for name, value in head.headers}
-        if len(headers) != len(list(head.headers)):
+        if len(headers) != len(list(head.headers)) or _has_two_lengths(bytes(self._received)):
             raise RequestRefused(_BAD_REQUEST, "a header is given twice")
+        self._received.clear()
         if "transfer-encoding" in headers:
             raise RequestRefused(_LENGTH_REQUIRED, "send a body with Content-Length")
         if int(headers.get("content-length", "0")) > BODY_BYTES:
@@ -105,7 +113,9 @@ class HttpExchange:
 
     async def _event(self) -> object:
         while (event := self._connection.next_event()) is h11.NEED_DATA:
-            self._connection.receive_data(bytes(await self._stream.receive_some(_RECEIVE_BYTES)))
+            data = bytes(await self._stream.receive_some(_RECEIVE_BYTES))
+            self._received += data
+            self._connection.receive_data(data)
         return event
 
     async def answer(self, answer: HttpAnswer) -> None:
@@ -126,3 +136,9 @@ class HttpExchange:
             await self._stream.send_all(data)
         except (h11.LocalProtocolError, trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             return  # nobody reads it
+
+
+def _has_two_lengths(received: bytes) -> bool:
+    """Whether Content-Length is given twice, which h11 takes if both are equal: as two lines, or as ``2, 2``."""
+    head = _END_OF_HEAD.split(received, maxsplit=1)[0]
+    return len(_LENGTH.findall(head)) > 1 or _LENGTHS.search(head) is not None

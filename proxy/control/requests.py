@@ -6,11 +6,12 @@ from uuid import uuid4
 
 import msgspec
 
-from proxy.control.http_exchange import HttpAnswer, HttpRequest
+from protocol_codecs.foreign import JsonDecoder, Undecodable
+from proxy.control.http_exchange import BODY_BYTES, HttpAnswer, HttpRequest
 from translation.fleet.group_records import LONGEST_WORDS
 from translation.migration.command_writes import CommandOutcome, CommandState
 from translation.migration.commands import Act, Command
-from translation.policy.rule_cache import LONGEST_GROUP_ID
+from translation.policy.policy import LONGEST_GROUP_ID
 from translation.policy.steps import MOST_STEPS
 
 RunCommand = Callable[[Command], Awaitable[CommandOutcome]]
@@ -51,7 +52,7 @@ class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
     outcome: CommandOutcome
 
 
-_decoder = msgspec.json.Decoder(CommandBody)
+_decoder = JsonDecoder(CommandBody, BODY_BYTES)
 
 
 class NotACommand(Exception):
@@ -76,7 +77,7 @@ def command_of(request: HttpRequest, by: str) -> Command:
         raise NotACommand(415, "a command is application/json")
     try:
         body = _decoder.decode(request.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except Undecodable as error:
         raise NotACommand(400, f"the body is no command: {error}"[:LONGEST_WORDS]) from None
     if not 0 < len(body.group) <= LONGEST_GROUP_ID:
         raise NotACommand(400, f"`group` has 1 to {LONGEST_GROUP_ID} characters")

@@ -89,7 +89,10 @@ def demo(
     if kafka is not None and embedded:
         raise typer.BadParameter("--kafka and --embedded exclude each other")
     if find_spec("confluent_kafka") is None:
-        typer.echo("error: the demo needs confluent-kafka: pip install 'epochgate[demo]'", err=True)
+        typer.echo(
+            "error: the demo needs confluent-kafka: pip install '.[demo]' in a checkout of Epochgate",
+            err=True,
+        )
         raise typer.Exit(ExitCode.FAILED)
     if story is StoryName.SHARE:
         if assignor is not None:

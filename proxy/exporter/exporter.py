@@ -132,5 +132,5 @@ async def serve_exporter(config: Config, account: Mapping[str, Property]) -> Non
     async with trio.open_nursery() as nursery:
         nursery.start_soon(exporter.run)
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            await serve_admin(sock, exporter.app(), partial(anext, aiter(signals)))
+            await serve_admin(sock, exporter.app(), partial(anext, aiter(signals)), config.exporter.hosts)
         nursery.cancel_scope.cancel()

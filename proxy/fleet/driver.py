@@ -1,6 +1,7 @@
 """Drives the member log of this process: what its client reads goes in, what it says is written or handed on."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -18,7 +19,10 @@ from proxy.fleet.log_events import (
     GroupRecordRead,
     LogEvent,
     PartitionLost,
+    ReadEvent,
+    RecordIgnored,
     RecordRead,
+    RecordUnknown,
     WriteFailed,
 )
 from proxy.fleet.log_metrics import LogMetrics
@@ -27,8 +31,11 @@ from proxy.fleet.refusals import MemberLogRefused, TopicRefused
 from proxy.fleet.topic import TopicIdentity, identify_topic, prepare_topic, when_known
 from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
+from translation.fleet.group_mac import GroupMac
+from translation.fleet.group_records import GroupKey
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, HealthChanged, Output, WriteRecord
+from translation.fleet.records import Ignored
 from translation.fleet.replicas import Replica, Replicas
 
 READY_WITHIN_S = 60.0
@@ -36,6 +43,7 @@ READY_WITHIN_S = 60.0
 
 _REPLACE_EVERY_S = 5.0
 """A producer is replaced at most so often, so that an outage leaves few keys in the log."""
+_LONGEST_WHY = 300
 _CHECK_EVERY_S = 10.0
 """Whether the topic is still the same: librdkafka goes on silently with another one of its name."""
 
@@ -57,6 +65,7 @@ class FleetDriver:
         *,
         server: str = "",
         probe_s: float = FleetSettings().probe_s,
+        mac_key: bytes | None = None,
     ) -> None:
         self._fleet = fleet
         self._properties = properties
@@ -71,13 +80,19 @@ class FleetDriver:
             record_format=fleet.record_format,
             expires=fleet.expires,
             resumes=fleet.resumes,
+            most_members=fleet.max_members,
+            members_of_group=fleet.max_group_members,
+            max_bytes=fleet.max_bytes,
             probe_s=probe_s,
         )
-        self.log = MemberLog(settings, self._client.writer, trio.current_time())
+        mac = None if mac_key is None else GroupMac(mac_key)
+        self.log = MemberLog(settings, self._client.writer, trio.current_time(), mac)
         self.replicas = Replicas()
         """Who writes the log, for people."""
         self.refused: str | None = None
         """Why the log can't be used any more until this process is started again, or None."""
+        self.ignored: Counter[Ignored] = Counter()
+        """The records of the topic that were skipped since the start, by why."""
         self._tell: Callable[[list[Output]], None] = lambda _outputs: None
         self._on_refused: Callable[[str], None] = lambda _reason: None
         self.on_migration_policy: Callable[[str | None], None] = lambda _policy: None
@@ -174,7 +189,7 @@ class FleetDriver:
                 said.append(output)
             else:
                 said.append(output)
-        self._metrics.count_refused_claims()
+        self._metrics.count_bounds()
         self._changed.set()
         if said:
             self._tell(said)
@@ -210,23 +225,14 @@ class FleetDriver:
                 self._handle_one(event, now)
         except Exception as error:  # noqa: BLE001  a bug here ends the use of the log, never the process
             self._fail(error)
+        self._metrics.count_bounds()
         self._changed.set()
         self.carry_out()
 
     def _handle_one(self, event: LogEvent, now: float) -> None:
-        if isinstance(event, RecordRead | GroupRecordRead | EndReached | PartitionLost):
+        if not isinstance(event, WriteFailed | AccessLost):
             self._reader_watch.heard(event.partition, now)
         match event:
-            case RecordRead(partition, _, writer, None, offset, appended_ms, replica):
-                self._metrics.read(partition, None, now)
-                self.replicas.heard(writer, replica, appended_ms)
-                self.log.read_probe(partition, writer, offset, appended_ms, now)
-            case RecordRead(partition, key, _, Stored() as stored):
-                self._metrics.read(partition, stored.record, now)
-                self.log.read(partition, key, stored, now)
-            case GroupRecordRead(partition, group, group_record):
-                self._metrics.read_group(partition, now)
-                self.log.read_group(partition, group, group_record)
             case EndReached(partition, position):
                 self.log.read_to(partition, position, now)
             case PartitionLost(partition, end):
@@ -239,6 +245,54 @@ class FleetDriver:
                     self._has_failed = True
             case AccessLost(reason):
                 self._refuse(reason)
+            case _:
+                self._handle_any_record(event, now)
+
+    def _handle_any_record(self, event: ReadEvent, now: float) -> None:
+        """Handle a record. One that meets a bug here is skipped: it would be there after a restart too."""
+        offset = event.stored.offset if isinstance(event, GroupRecordRead) else event.offset
+        try:
+            self._handle_record(event, now)
+        except Exception as error:
+            _logger.exception("a record met an unexpected error")
+            self._metrics.failed()
+            self._ignore(event.partition, offset, Ignored.ERROR, repr(error)[:_LONGEST_WHY])
+            self.log.read_to(event.partition, offset + 1, now)
+
+    def _handle_record(self, event: ReadEvent, now: float) -> None:
+        match event:
+            case RecordRead(partition, _, writer, None, offset, appended_ms, replica):
+                self._metrics.read(partition, None, now)
+                self.replicas.heard(writer, replica, appended_ms)
+                self.log.read_probe(partition, writer, offset, appended_ms, now)
+            case RecordRead(partition, key, _, Stored() as stored):
+                self._metrics.read(partition, stored.record, now)
+                self.log.read(partition, key, stored, now)
+            case GroupRecordRead(partition, group, group_record, value):
+                self._metrics.read_group(partition, now)
+                if not self.log.read_group(partition, group, group_record, value):
+                    why = f"{group.name} of {group.group_id}: no valid MAC"
+                    self._ignore(partition, group_record.offset, Ignored.MAC, why)
+            case RecordUnknown(partition, unknown, stands_for, offset, appended_ms, why):
+                self._ignore(partition, offset, Ignored.FORMAT, why)
+                if isinstance(unknown, GroupKey):
+                    self.log.read_unknown_group(partition, unknown, offset, appended_ms)
+                elif stands_for is not None:
+                    self.log.read(partition, unknown, stands_for, now)
+            case RecordIgnored(partition, offset, ignored, why):
+                self._ignore(partition, offset, ignored, why)
+                self.log.read_to(partition, offset + 1, now)
+
+    def _ignore(self, partition: int, offset: int, reason: Ignored, why: str) -> None:
+        self.ignored[reason] += 1
+        self._metrics.ignored(reason)
+        _logger.warning(
+            "a record of the member log is ignored",
+            partition=partition,
+            offset=offset,
+            reason=reason,
+            why=why,
+        )
 
     def _refuse(self, reason: str) -> None:
         """From now on the log counts as away: nothing is written, and nothing that is read counts."""

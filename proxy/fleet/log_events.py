@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from translation.fleet.counting import Stored
 from translation.fleet.group_records import GroupKey, StoredGroup
-from translation.fleet.records import MemberKey, Writer
+from translation.fleet.records import Ignored, MemberKey, Writer
 
 
 class RecordRead(NamedTuple):
@@ -26,10 +26,35 @@ class GroupRecordRead(NamedTuple):
     partition: int
     key: GroupKey
     stored: StoredGroup
+    value: bytes = b""
+    """The record as it was written, for its MAC."""
+
+
+class RecordUnknown(NamedTuple):
+    """The next record of a partition has a format that this release does not know; ``stored`` is what it stands for.
+
+    For a record of a whole group, ``stored`` is None and ``key`` names the group.
+    """
+
+    partition: int
+    key: MemberKey | GroupKey
+    stored: Stored | None
+    offset: int
+    appended_ms: int
+    why: str
+
+
+class RecordIgnored(NamedTuple):
+    """The next record of a partition is none of the member log; ``why`` is for people."""
+
+    partition: int
+    offset: int
+    reason: Ignored
+    why: str
 
 
 class EndReached(NamedTuple):
-    """Everything before this offset of a partition has been read. Also after a record that is none of ours."""
+    """Everything before this offset of a partition has been read."""
 
     partition: int
     position: int
@@ -50,9 +75,12 @@ class WriteFailed(NamedTuple):
 
 
 class AccessLost(NamedTuple):
-    """The account may not read or write the topic, or a record has a format that is not known here."""
+    """The account may not read or write the topic."""
 
     reason: str
 
 
-LogEvent = RecordRead | GroupRecordRead | EndReached | PartitionLost | WriteFailed | AccessLost
+ReadEvent = RecordRead | GroupRecordRead | RecordUnknown | RecordIgnored
+"""What a record of the topic is."""
+
+LogEvent = ReadEvent | EndReached | PartitionLost | WriteFailed | AccessLost

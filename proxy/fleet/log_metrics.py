@@ -11,7 +11,7 @@ from translation.fleet.formats import FORMATS
 from translation.fleet.group_records import is_group_key
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Decision, Health, WriteRecord
-from translation.fleet.records import Kind, MemberRecord
+from translation.fleet.records import Ignored, Kind, MemberRecord
 from translation.fleet.replicas import Replica, Replicas
 
 _PROBE, _GROUP = "probe", "group"
@@ -27,12 +27,16 @@ class LogMetrics:
         self._replicas = replicas
         self._own = own
         self._claims_refused = 0
+        self._forgotten = 0
+        self._counted: tuple[tuple[int, ...], FleetCounts] | None = None
+        """The fleet, and what was read when it was counted: a scrape asks several times."""
         self._is_refused = False
         self._began = trio.current_time()
         self._read_at = [self._began] * log.settings.partitions
         records = metrics.fleet_records
         self._read = {kind: records.labels(kind, "read") for kind in _KINDS}
         self._written = {kind: records.labels(kind, "written") for kind in _KINDS}
+        self._ignored = {one: metrics.fleet_ignored.labels(one) for one in Ignored}
         self._decisions = {one: metrics.fleet_verdicts.labels(one) for one in Decision}
         metrics.fleet_verdicts.before_collect = self._show_decisions
         metrics.fleet_away.set_function(self._away)
@@ -59,6 +63,10 @@ class LogMetrics:
         self._read_at[partition] = now
         self._read[_GROUP].value += 1
 
+    def ignored(self, reason: Ignored) -> None:
+        """Count a record that is none of the member log."""
+        self._ignored[reason].value += 1
+
     def written(self, write: WriteRecord) -> None:
         """Count a record that is written."""
         if is_group_key(write.key):
@@ -84,14 +92,18 @@ class LogMetrics:
         """Count an unexpected exception."""
         self._metrics.internal_errors.labels("fleet").inc()
 
-    def count_refused_claims(self) -> None:
-        """Count the claims that were refused since this was called last."""
-        for _ in range(self._log.claims_refused - self._claims_refused):
-            self._metrics.hit(Bound.FLEET_IDS)
-        self._claims_refused = self._log.claims_refused
+    def count_bounds(self) -> None:
+        """Count the claims that were refused, and the records that were forgotten, since this was called last."""
+        hits = self._metrics.bounds_hit
+        hits.labels(Bound.FLEET_IDS).inc(self._log.claims_refused - self._claims_refused)
+        hits.labels(Bound.FLEET_RECORDS).inc(self._log.forgotten - self._forgotten)
+        self._claims_refused, self._forgotten = self._log.claims_refused, self._log.forgotten
 
     def _counts(self) -> FleetCounts:
-        return count_fleet(self._log, self._replicas, self._own)
+        read = (*self._log.positions(), self._log.forgotten, self._replicas.newest_ms)
+        if self._counted is None or self._counted[0] != read:
+            self._counted = read, count_fleet(self._log, self._replicas, self._own)
+        return self._counted[1]
 
     def _members(self, state: MemberState) -> int:
         return self._counts().members[state]

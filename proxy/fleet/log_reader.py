@@ -15,23 +15,12 @@ from proxy.config.fleet import Property
 from proxy.fleet.log_events import (
     AccessLost,
     EndReached,
-    GroupRecordRead,
     LogEvent,
     PartitionLost,
-    RecordRead,
 )
+from proxy.fleet.record_decoding import RawRecord, decode_record
 from proxy.fleet.refusals import TopicRefused
 from proxy.fleet.topic import TIMEOUT_S, access_hint
-from translation.fleet.counting import Stored
-from translation.fleet.formats import FORMAT_HEADER, UnknownFormat, format_of
-from translation.fleet.group_records import (
-    StoredGroup,
-    decode_group_key,
-    decode_group_value,
-    is_group_key,
-)
-from translation.fleet.records import PROBE, InvalidRecord, decode_key
-from translation.fleet.replicas import REPLICA_HEADER
 
 if TYPE_CHECKING:
     from proxy.fleet.log_client import LogClient
@@ -210,30 +199,10 @@ class LogReader:
         if partition is None or offset is None or offset < self._positions[partition]:
             return None
         self._positions[partition] = offset + 1
-        headers = dict(message.headers() or ())
-        try:
-            written_in = format_of(headers.get(FORMAT_HEADER))
-        except UnknownFormat as unknown:
-            return AccessLost(f"partition {partition} has a record at offset {offset} of {unknown}")
-        _, appended_ms = message.timestamp()
-        key, value = message.key(), message.value()
-        try:
-            if is_group_key(_bytes(key)):
-                group, writer = decode_group_key(_bytes(key))
-                record = decode_group_value(_bytes(value))
-                return GroupRecordRead(partition, group, StoredGroup(offset, appended_ms, writer, record))
-            member, writer = decode_key(_bytes(key))
-            if member == PROBE or value is None:
-                replica = headers.get(REPLICA_HEADER)
-                name = replica if isinstance(replica, bytes) else None
-                return RecordRead(partition, member, writer, None, offset, appended_ms, name)
-            stored = Stored(offset, appended_ms, writer, written_in.decode(_bytes(value)))
-        except InvalidRecord as invalid:
-            _logger.warning(
-                "a record of the member log is ignored", partition=partition, offset=offset, why=str(invalid)
-            )
-            return EndReached(partition, offset + 1)
-        return RecordRead(partition, member, writer, stored, offset, appended_ms)
+        raw = RawRecord(
+            partition, offset, message.timestamp(), _headers(message), message.key(), message.value()
+        )
+        return decode_record(raw, self._client.fleet.partitions)
 
     def _event_of_error(
         self, error: KafkaError, partition: int | None, offset: int | None
@@ -248,7 +217,9 @@ class LogReader:
         return None
 
 
-def _bytes(data: bytes | str | None) -> bytes:
-    if not isinstance(data, bytes):
-        raise InvalidRecord("no key, or text")
-    return data
+def _headers(message: Message) -> dict[str, object]:
+    """The headers of a record; none if the name of one is not UTF-8, which librdkafka's binding raises for."""
+    try:
+        return dict(message.headers() or ())
+    except UnicodeDecodeError:
+        return {}

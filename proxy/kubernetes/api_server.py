@@ -13,6 +13,7 @@ import h11
 import msgspec
 import trio
 
+from protocol_codecs.foreign import JsonDecoder, Undecodable
 from proxy.config.regular_file import read_regular_file
 
 FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -200,9 +201,12 @@ class _Status(msgspec.Struct):
     message: str = ""
 
 
+_status_decoder = JsonDecoder(_Status, MAX_LINE_BYTES)
+
+
 def said(status: bytes | None) -> str:
     """Return the message of a Status, with which the API server explains a refusal."""
     try:
-        return msgspec.json.decode(status or b"{}", type=_Status).message
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _status_decoder.decode(status or b"{}").message
+    except Undecodable:
         return repr(status)[:200]

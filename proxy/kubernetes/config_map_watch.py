@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 import trio
 
+from protocol_codecs.foreign import JsonDecoder, Undecodable
 from proxy.kubernetes.api_server import (
     ANSWER_TIMEOUT_S,
     MAX_LINE_BYTES,
@@ -155,6 +156,6 @@ class ConfigMapWatch:
 
 def _decoded(text: bytes | msgspec.Raw, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return JsonDecoder(kind, _SET_LINE_BYTES).decode(bytes(text))
+    except Undecodable as error:
         raise ApiError(f"not what the Kubernetes API says: {error}") from None

@@ -51,7 +51,8 @@ class AskingProcess:
             return Unknown(Why.NO_ACCOUNT, "the configuration has no `fleet`, whose account reads the lag")
         if find_spec("confluent_kafka") is None:
             return Unknown(
-                Why.BAD_ACCOUNT, "confluent-kafka is not installed: pip install 'epochgate[fleet]'"
+                Why.BAD_ACCOUNT,
+                "confluent-kafka is not installed: pip install '.[fleet]' in a checkout of Epochgate",
             )
         return None
 

@@ -38,3 +38,6 @@ class Bound(StrEnum):
 
     FLEET_IDS = "fleet_ids"
     """A member id was not claimed in the member log because its group has too many dead ones."""
+
+    FLEET_RECORDS = "fleet_records"
+    """The oldest record of the member log was forgotten because there are too many."""

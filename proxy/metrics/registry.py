@@ -403,6 +403,13 @@ class Metrics:
             "kind",
             "direction",
         )
+        self.fleet_ignored = self._hot_counter(
+            "fleet_records_ignored",
+            "Records of the member log's topic that were skipped, by why: `key`, `value` (or a field out of range), "
+            "`format` (none, or of a later release), `place`, `time`, `mac`, `error` (a bug). Above 0, something else "
+            "than this fleet writes the topic.",
+            "reason",
+        )
         self.fleet_verdicts = self._hot_counter(
             "fleet_verdicts",
             "Calls that asked the member log whether their member is served here: `served`, `taken` (another replica "

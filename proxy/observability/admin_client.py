@@ -11,6 +11,7 @@ from typing import Annotated, Protocol, TypeVar
 import msgspec
 import typer
 
+from protocol_codecs.foreign import JsonDecoder, Undecodable
 from proxy.config.loader import ConfigError, load_config
 from proxy.config.schema import Address
 
@@ -125,8 +126,8 @@ class _Asking:
         url = self._url
         try:
             with urllib.request.urlopen(f"{url}/api/groups{query}", timeout=self._timeout_s) as answer:  # noqa: S310  http(s) only
-                return msgspec.json.decode(self._read(answer), type=kind)
-        except (msgspec.DecodeError, RecursionError, http.client.HTTPException) as error:
+                return JsonDecoder(kind, _MOST_BYTES).decode(self._read(answer))
+        except (Undecodable, http.client.HTTPException) as error:
             why = str(error) or type(error).__name__
             raise NoAnswerError(f"{url}: what answers there is not Epochgate: {why}") from error
         except urllib.error.HTTPError as error:

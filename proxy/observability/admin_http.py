@@ -2,7 +2,7 @@
 
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from hypercorn.config import Config as HypercornConfig
@@ -17,6 +17,7 @@ from starlette.routing import Route
 from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
 from proxy.metrics.text_format import render_metrics
+from proxy.observability.allowed_hosts import AllowedHosts
 from proxy.observability.api import api_routes, refuse
 from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import Processes, QueryHandlers, SingleProcess
@@ -131,11 +132,17 @@ def _health_response(what: str, why_not: str | None) -> Response:
     return JSONResponse({what: False, "reason": why_not}, _UNAVAILABLE)
 
 
-async def serve_admin(sock: socket.socket, app: Starlette, until: Callable[[], Awaitable[None]]) -> None:
-    """Serve the application on a bound socket until ``until()`` returns."""
+async def serve_admin(
+    sock: socket.socket, app: Starlette, until: Callable[[], Awaitable[None]], hosts: Iterable[str] = ()
+) -> None:
+    """Serve the application on a bound socket until ``until()`` returns.
+
+    ``hosts`` are names that clients may give as ``Host``, beside those that they always may
+    (:class:`~proxy.observability.allowed_hosts.AllowedHosts`).
+    """
     config = HypercornConfig()
     config.bind = [f"fd://{sock.detach()}"]  # closed by hypercorn
     config.graceful_timeout = _GRACEFUL_S
     config.errorlog = logging.getLogger("hypercorn.error")
     config.include_server_header = False
-    await serve(app, config, shutdown_trigger=until)  # type: ignore[arg-type]
+    await serve(AllowedHosts(app, hosts), config, shutdown_trigger=until)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 It goes through all members of the log in time slices. What is listed is within the bounds of ``visibility``.
 """
 
+from collections import Counter
 from typing import Protocol
 
 import msgspec
@@ -17,7 +18,7 @@ from translation.fleet.counting import Stored
 from translation.fleet.fleet_counts import MemberState, state_of, writer_of
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Health
-from translation.fleet.records import Kind, MemberKey
+from translation.fleet.records import Ignored, Kind, MemberKey
 from translation.fleet.replicas import Heard, Replica, Replicas
 
 _REPLICAS_SHOWN = 1_000
@@ -30,6 +31,7 @@ class LogSource(Protocol):
     log: MemberLog
     replicas: Replicas
     refused: str | None
+    ignored: Counter[Ignored]
 
     @property
     def replica(self) -> Replica:
@@ -212,4 +214,5 @@ class FleetReader:
             members=sum(one.members for one in found if not one.silent),
             replicas=tuple(found[:_REPLICAS_SHOWN]),
             replicas_left_out=max(0, len(found) - _REPLICAS_SHOWN),
+            ignored={str(reason): number for reason, number in sorted(source.ignored.items())},
         )

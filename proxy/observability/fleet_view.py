@@ -33,7 +33,9 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     newest record that was read was written, in the partition where that is longest ago; None if one has none.
     ``unresolved`` counts records that were written here and not read back, the oldest ``oldest_unresolved_s`` ago.
     ``members`` are served by replicas that are not silent. ``replicas`` are those that are not silent, or serve
-    a member; ``replicas_left_out`` counts those beyond 1,000.
+    a member; ``replicas_left_out`` counts those beyond 1,000. ``ignored`` counts the records of the topic that were
+    skipped since the process started, by why (the label of ``epochgate_fleet_records_ignored_total``): they are none of
+    this fleet's, so somebody else writes the topic.
     """
 
     state: str
@@ -46,6 +48,7 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     members: int
     replicas: tuple[FleetReplica, ...]
     replicas_left_out: int
+    ignored: dict[str, int] = {}
 
 
 class FleetMember(msgspec.Struct, frozen=True, kw_only=True, gc=False):

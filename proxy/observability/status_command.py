@@ -209,6 +209,9 @@ def _fleet(fleet: FleetView, now: float) -> list[Text]:
     unresolved = f"{fleet.unresolved} not read back"
     if fleet.unresolved:
         unresolved += f", the oldest for {duration(fleet.oldest_unresolved_s)}"
+    if fleet.ignored:
+        reasons = ", ".join(sorted(fleet.ignored))
+        unresolved += f", {sum(fleet.ignored.values())} ignored that are none of the fleet's ({reasons})"
     log = Text.assemble(
         "member log: ",
         (

@@ -87,7 +87,7 @@ class _Asking:
     async def _ask_account(self, properties: Mapping[str, Property]) -> None:
         if find_spec("confluent_kafka") is None:
             why = "the Kafka client that asks for it, confluent-kafka, is not installed"
-            self._answers = Unknown(why, "pip install 'epochgate[fleet]'")
+            self._answers = Unknown(why, "pip install '.[fleet]' in a checkout of Epochgate")
             return
         from proxy.preflight.ask_account import ask_account  # noqa: PLC0415  needs confluent-kafka
 

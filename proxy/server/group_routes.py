@@ -13,7 +13,7 @@ import msgspec
 from proxy.observability.broker_queries import BrokerQuery
 from proxy.server.translation_protocols import TranslatedConnection
 from translation.actions import Call, CallId, Connection, ConnectionId, Request
-from translation.policy.rule_cache import LONGEST_GROUP_ID
+from translation.policy.policy import LONGEST_GROUP_ID
 
 _MAX_GROUPS_PER_CONNECTION = 100
 """The most groups that are remembered for one connection; a client may name as many as it likes."""

@@ -6,6 +6,7 @@ start, and again when the API was out of reach for longer than kubelet takes.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -75,9 +76,9 @@ class PolicyWatch:
             return
         self._seen = dict(maps)
         if self._name is None:
-            self._reloader.take(self._policy_of_set, "its ConfigMaps changed")
+            self._reloader.take(partial(self._policy_of_set, self._seen), "its ConfigMaps changed")
         else:
-            self._reloader.take(self._policy, "the ConfigMap changed")
+            self._reloader.take(partial(self._policy, self._seen), "the ConfigMap changed")
 
     def lost(self, reason: str) -> None:
         """Go on with the policy in force; read the file if the API was out of reach for long."""
@@ -94,14 +95,14 @@ class PolicyWatch:
             self._seen = None
             self._reloader.reload("the Kubernetes API is out of reach, so the mounted file is read")
 
-    def _policy(self) -> LoadedPolicy:
+    def _policy(self, maps: Mapping[str, Contents]) -> LoadedPolicy:
         place = f"ConfigMap {self._config_map}, key {self._file.name}"
-        text = (self._seen or {}).get(self._name or "", {}).get(self._file.name)
+        text = maps.get(self._name or "", {}).get(self._file.name)
         if text is None:
             raise ConfigError(f"{place}: not there")
         return LoadedPolicy(parse_policy(place, text), digest_of({self._file.name: text.encode()}))
 
-    def _policy_of_set(self) -> LoadedPolicy:
+    def _policy_of_set(self, maps: Mapping[str, Contents]) -> LoadedPolicy:
         """The policy that the files in all ConfigMaps are together.
 
         A set is always under way in pieces, so only its manifest can say that it is whole.
@@ -109,7 +110,7 @@ class PolicyWatch:
         source = f"ConfigMaps with {self._config_map}"
         files: dict[str, bytes] = {}
         found_in: dict[str, str] = {}
-        for name, contents in sorted((self._seen or {}).items()):
+        for name, contents in sorted(maps.items()):
             for key, text in contents.items():
                 if key in files:
                     raise ConfigError(f"{source}: {key} is in both {found_in[key]} and {name}")

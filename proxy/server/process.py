@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from proxy.cluster.dialer import UnreachableError
-from proxy.config.fleet import UnreadableSecret, kafka_properties
+from proxy.config.fleet import UnreadableSecret, kafka_properties, mac_key
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.fleet.refusals import MemberLogRefused
@@ -59,6 +59,7 @@ def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" 
         session_timeout_min_ms=config.limits.session_timeout_min_ms,
         session_timeout_max_ms=config.limits.session_timeout_max_ms,
         asks_hook=config.hook is not None,
+        initial_rebalance_delay_s=config.initial_rebalance_delay_ms / 1000,
     )
     return Translator(
         policy,
@@ -93,9 +94,10 @@ def check_fleet(config: Config) -> None:
         return
     if find_spec("confluent_kafka") is None:
         raise StartError(
-            "`fleet` needs confluent-kafka, which is not installed: pip install 'epochgate[fleet]'"
+            "`fleet` needs confluent-kafka, which is not installed: pip install '.[fleet]' in a checkout of Epochgate"
         )
     kafka_properties(config.fleet, os.environ)
+    mac_key(config.fleet)
 
 
 def make_fleet(config: Config, server: str) -> "FleetDriver | None":
@@ -117,6 +119,7 @@ def make_fleet(config: Config, server: str) -> "FleetDriver | None":
         kafka_properties(config.fleet, os.environ),
         server=server,
         probe_s=PROBE_S if config.experimental else FleetSettings().probe_s,
+        mac_key=mac_key(config.fleet),
     )
 
 

@@ -286,7 +286,8 @@ class Server:
                 if self._admin_socket is not None:
                     panel = SingleProcessBackend(self.metrics, self.health, self.query_handlers)
                     app = admin_app(panel, self._config.visibility, self.preflight)
-                    nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
+                    hosts = self._config.admin.hosts
+                    nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait, hosts)
                 self.health.not_ready("no broker reached yet")
                 with self._starting:
                     timeout_s = self._config.upstream.startup_timeout_s
@@ -354,6 +355,11 @@ class Server:
         while True:
             await trio.sleep(_WALL_CLOCK_S)
             self._look_at_wall_clock()
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._rules.policy
 
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy."""

@@ -176,7 +176,9 @@ class SessionShell:
 
     def call(self, call: Call) -> None:
         """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
-        self._session.call(call)
+        if self._session.call(call):
+            self.advance()
+            return
         self._write()
         if self._session.events:
             self._handle_events()

@@ -77,10 +77,10 @@ class _Handler(msgspec.Struct, frozen=True, eq=False):
 
 
 class _DrivenConnection(msgspec.Struct):
-    """A connection that the translator knows, with its request and the calls on it that are under way."""
+    """A connection that the translator knows, with its requests and the calls on it that are under way."""
 
     shell: TranslatedConnection
-    request: RequestId | None = None
+    requests: set[RequestId] = msgspec.field(default_factory=set)
     calls: set[CallId] = msgspec.field(default_factory=set)
 
 
@@ -168,7 +168,7 @@ class TranslatorDriver:
         driven = self._connections.get(connection.id)
         if driven is None:
             driven = self._connections[connection.id] = _DrivenConnection(shell)
-        driven.request = request.id
+        driven.requests.add(request.id)
         self._requests[request.id] = driven
         if request.api_key in COMMITS:
             self._commits[request.id] = connection, request
@@ -277,7 +277,7 @@ class TranslatorDriver:
         """Tell the translator that a known connection has lost its client; it releases the connection when it can."""
         self._routes_end(connection_id)
         driven = self._connections[connection_id]
-        self._forget_request(driven)
+        self._forget_requests(driven)
         self._dispatch(self._handle_client_disconnected, connection_id, connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
@@ -305,7 +305,7 @@ class TranslatorDriver:
         driven = self._connections.pop(connection_id, None)
         if driven is None:
             return False
-        self._forget_request(driven)
+        self._forget_requests(driven)
         for call_id in driven.calls:
             del self._calls[call_id]
         return True
@@ -353,12 +353,12 @@ class TranslatorDriver:
             if self._errors != errors:
                 await trio.sleep(_PAUSE_AFTER_ERROR_S)  # the deadline may still be due
 
-    def _forget_request(self, driven: _DrivenConnection) -> None:
-        if driven.request is not None:
-            self._requests.pop(driven.request, None)
-            self._commits.pop(driven.request, None)
-            self._first_heartbeats.pop(driven.request, None)
-            driven.request = None
+    def _forget_requests(self, driven: _DrivenConnection) -> None:
+        for request_id in driven.requests:
+            self._requests.pop(request_id, None)
+            self._commits.pop(request_id, None)
+            self._first_heartbeats.pop(request_id, None)
+        driven.requests.clear()
 
     def _dispatch(self, handler: "_Handler", about: ConnectionId | None, *arguments: Any) -> None:
         """Hand an event to the translator and execute its actions; queue it if another one is being handled."""
@@ -400,7 +400,7 @@ class TranslatorDriver:
     def _answer(self, answer: Answer) -> None:
         driven = self._requests.pop(answer.request_id, None)
         if driven is not None:  # else its client is gone
-            driven.request = None
+            driven.requests.discard(answer.request_id)
             driven.shell.answer(answer.request_id, answer.message)
             if self._first_heartbeats:
                 self._first_answered(driven.shell, answer.request_id)
@@ -421,7 +421,7 @@ class TranslatorDriver:
     def _forward(self, forward: Forward) -> None:
         driven = self._requests.pop(forward.request_id, None)
         if driven is not None:
-            driven.request = None
+            driven.requests.discard(forward.request_id)
             # Their responses come with call_relayed.
             self._commits.pop(forward.request_id, None)
             self._first_heartbeats.pop(forward.request_id, None)

@@ -51,6 +51,9 @@ class Treatment(Enum):
     PROBE_BROKER = "probe broker"
     """Read no further until the broker has answered a request on this connection."""
 
+    POSTPONE = "postpone"
+    """Look at it when the translation has answered the calls before it."""
+
     WAIT = "wait"
     """Read no further until there is memory to collect it."""
 

@@ -8,9 +8,8 @@ connection in order, so two queues are enough:
 - *client*: requests of the client without a response yet, whoever answers them. The proxy may have answered one of them
   before the broker has answered those ahead of it; that response waits here.
 
-A request at the translation is always the last in the client's queue, because the session looks at no later one before
-it is answered (as in a broker). So a broker's response for the client always belongs to the first in the client's queue
-and can be passed on as it arrives.
+Behind a request at the translation nothing is relayed before it is answered or relayed itself (as in a broker). So a
+broker's response for the client always belongs to the first in the client's queue and can be passed on as it arrives.
 """
 
 from collections import deque

@@ -1,7 +1,8 @@
 """Sends the proxy's own requests on a client's upstream connection: calls of the translation, and two of the session.
 
 One call is under way at a time: a broker processes one request of a connection at a time, and later calls may depend on
-its reply. A call goes out between the client's requests, never inside one that is relayed in pieces, and never during
+its reply. Only behind commits the next call goes out at once; what depends on their replies is called for when they are
+there. A call goes out between the client's requests, never inside one that is relayed in pieces, and never during
 authentication (``proxy.session.sasl``).
 """
 
@@ -22,6 +23,7 @@ from proxy.session.speculation import Prediction, Speculation
 from proxy.wire.api_versions import LEARNING_VERSION
 from proxy.wire.framing import request_frame, response_body_offset
 from translation.actions import Call
+from translation.commits import COMMITS
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION
 
 FIRST_CORRELATION_ID = 1 << 30
@@ -48,8 +50,8 @@ class InjectedRequests:
         """Calls of the translation that have not been sent yet, in order."""
         self._core = core
         self._state = core.state
-        self._outstanding = False
-        self._call: Call | None = None
+        self._outstanding: deque[Call | None] = deque()
+        """Calls that the broker has not answered, in order; None for one that was sent before it was called for."""
         self._correlation_ids = count(FIRST_CORRELATION_ID)
         self._heartbeats = HeartbeatFrames()
         self._speculation = speculation
@@ -60,17 +62,17 @@ class InjectedRequests:
         :raises LookupError: another call than this was sent in advance.
         """
         if self._speculation.confirms(call):
-            self._call = call
+            self._outstanding[-1] = call
         else:
             self.pending.append(call)
             self.send_next()
 
     def send_predicted(self, client_id: str | None, prediction: Prediction) -> None:
         """Send the ConsumerGroupHeartbeat that the translation is certain to call for, unless something goes first."""
-        if self.pending or not self._may_send:
+        if self.pending or self._outstanding or not self._may_send:
             return
         self._speculation.sent(prediction)
-        self._outstanding = True
+        self._outstanding.append(None)
         message = prediction.upstream_request
         self._send(_CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, client_id, message, self._returned)
 
@@ -87,9 +89,9 @@ class InjectedRequests:
 
     def send_next(self) -> None:
         """Send the first pending call if it may go out now."""
-        if self.pending and self._may_send:
-            self._call = call = self.pending.popleft()
-            self._outstanding = True
+        while self.pending and self._may_send:
+            call = self.pending.popleft()
+            self._outstanding.append(call)
             self._send(call.api_key, call.version, call.client_id, call.message, self._returned)
 
     def check_expiry(self) -> None:
@@ -106,15 +108,16 @@ class InjectedRequests:
     @property
     def _may_send(self) -> bool:
         state = self._state
+        last = self._outstanding[-1] if self._outstanding else None
         return (
-            not self._outstanding
+            (not self._outstanding or (last is not None and last.api_key in COMMITS))
             and state.request is not _RELAYING
             and state.upstream is _OPEN
             and self._core.sasl.may_inject(awaited=state.request is _TRANSLATING)
         )
 
     def _returned(self, frame: bytes) -> None:
-        call = self._call
+        call = self._outstanding.popleft()
         if call is None:
             raise LookupError("a response to a request that the translation has not called for")
         if call.api_key == _CONSUMER_GROUP_HEARTBEAT:
@@ -122,7 +125,6 @@ class InjectedRequests:
         else:
             offset = response_body_offset(call.api_key, call.version, frame)
             message = decode(APIS[call.api_key].response, call.version, frame, offset)
-        self._outstanding = False
         self._speculation.replied(message)
         self._core.events.append(CallReturned(call.call_id, message))
         if self.pending:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 
 from protocol_codecs import ApiKey
-from proxy.wire.request_header import HeaderError, client_id_of, read_header
+from proxy.wire.request_header import HeaderError, read_header
 from proxy.wire.supported_versions import NEWEST_REVIEWED
 
 _TOKENS = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
@@ -112,7 +112,6 @@ def _is_request(frame: bytes) -> bool:
     """Whether a frame can be read as a request that a client may send after authentication."""
     try:
         header = read_header(frame)
-        client_id_of(frame, header)
     except HeaderError:
         return False
     newest = NEWEST_REVIEWED.get(header.api_key)

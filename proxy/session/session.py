@@ -7,7 +7,8 @@ order. ``proxy.session.session_state`` has the states, ``proxy.session.responses
 Theory of operation. The session takes a client's requests one after another. It relays most of them as they are,
 without waiting for earlier responses (pipelining, ``proxy.session.relay``). A request for the translation holds up the
 ones behind it until it is answered or forwarded (``proxy.session.translated_calls``), as a broker works on one request
-of a connection at a time. Requests of the proxy go upstream between the client's (``proxy.session.injected_requests``).
+of a connection at a time; only commits go on behind commits. Requests of the proxy go upstream between the client's
+(``proxy.session.injected_requests``).
 """
 
 from collections.abc import Callable
@@ -124,7 +125,14 @@ class ClientSession:
     @property
     def idle(self) -> bool:
         """Whether no response is outstanding and no request is half relayed or postponed."""
-        return self._core.in_flight.idle and self._state.request is not _RELAYING and self._postponed is None
+        return (
+            self._core.in_flight.idle and self._state.request is not _RELAYING and not self._has_begun_to_wait
+        )
+
+    @property
+    def _has_begun_to_wait(self) -> bool:
+        """Whether a request is postponed that the session has begun, and not only read."""
+        return self._postponed is not None and self._state.request not in {_READY, _TRANSLATING}
 
     @property
     def quiescent(self) -> bool:
@@ -137,6 +145,7 @@ class ClientSession:
             and not self._core.share_session.has_locks
             and not self._injected.pending
             and not self._requests.in_frame
+            and self._postponed is None
             and self._state.request is not _TRANSLATING
         )
 
@@ -160,12 +169,14 @@ class ClientSession:
     @property
     def _free_for_next(self) -> bool:
         """Whether the session may begin the next request."""
+        return self._state.request is _READY and self._may_begin
+
+    @property
+    def _may_begin(self) -> bool:
         client = self._state.client
-        return (
-            self._state.request is _READY
-            and (client is _ACTIVE or client is _NEW)
-            and len(self._core.in_flight.client) < self._limits.in_flight_requests
-        )
+        return (client is _ACTIVE or client is _NEW) and len(
+            self._core.in_flight.client
+        ) < self._limits.in_flight_requests
 
     @property
     def mid_request(self) -> bool:
@@ -250,11 +261,19 @@ class ClientSession:
     def _next_piece(self) -> Piece | None:
         state = self._state
         if state.request is _READY:
-            return self._requests.next_piece() if self._free_for_next else None
+            if self._free_for_next:
+                if self._postponed is None:
+                    return self._requests.next_piece()
+                piece, self._postponed = self._postponed, None
+                return piece
+            return None
         if state.client is _GONE:
             return None
         if state.request in _IN_PIECES:
             return self._requests.next_piece()
+        if state.request is _TRANSLATING:
+            may_look = self._translated.may_take_another and self._may_begin and self._postponed is None
+            return self._requests.next_piece() if may_look else None
         if self._postponed is None or self._group_calls.must_wait or state.upstream is not _OPEN:
             return None
         piece, self._postponed = self._postponed, None
@@ -263,6 +282,9 @@ class ClientSession:
 
     def _begin(self, piece: Piece) -> None:
         sasl, state = self._core.sasl, self._state
+        if state.request is _TRANSLATING and not self._translated.may_take(piece):
+            self._postponed = piece
+            return
         if state.client is _NEW and begins_with_gssapi(piece.data):
             sasl.begin(0, "GSSAPI")
         if sasl.headerless and sasl.is_token(piece.data):
@@ -361,6 +383,8 @@ class ClientSession:
                 self._state.on_request(RequestEvent.PROBE_SENT)
                 client_id = client_id_of(piece.data, header)
                 self._injected.probe(client_id, self._group_calls.probe_answered)
+            case Treatment.POSTPONE:
+                self._postponed = piece
             case Treatment.WAIT:
                 self._postponed = piece
                 self._state.on_request(RequestEvent.MEMORY_MISSING)
@@ -388,14 +412,15 @@ class ClientSession:
 
     # -- the translation -----------------------------------------------------------------------------------
 
-    def call(self, call: Call) -> None:
-        """Send a request of the translation, behind those that are pending.
+    def call(self, call: Call) -> bool:
+        """Send a request of the translation, behind those that are pending; return whether :meth:`process` can go on.
 
         :raises LookupError: another request than this was sent in advance.
         """
         self._injected.call(call)
         if self._injected.pending:
             self._injected.check_expiry()
+        return self._translated.called(call)
 
     def _versions_changed(self) -> None:
         self._translated.forget_heartbeat()

@@ -11,8 +11,8 @@ independently:
 * :class:`UpstreamState`: whether there is a connection to the broker. It is opened for the first valid request.
 * :class:`RequestState`: what the session does with the client's request stream. It works on one request at a time:
   relaying it piece by piece, collecting a large group call, waiting for something that the call needs, or waiting for
-  the translation. In ``Ready`` the next request may begin, also while the broker still owes earlier responses
-  (``proxy.session.in_flight`` keeps those in order).
+  the translation (for several commits at once, ``proxy.session.translated_calls``). In ``Ready`` the next request may
+  begin, also while the broker still owes earlier responses (``proxy.session.in_flight`` keeps those in order).
 
 Two rules hold this file together:
 
@@ -85,7 +85,11 @@ class RequestEvent(StrEnum):
     RESUMED = "looked at again"
     HANDED_OVER = "handed to the translation"
     ANSWERED = "answered"
+    """The last one that the translation worked on."""
+
     FORWARDED = "forwarded"
+    """Likewise."""
+
     FORGOTTEN = "client gone"
 
 
@@ -165,6 +169,7 @@ REQUEST: Mapping[RequestState, Mapping[RequestEvent, RequestState]] = {
         RequestEvent.FORGOTTEN: _R.READY,
     },
     _R.TRANSLATING: {
+        RequestEvent.HANDED_OVER: _R.TRANSLATING,  # another commit
         RequestEvent.ANSWERED: _R.READY,
         RequestEvent.FORWARDED: _R.READY,
         RequestEvent.FORGOTTEN: _R.TRANSLATING,  # the translation still works on it, and nobody gets the answer

@@ -1,8 +1,13 @@
 """Hands a client's group calls to the translation, one at a time, and answers or forwards them as it decides.
 
+A commit is handed over behind others as soon as the translation has sent the one before it to the broker, so all keep
+their order. Their answers go out in order, and nothing else of the client goes on before the last of them.
+
 A Heartbeat that repeats the one before it is not decoded again; if that one was forwarded, and the translation is sure
 to forward this one too, it is relayed at once.
 """
+
+from itertools import takewhile
 
 import msgspec
 
@@ -23,8 +28,9 @@ from proxy.session.speculation import Prediction
 from proxy.wire import request_upgrades
 from proxy.wire.frame_splitter import Piece
 from proxy.wire.framing import response_frame
-from proxy.wire.request_header import RequestHeader, client_id_of
-from translation.actions import Answer, ConnectionId, Request, RequestId
+from proxy.wire.request_header import RequestHeader, api_key_of, client_id_of
+from translation.actions import Answer, Call, ConnectionId, Request, RequestId
+from translation.commits import COMMITS
 from translation.passthrough.observer import OBSERVED
 
 _HEARTBEAT = int(ApiKey.HEARTBEAT)
@@ -32,12 +38,26 @@ _RELAYED, _LOCAL = Origin.RELAYED, Origin.LOCAL
 _HANDED_OVER, _ANSWERED = RequestEvent.HANDED_OVER, RequestEvent.ANSWERED
 
 
-class _Held(msgspec.Struct, frozen=True, gc=False):
-    """The request that the translation works on."""
+MOST_COMMITS = 16
+"""So many commits of a connection are at the translation at once: the broker, which works on one request of a
+connection at a time, has the next one there when it is done with one."""
+
+_MOST_BYTES = 64 * 1024
+"""The size of their frames together; a larger commit waits until it is alone."""
+
+
+class _Held(msgspec.Struct):
+    """A request that the translation works on.
+
+    ``sent``: a commit that it has called for. ``forwarded``: it is to be relayed, behind those before it.
+    """
 
     header: RequestHeader
     frame: bytes
     request: Request
+    entry: InFlightRequest
+    sent: bool = False
+    forwarded: bool = False
 
 
 class TranslatedCalls:
@@ -61,7 +81,9 @@ class TranslatedCalls:
         self._injected = injected
         self._responses = responses
         self._group_calls = group_calls
-        self._held: _Held | None = None
+        self._held: dict[RequestId, _Held] = {}
+        """What the translation works on, in order: one call, or commits."""
+        self._held_bytes = 0
         self._answered_early: InFlightRequest | None = None
         self._last_heartbeat: CachedHeartbeat | None = None
         self._passing_tap: ResponseTap | None = None  # of the last Heartbeat, if it was forwarded
@@ -83,6 +105,29 @@ class TranslatedCalls:
             self._hand_over(header, piece.data, last.client_id, message)
         return True
 
+    def may_take(self, piece: Piece) -> bool:
+        """Whether a request may be handed over behind those that the translation works on: only a commit may."""
+        return (
+            piece.last
+            and api_key_of(piece.data) in COMMITS
+            and self._held_bytes + piece.frame_size <= _MOST_BYTES
+        )
+
+    @property
+    def may_take_another(self) -> bool:
+        """Whether the next request may be looked at while the translation works on others."""
+        newest = next(reversed(self._held.values()), None)
+        return newest is not None and newest.sent and len(self._held) < MOST_COMMITS
+
+    def called(self, call: Call) -> bool:
+        """The translation has called for a request to the broker; return whether a commit may follow now."""
+        if call.api_key in COMMITS and self._held:
+            newest = next(reversed(self._held.values()))
+            if call.message.topics is newest.request.message.topics:
+                newest.sent = True
+                return self.may_take_another
+        return False
+
     def translate(self, header: RequestHeader, frame: bytes) -> Treatment | None:
         """Decode a group call and hand it over; if it has too many elements, return what to do with it instead.
 
@@ -92,7 +137,7 @@ class TranslatedCalls:
         """
         message = self._group_calls.read(header, frame)
         if isinstance(message, Treatment):
-            return message
+            return Treatment.POSTPONE if self._held else message
         client_id = client_id_of(frame, header)
         if isinstance(message, HeartbeatRequest) and len(frame) <= MAX_CACHED_FRAME_BYTES:
             self._last_heartbeat = CachedHeartbeat(frame, header, client_id, message)
@@ -105,11 +150,13 @@ class TranslatedCalls:
     ) -> None:
         core, context = self._core, self._context
         context.request_metrics.request(header.api_key, header.version, len(frame), decoded=True)
-        core.in_flight.receive(
-            InFlightRequest(_LOCAL, header.api_key, header.version, header.correlation_id, context.clock())
+        entry = InFlightRequest(
+            _LOCAL, header.api_key, header.version, header.correlation_id, context.clock()
         )
+        core.in_flight.receive(entry)
         request = Request(new_request_id(), header.api_key, header.version, client_id, message)
-        self._held = _Held(header, frame, request)
+        self._held[request.id] = _Held(header, frame, request, entry)
+        self._held_bytes += len(frame)
         core.state.on_request(_HANDED_OVER)
         connection = self._negotiation.known_connection
         if connection is not None:
@@ -126,46 +173,57 @@ class TranslatedCalls:
         self._last_heartbeat = None
 
     def forget(self) -> None:
-        """The client is gone: the translation will neither answer nor forward the request that it works on."""
-        self._held = None
+        """The client is gone: the translation will neither answer nor forward what it works on."""
+        self._held.clear()
+        self._held_bytes = 0
         self._group_calls.release()
 
     # -- what it decides -----------------------------------------------------------------------------------
 
     def send_predicted(self, prediction: Prediction) -> None:
         """Send the request that the translation is certain to call for, because of the one that it works on."""
-        if self._held is not None:
-            self._injected.send_predicted(self._held.request.client_id, prediction)
+        for held in self._held.values():
+            self._injected.send_predicted(held.request.client_id, prediction)
 
     def answer(self, request_id: RequestId, message: Message) -> None:
-        """Answer the request that the translation works on.
+        """Answer a request that the translation works on.
 
-        :raises LookupError: it works on another one, or on none.
+        :raises LookupError: it does not work on this one.
         """
-        held = self._take(request_id, _ANSWERED)
+        held = self._find(request_id)
         self._passing_tap = None
         entry, self._answered_early = self._answered_early, None
         if entry is None:
-            entry = self._respond(held.header, message)
-        self._context.request_metrics.answered(entry, message, self._context.clock())
+            self._respond(held, message)
+        self._done(held, _ANSWERED)
+        self._context.request_metrics.answered(held.entry, message, self._context.clock())
 
     def answer_early(self, answer: Answer) -> None:
         """Answer the client by a prediction; the translation calls :meth:`answer` with the same message later."""
-        held = self._held
-        if held is not None and answer.request_id == held.request.id:
-            self._answered_early = self._respond(held.header, answer.message)
+        held = self._held.get(answer.request_id)
+        if held is not None:
+            self._respond(held, answer.message)
+            self._answered_early = held.entry
 
     def forward(self, request_id: RequestId) -> None:
-        """Relay the request that the translation works on, upgraded if the broker lacks its version.
+        """Relay a request that the translation works on, behind those that came before it.
 
-        :raises LookupError: it works on another one, or on none.
+        :raises LookupError: it does not work on this one.
         """
-        held = self._take(request_id, RequestEvent.FORWARDED)
-        header, frame, request = held.header, held.frame, held.request
-        in_flight = self._core.in_flight
-        entry = in_flight.client[-1]
+        self._find(request_id).forwarded = True
+        self._relay_forwarded()
+
+    def _relay_forwarded(self) -> None:
+        """Relay what is to be forwarded and has nothing before it that the translation still works on."""
+        for held in list(takewhile(lambda held: held.forwarded, self._held.values())):
+            self._done(held, RequestEvent.FORWARDED)
+            self._relay_held(held)
+
+    def _relay_held(self, held: _Held) -> None:
+        """Relay a request, upgraded if the broker lacks its version."""
+        header, frame, request, entry = held.header, held.frame, held.request, held.entry
         entry.origin = _RELAYED
-        in_flight.inject(entry)
+        self._core.in_flight.inject(entry)
         lowest = self._negotiation.connection.versions.get(header.api_key, (0, 0))[0]
         if request_upgrades.needs_upgrade(header, lowest):
             frame, entry.rewrite = request_upgrades.upgrade(
@@ -179,22 +237,29 @@ class TranslatedCalls:
         self._context.request_metrics.sent(header.api_key, header.version, injected=False)
         self._core.to_upstream.append(frame)
 
-    def _take(self, request_id: RequestId, event: RequestEvent) -> _Held:
-        held = self._held
-        if held is None or request_id != held.request.id:
+    def _find(self, request_id: RequestId) -> _Held:
+        held = self._held.get(request_id)
+        if held is None:
             raise LookupError(
-                f"the translation answers request {request_id}, but works on {held} on this connection"
+                f"the translation answers request {request_id}, but works on {[*self._held]} on this connection"
             )
-        self._held = None
-        self._core.state.on_request(event)
-        self._group_calls.release()
         return held
 
-    def _respond(self, header: RequestHeader, message: Message) -> InFlightRequest:
-        entry = self._core.in_flight.client[-1]
+    def _done(self, held: _Held, event: RequestEvent) -> None:
+        """The translation works on a request no more."""
+        del self._held[held.request.id]
+        self._held_bytes -= len(held.frame)
+        if not self._held:
+            self._core.state.on_request(event)
+            self._group_calls.release()
+        elif not held.forwarded:
+            self._relay_forwarded()
+
+    def _respond(self, held: _Held, message: Message) -> None:
+        header = held.header
         if header.api_key == _HEARTBEAT:
-            entry.response = heartbeat_response_frame(header.version, header.correlation_id, message)
+            response = heartbeat_response_frame(header.version, header.correlation_id, message)
         else:
-            entry.response = response_frame(header.api_key, header.version, header.correlation_id, message)
+            response = response_frame(header.api_key, header.version, header.correlation_id, message)
+        held.entry.response = response
         self._responses.flush_ready()
-        return entry

@@ -10,6 +10,7 @@ import msgspec
 
 from protocol_codecs.api_key import ApiKey
 from protocol_codecs.registry import request_header_version
+from protocol_codecs.text import decode_text
 from proxy.wire.translated_apis import WITH_GROUP_ID
 from proxy.wire.varint import skip_tags, varint
 
@@ -51,20 +52,17 @@ def read_header(frame: bytes) -> RequestHeader:
     return RequestHeader(api_key, version, correlation_id, end)
 
 
-def client_id_of(frame: bytes, header: RequestHeader) -> str | None:
-    """The client id of the header, None if it is null.
+def api_key_of(frame: bytes) -> int:
+    """The API key of a request, from the first piece of its frame; -1 if that has none."""
+    return int.from_bytes(frame[4:6], signed=True) if len(frame) >= _CLIENT_ID else -1
 
-    :raises HeaderError: it is not UTF-8.
-    """
+
+def client_id_of(frame: bytes, header: RequestHeader) -> str | None:
+    """The client id of the header, None if it is null."""
     (length,) = _INT16.unpack_from(frame, _CLIENT_ID - 2)
     if length < 0:
         return None
-    try:
-        return frame[_CLIENT_ID : header.client_id_end].decode()
-    except UnicodeDecodeError:
-        raise HeaderError(
-            f"a client id that is not UTF-8: {frame[_CLIENT_ID : header.client_id_end]!r}"
-        ) from None
+    return decode_text(frame[_CLIENT_ID : header.client_id_end])
 
 
 def body_offset(frame: bytes, header: RequestHeader) -> int:
@@ -124,7 +122,7 @@ def group_id_of(frame: bytes, header: RequestHeader) -> str:
 
     Only TxnOffsetCommit has a transactional id before it.
 
-    :raises HeaderError: the request ends before, or it is not UTF-8.
+    :raises HeaderError: the request ends before.
     """
     is_compact = request_header_version(header.api_key, header.version) >= _FLEXIBLE_HEADER
     text = b""
@@ -140,8 +138,6 @@ def group_id_of(frame: bytes, header: RequestHeader) -> str:
             text, offset = frame[offset : offset + length], offset + length
             if length < 0 or offset > len(frame):
                 raise HeaderError("a request that ends before its group id")
-        return text.decode()
+        return decode_text(text)
     except (IndexError, struct.error):
         raise HeaderError("a request that ends before its group id") from None
-    except UnicodeDecodeError:
-        raise HeaderError(f"a group id that is not UTF-8: {text[:255]!r}") from None

@@ -38,9 +38,9 @@ class Start(msgspec.Struct, frozen=True, tag=True):
 
 
 class SetPolicy(msgspec.Struct, frozen=True, tag=True):
-    """Tells a worker to apply another policy."""
+    """Tells a worker to apply another policy. ``policy`` is msgpack: to decode one of many rules takes a second."""
 
-    policy: Policy
+    policy: bytes
 
 
 class Query(msgspec.Struct, frozen=True, tag=True):

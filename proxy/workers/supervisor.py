@@ -111,7 +111,8 @@ class Supervisor:
         try:
             async with trio.open_nursery() as nursery:
                 app = admin_app(self, self._config.visibility, self.preflight)
-                nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
+                hosts = self._config.admin.hosts
+                nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait, hosts)
                 async with trio.open_nursery() as working:
                     for worker in self._workers:
                         working.start_soon(keep_running, worker, self.metrics)
@@ -142,8 +143,9 @@ class Supervisor:
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy in all workers, including those that are restarted later."""
         self._policy = policy
+        message = SetPolicy(msgspec.msgpack.encode(policy))
         for worker in self._workers:
-            worker.send(SetPolicy(policy))
+            worker.send(message)
 
     @property
     def certificates(self) -> tuple[Reloadable, ...]:

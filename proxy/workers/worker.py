@@ -3,6 +3,7 @@
 import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +15,7 @@ from proxy.config.file_watcher import FileWatcher
 from proxy.observability.observability import replica_name
 from proxy.observability.snapshot import Snapshot
 from proxy.observability.snapshot_encoding import encode_cooperatively
+from proxy.runtime.computing_thread import in_thread
 from proxy.runtime.log_setup import configure
 from proxy.server.process import make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server
@@ -32,6 +34,7 @@ from proxy.workers.control_messages import (
 )
 from proxy.workers.worker_ports import WorkerPorts
 from translation.migration.commands import Command
+from translation.policy.policy import Policy
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
@@ -98,19 +101,19 @@ class Worker:
 
     async def _receive(self, received: list[object], nursery: trio.Nursery) -> None:
         for message in received:
-            self._handle(message, nursery)
+            await self._handle(message, nursery)
         try:
             while data := await self._control.receive_some():
                 for message in self._messages.feed(bytes(data)):
-                    self._handle(message, nursery)
+                    await self._handle(message, nursery)
         except trio.BrokenResourceError:
             pass
         _log.warning("draining", reason="the supervisor has ended")
         self._server.stop()
 
-    def _handle(self, message: object, nursery: trio.Nursery) -> None:
+    async def _handle(self, message: object, nursery: trio.Nursery) -> None:
         if isinstance(message, SetPolicy):
-            self._server.set_policy(message.policy)
+            self._server.set_policy(await in_thread(partial(_prepared, message.policy, self._server.policy)))
         elif isinstance(message, Query):
             nursery.start_soon(self._run_query, message)
 
@@ -125,6 +128,12 @@ class Worker:
 
     def _send(self, message: ToSupervisor) -> None:
         self._out.write([encode_message(message)])
+
+
+def _prepared(encoded: bytes, in_force: Policy) -> Policy:
+    policy = msgspec.msgpack.decode(encoded, type=Policy)
+    policy.prepare(in_force)
+    return policy
 
 
 async def _encode_result(value: object) -> bytes:

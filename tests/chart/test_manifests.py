@@ -313,3 +313,20 @@ def test_files_in_the_release_are_a_policy_that_the_proxy_takes():
     ]
     files = {name: text.encode() for one in maps for name, text in one["data"].items()}
     assert policy_of_files("set", files, manifest_required=True).policy.wave_of == {"yes": 1, "payments": 1}
+
+
+def test_the_admin_ports_answer_to_the_names_of_their_services():
+    values = (
+        "preflight.askPods=true,admin.hosts={gate.example},exporter.enabled=true,exporter.hosts={lag.example}"
+    )
+    manifests = render.documents(render.ci("fleet", "--set", values))
+    services = {one["metadata"]["name"] for one in manifests if one["kind"] == "Service"}
+    hosts = set()
+    for one in manifests:
+        if one["kind"] == "ConfigMap" and "epochgate.yaml" in one["data"]:
+            config = yaml.safe_load(one["data"]["epochgate.yaml"])
+            hosts |= set(config["admin"]["hosts"]) | set(config.get("exporter", {}).get("hosts", ()))
+    assert {"gate.example", "lag.example"} <= hosts
+    for name in ("epochgate-admin", "epochgate-replicas", "epochgate-exporter"):
+        assert name in services
+        assert {f"{name}.kafka", f"{name}.kafka.svc", f"{name}.kafka.svc.cluster.local"} <= hosts

@@ -1,5 +1,7 @@
 """Mistakes in values are refused before anything is installed, with a message that says what to do."""
 
+import json
+
 import pytest
 
 from tools.chart import render
@@ -254,6 +256,7 @@ CONTRADICTIONS = {
         ["--set-json", 'fleet={"enabled":true,"secretFiles":{"sasl.password":"password"}}'],
         "fleet.secretName: needed",
     ),
+    "a key without a Secret": (["--set", "fleet.macKey=key"], "fleet.secretName: needed"),
     "a property of the member log's account in two places": (
         [
             "--set-json",
@@ -327,6 +330,30 @@ CONTRADICTIONS = {
         "policy.rules: have no effect with policy.existingConfigMap",
     ),
 }
+
+
+SECRETS = (
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.keystore.password",
+    "ssl.key.pem",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.jaas.config",
+)
+
+
+@pytest.mark.parametrize("section", ["fleet", "pipeline"])
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_that_would_be_in_a_config_map_or_a_command_line_is_refused(section, name):
+    key = {"fleet": "kafka", "pipeline": "kafkaConf"}[section]
+    values = {key: {"sasl.username": "epochgate", name: "hush"}, "secretName": ""}
+    said = refusal(["--set-json", f"{section}={json.dumps(values)}"])
+    assert f"{section}.{key}: {name} would be in the manifests for all to read" in said
+    assert f"put it into a Secret ({section}.secretName)" in said
+    assert "hush" not in said
+    values = {key: {"sasl.username": "epochgate"}, "secretName": "s", "secretFiles": {name: "key"}}
+    assert render.template(*BOOTSTRAP, "--set-json", f"{section}={json.dumps(values)}")
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

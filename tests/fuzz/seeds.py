@@ -1,7 +1,7 @@
 """Valid inputs to begin with: a fuzzer that starts from nothing spends its time on finding headers."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from protocol_codecs.messages import (
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol_codecs.registry import APIS
+from tests.fuzz import foreign_records
 from tests.fuzz.targets import DECLARED
 from tests.fuzz.two_connections import ANSWERS
 from tests.protocol_codecs.connect_vectors import ASSIGNMENTS, METADATA
@@ -35,13 +36,35 @@ from tests.proxy.fakes import messages as said  # noqa: E402
 from tests.proxy.fakes import share, wire  # noqa: E402
 
 
+def _embedded() -> Iterator[bytes]:
+    """What members of either kind of classic group embed, in every version."""
+    for embedded in (
+        messages.ConsumerProtocolSubscription,
+        messages.ConsumerProtocolAssignment,
+        messages.ConnectProtocolMetadata,
+        messages.ConnectProtocolAssignment,
+    ):
+        for version in embedded.__schema__.versions:
+            yield version.to_bytes(2) + encode(full(embedded, version), version)
+    yield from METADATA.values()
+    yield from ASSIGNMENTS.values()
+
+
+_BY_THEMSELVES: Mapping[str, Callable[[], Iterator[bytes]]] = {
+    "member_log": foreign_records.records,
+    "snapshots": foreign_records.snapshots,
+    "hook_answers": foreign_records.answers,
+    "embedded": _embedded,
+}
+
+
 def seeds(target: str) -> Iterator[bytes]:
     """Inputs for a target; none for some."""
-    if target == "messages":
+    if target in _BY_THEMSELVES:
+        yield from _BY_THEMSELVES[target]()
+    elif target == "messages":
         for number, (message_type, version) in enumerate(DECLARED):
             yield number.to_bytes(2) + encode(full(message_type, version), version)
-    elif target == "embedded":
-        yield from _embedded()
     elif target == "addresses":
         for number, (name, newest) in enumerate(
             (("MetadataResponse", 13), ("FindCoordinatorResponse", 6), ("DescribeClusterResponse", 2))
@@ -87,20 +110,6 @@ def _conversations() -> Iterator[bytes]:
     yield _stream((0, bare), (1, answered), (0, wire.framed(b"n,,n=a,r=b")), (1, wire.framed(b"r=b,s=c,i=1")))
     yield _share_consumer()
     yield _stream((0, wire.framed(b"\x60token")), (1, wire.framed(b"\x60answer")), (0, said.metadata(1)))
-
-
-def _embedded() -> Iterator[bytes]:
-    """What members of either kind of classic group embed, in every version."""
-    for embedded in (
-        messages.ConsumerProtocolSubscription,
-        messages.ConsumerProtocolAssignment,
-        messages.ConnectProtocolMetadata,
-        messages.ConnectProtocolAssignment,
-    ):
-        for version in embedded.__schema__.versions:
-            yield version.to_bytes(2) + encode(full(embedded, version), version)
-    yield from METADATA.values()
-    yield from ASSIGNMENTS.values()
 
 
 def _group_members(*, translation: bool) -> Iterator[bytes]:

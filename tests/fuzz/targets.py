@@ -36,7 +36,7 @@ from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.endpoint_rewriter import EndpointRewriter
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
-from tests.fuzz import two_connections
+from tests.fuzz import foreign_records, two_connections
 from translation.actions import ConnectionId
 
 BROKER_HOST = b"b.internal"
@@ -231,6 +231,11 @@ def fuzz_group_calls(data: bytes) -> None:
     two_connections.run(_chunks(data), _told, _LIMITS)
 
 
+def fuzz_member_log(data: bytes) -> None:
+    """Records of the member log's topic that anybody may have written. See ``foreign_records``."""
+    foreign_records.read_log(_chunks(data))
+
+
 def _turn(talk: ClientSession) -> bool:
     """Do what the shell does; returns whether an upstream connection was opened."""
     opened = False
@@ -265,5 +270,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "frames": fuzz_frames,
     "connection": fuzz_connection,
     "group_calls": fuzz_group_calls,
+    "member_log": fuzz_member_log,
+    "snapshots": foreign_records.read_snapshot,
+    "hook_answers": foreign_records.read_answer,
 }
 """By the name of their folder in the corpus."""

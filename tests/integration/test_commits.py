@@ -9,7 +9,12 @@ from support.short_form import first_or_last_assignor, of_librdkafka, shortened
 from support.story import Case
 from support.waiting import eventually
 
+from benchmarks.commits import CommittingConsumer
+
 PARTITIONS = 2
+MANY = 30_000
+"""A broker on a laptop takes ten seconds for so many."""
+
 ENTRIES = ("direct", "translate")
 CASES = [
     *shortened((Case("direct", kind, kind.assignors[-1]) for kind in ALL), of_librdkafka),
@@ -37,6 +42,17 @@ def test_a_consumer_goes_on_from_what_was_committed_on_the_other_side(case, entr
     read_and_commit(entry.bootstrap)
     read_and_commit(kafka.bootstrap)
     read_and_commit(entry.bootstrap)
+
+
+@pytest.mark.parametrize(
+    "case", [Case(entry, ALL[0], "raw") for entry in ENTRIES], ids=lambda case: case.entry, scope="module"
+)
+def test_a_consumer_that_commits_all_the_time_stays_a_member(case, entry, kafka):
+    """Its Heartbeats wait behind its commits for longer than the broker's session lasts (`make bench-commits`)."""
+    consumer = CommittingConsumer(entry.bootstrap, entry.new_group(), kafka.new_topic(partitions=1))
+    consumer.join()
+    row = consumer.commit(case.entry, MANY)
+    assert (row.accepted, row.errors, row.lost, row.committed) == (MANY, {}, 0, MANY), row
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclOperation,
     AdminClient,
@@ -22,8 +23,9 @@ from proxy.fleet.driver import FleetDriver
 from proxy.fleet.refusals import TopicRefused
 from proxy.fleet.topic import required_settings
 from proxy.metrics.registry import Metrics
+from translation.fleet.group_records import MOVE, encode_group_key, group_key
 from translation.fleet.outputs import Expired, Health, Output, Taken, Terms, Verdict
-from translation.fleet.records import MemberKey, member_key, partition_of
+from translation.fleet.records import MemberKey, Writer, encode_key, member_key, partition_of
 from translation.fleet.seats import Seat
 
 pytestmark = pytest.mark.kafka
@@ -118,6 +120,58 @@ async def test_one_of_two_replicas_has_a_member_and_a_third_knows_who(kafka, top
             third.log.end(KEY, trio.current_time())
             third.driver.carry_out()
             await first.until(lambda: first.log.seat(KEY) is Seat.ENDED)
+
+
+V1, V99 = [("v", b"\x01")], [("v", b"\x63")]
+DEEP = b"\x81\xa1x" + b"\x91" * 3_000
+GARBAGE = (
+    (b"\xff", b"x", None),  # as kafka-console-producer writes it
+    (b"\xff\xfe", b"\xff", V1),
+    (b"\x93\xa1\xff\xa1m\xc4\x01w", b"\x80", V1),
+    (b"\x91" * 3_000, b"\x80", V1),
+    (encode_key(KEY, Writer(b"somebody")), DEEP, V1),
+    (encode_key(KEY, Writer(b"somebody")), None, V1),
+    (encode_key(KEY, Writer(b"somebody")), b"\x82\xa4kind\xa6served\xa7version\xcf" + b"\xff" * 8, V1),
+    (b"\x94", DEEP, V99),
+    (encode_group_key(group_key("payments", MOVE), Writer(b"somebody")), DEEP, V1),
+    (b"", b"", [("v", b"v1"), ("v", b""), ("x", None)]),
+)
+"""Keys, values and headers that are none of the member log's. (Brokers let no record without a key into its topic.)"""
+
+
+def write_garbage(bootstrap: str, topic: str) -> None:
+    """Write all of it to each partition, straight to the broker."""
+    producer, errors = Producer({"bootstrap.servers": bootstrap}), []
+    for partition in range(PARTITIONS):
+        for key, value, headers in GARBAGE:
+            producer.produce(
+                topic,
+                key=key,
+                value=value,
+                partition=partition,
+                headers=headers,
+                on_delivery=lambda error, _: errors.append(error),
+            )
+    assert producer.flush(30) == 0
+    assert not any(errors), errors
+
+
+async def test_garbage_in_the_topic_is_counted_and_ends_no_replica_also_after_a_restart(kafka, topic):
+    fleet = fleet_at(kafka.bootstrap, topic)
+    async with replica(fleet) as one, replica(fleet) as other:
+        await trio.to_thread.run_sync(write_garbage, kafka.bootstrap, topic)
+        for each in (one, other):
+            await each.until(lambda each=each: each.driver.ignored.total() == PARTITIONS * len(GARBAGE))
+        assert await one.claim(KEY) is Verdict.SERVE
+        assert await other.claim(KEY) is Verdict.SERVE
+        async with replica(fleet) as late:
+            assert late.driver.ignored == one.driver.ignored == other.driver.ignored
+            assert late.log.seat(KEY) is Seat.ELSEWHERE
+            assert (one.refusals, other.refusals, late.refusals) == ([], [], [])
+            counted = late.metrics.registry.get_sample_value(
+                "epochgate_fleet_records_ignored_total", {"reason": "format"}
+            )
+            assert counted == 2 * PARTITIONS
 
 
 async def test_the_brokers_migration_policy_is_known_to_an_account_that_may_ask(kafka):

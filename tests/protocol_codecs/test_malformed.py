@@ -167,10 +167,6 @@ class TestTheErrorNamesThePlace:
         assert caught.value.field == "HeartbeatResponse.error_code"
         assert caught.value.offset == 12
 
-    def test_of_a_string_that_is_not_utf_8(self):
-        with pytest.raises(MalformedMessage, match=r"HeartbeatRequest\.group_id at byte 0: not UTF-8"):
-            decode(HeartbeatRequest, 0, b"\x00\x01\xff" + b"\0\0\0\0" + b"\0\0")
-
     def test_of_a_null_where_there_is_no_null(self):
         with pytest.raises(
             MalformedMessage, match=r"\.group_id at byte 0: null where the version has no null"

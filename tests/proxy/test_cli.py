@@ -128,7 +128,7 @@ main()
 def test_only_a_member_log_needs_confluent_kafka(tmp_path):
     for more, code, said in (
         ("", 0, "good"),
-        ("fleet: {kafka: {bootstrap.servers: k}}\n", 2, "pip install 'epochgate[fleet]'"),
+        ("fleet: {kafka: {bootstrap.servers: k}}\n", 2, "pip install '.[fleet]' in a checkout of Epochgate"),
     ):
         file = config_file(tmp_path, more=more)
         command = [sys.executable, "-c", WITHOUT_CONFLUENT, "config", "check", str(file)]

@@ -53,6 +53,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="with --fleet: producers commit through other replicas, also late; coordinators that were deposed go on "
         "answering; and half the brokers describe groups as Kafka before 4.3",
     )
+    parser.add_argument(
+        "--busy",
+        action="store_true",
+        help="most classic clients commit all the time without waiting for the answers, and heartbeat rarely",
+    )
     parser.add_argument("--steps", action="store_true", help="the group is moved by steps, and held at some")
     parser.add_argument(
         "--gates",
@@ -73,6 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
         old_state=options.old_state,
         steps=options.steps,
         gates="" if options.gates == "none" else options.gates,
+        busy=options.busy,
     )
     if options.seed is not None:
         result = run_one(options.seed, always_story=True)
@@ -122,11 +128,18 @@ def run_seed(
     old_state: bool = False,
     steps: bool = False,
     gates: str | None = None,
+    busy: bool = False,
     always_story: bool = False,
 ) -> Result:
     """Run the history of a seed, on the requested kind of network and of fleet."""
     plan = make_plan(
-        seed, hold_ups_ms=hold_ups_ms, fleet=fleet, old_state=old_state, steps=steps, gates=gates
+        seed,
+        hold_ups_ms=hold_ups_ms,
+        fleet=fleet,
+        old_state=old_state,
+        steps=steps,
+        gates=gates,
+        busy=busy,
     )
     return run(seed, plan, always_story=always_story)
 

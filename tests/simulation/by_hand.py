@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 from tests.simulation.mutations import Mutation
 from tests.translation import test_several_processes as several
+from tests.translation import test_stalled_connections as stalled
 from tests.translation import test_static_members as static_races
+from tests.translation.apis import test_initial_rebalance as initial_rebalance
+from tests.translation.apis import test_many_commits as many_commits
 from tests.translation.fleet import test_ends as ends
 from tests.translation.fleet import test_member_log as records
 from tests.translation.fleet import test_resumption as resumption
@@ -49,6 +52,22 @@ def _records(test: Callable[..., None]) -> ByHand:
 
 
 BY_HAND: Mapping[str, ByHand] = {
+    "wait_for_others_in_a_group_that_has_members": ByHand(
+        initial_rebalance.test_nobody_waits_in_a_group_that_has_members
+    ),
+    "ask_once_for_each_connection": ByHand(
+        stalled.test_connections_that_stall_never_get_the_turn_of_a_member_that_is_served_elsewhere
+    ),
+    "send_commits_of_two_epochs_side_by_side": ByHand(
+        many_commits.test_a_commit_with_the_new_epoch_waits_for_those_with_the_old_one
+    ),
+    "send_a_refused_commit_again_behind_the_others": ByHand(
+        many_commits.test_commits_that_the_broker_refuses_for_their_epoch_are_sent_again_in_their_order
+    ),
+    "join_beside_commits": ByHand(
+        many_commits.test_a_join_group_on_another_connection_waits_for_the_commits_under_way
+    ),
+    "keep_alive_when_no_commit_is_under_way": ByHand(many_commits.test_a_keep_alive_waits_for_no_commit),
     "take_what_a_step_causes_for_harm": ByHand(gates.test_classic_members_rejoin_at_each_new_target),
     "leave_the_classic_group_first": ByHand(
         upgrade.test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membership_when_it_does

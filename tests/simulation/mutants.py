@@ -18,6 +18,7 @@ from tests.simulation.by_hand import BY_HAND, fails_by_hand
 from tests.simulation.explore.search import explore
 from tests.simulation.explore.three_members import SCOPES
 from tests.simulation.mutations import (
+    BUSY_MUTATIONS,
     FLEET_MUTATIONS,
     GATE_MUTATIONS,
     MUTATIONS,
@@ -92,6 +93,7 @@ def search(mutation: Mutation, seeds: range) -> Caught:
                 old_state=mutation in OLD_STATE_MUTATIONS,
                 steps=mutation in STEP_MUTATIONS,
                 gates=ANY_GATE if mutation in GATE_MUTATIONS else None,
+                busy=mutation in BUSY_MUTATIONS,
             )
             result = run(seed, plan)
             if result.invariant:

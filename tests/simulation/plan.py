@@ -54,6 +54,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     slow_network: bool
     hold_ups_ms: int = 0
     """How long the network may delay calls that begin or end a membership (:mod:`tests.simulation.hold_ups`)."""
+    initial_rebalance_delay_ms: int = 0
+    """How long the first member of a translated group without members waits for others."""
     fleet: bool = False
     """Whether the processes are replicas with one member log (:mod:`tests.simulation.fleet`)."""
     describes_pending_revocation: bool = True
@@ -178,20 +180,35 @@ def make_plan(
     old_state: bool = False,
     steps: bool = False,
     gates: str | None = None,
+    busy: bool = False,
 ) -> Plan:
     """Make the plan of a seed, with two to five clients, to which others may be added.
 
     Every fourth plan has no faults, every fifth has a policy that changes. With ``fleet`` the processes are two to four
     replicas with a member log, and what else can go wrong then goes wrong too. With ``old_state`` these see and send
     what is out of date: see :func:`_with_old_state`. With ``steps`` the group moves by steps, and is held at some: see
-    :func:`_with_steps`. With ``gates`` that move has gates, and this is planted: see :func:`_with_gates`.
+    :func:`_with_steps`. With ``gates`` that move has gates, and this is planted: see :func:`_with_gates`. With ``busy``
+    clients commit all the time: see :func:`_with_busy_clients`.
     """
-    plan = _plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet, steps=steps)
+    plan = _with_initial_rebalance(_plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet, steps=steps))
     if steps:
         plan = _with_steps(plan)
     if gates is not None:
         plan = _with_gates(plan, gates)
+    if busy:
+        plan = _with_busy_clients(plan)
     return _with_old_state(plan) if old_state else plan
+
+
+def _with_initial_rebalance(plan: Plan) -> Plan:
+    """Have the first member of an empty group wait for others in most runs, in some of them for too short a time.
+
+    What is drawn for that changes nothing else in the plan.
+    """
+    chance = random.Random(f"initial rebalance {plan.seed}")  # noqa: S311  reproducible on purpose
+    return msgspec.structs.replace(
+        plan, initial_rebalance_delay_ms=chance.choice((0, 500, 1_500, 3_000, 3_000))
+    )
 
 
 def _with_steps(plan: Plan) -> Plan:
@@ -269,6 +286,32 @@ def _with_gates(plan: Plan, kind: str) -> Plan:
         hostiles=() if is_faultless else tuple(one for one in plan.hostiles if not _may_harm(one)),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         calm_from_ms=calm_from_ms,
+    )
+
+
+def _with_busy_clients(plan: Plan) -> Plan:
+    """Have most classic clients commit all the time without waiting for the answers, and heartbeat rarely.
+
+    What is drawn for that changes nothing else in the plan.
+    """
+    chance = random.Random(f"busy {plan.seed}")  # noqa: S311  reproducible on purpose
+
+    def busy(client: ClientPlan) -> ClientPlan:
+        if client.habits is None or chance.random() < 0.3:
+            return client
+        pace = client.pace
+        heartbeat_ms = max(pace.heartbeat_ms, pace.session_timeout_ms * 6 // 10)
+        pace = msgspec.structs.replace(
+            pace,
+            commit_ms=chance.choice((0, 300)),
+            commits_at_once=chance.choice((3, 10, 30)),
+            heartbeat_ms=heartbeat_ms,
+            rebalance_timeout_ms=pace.rebalance_timeout_ms + heartbeat_ms,
+        )
+        return msgspec.structs.replace(client, pace=pace)
+
+    return msgspec.structs.replace(
+        plan, clients=tuple(map(busy, plan.clients)), newcomers=tuple(map(busy, plan.newcomers))
     )
 
 

@@ -3,8 +3,10 @@
 The shell has the rules of ``proxy.session.session`` and ``proxy.server.translator_driver``, on messages instead of
 bytes:
 
-* a request for the translation delays the ones behind it until it is answered or forwarded;
-* calls of the translation go upstream one at a time, between the requests that are relayed;
+* a request for the translation delays the ones behind it until it is answered or forwarded; only a commit follows
+  commits as soon as the translation has sent the one before it;
+* calls of the translation go upstream one at a time, between the requests that are relayed; behind commits the next one
+  goes out at once;
 * responses reach the client in the order of its requests, whoever answers them;
 * when the broker's side is lost, pending answers are flushed and the client's side is closed;
 * when the client disconnects, the broker's side stays until the translator releases it, unless the broker owes it a
@@ -52,6 +54,7 @@ from translation.actions import (
 )
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.authorization import NOBODY
+from translation.commits import COMMITS
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
@@ -60,8 +63,24 @@ from translation.migration.commands import Command
 from translation.policy.policy import Mode, Policy
 from translation.translator import Translator
 
+MOST_COMMITS = 16
+"""As ``proxy.session.translated_calls`` has it."""
+
+PIPELINED = "commits handed over while others are under way"
+
 LATE_S, GRACE_MS = 0.1, 1_000
 """The shell's own numbers (``proxy.server.translator_driver``)."""
+
+
+class Held:
+    """A request that the translation works on: ``sent`` if it is a commit that it has called for."""
+
+    __slots__ = ("entry", "forwarded", "sent")
+
+    def __init__(self, entry: list[Any]) -> None:
+        self.entry = entry
+        self.sent = False
+        self.forwarded = False
 
 
 class ShellConnection:
@@ -69,8 +88,8 @@ class ShellConnection:
 
     __slots__ = (
         "awaiting",
-        "call_outstanding",
         "calls",
+        "calls_outstanding",
         "client",
         "client_open",
         "connection",
@@ -91,14 +110,22 @@ class ShellConnection:
         self.known = False
         """Whether the translator has heard of it."""
         self.inbox: deque[Ask] = deque()
-        self.awaiting: RequestId | None = None
-        """The request that the translation works on; it is the last in ``owed``."""
+        self.awaiting: dict[RequestId, Held] = {}
+        """The requests that the translation works on, in order; they are the last in ``owed``."""
         self.owed: deque[list[Any]] = deque()
         """[request, response or None] in the order in which the client asked."""
         self.calls: deque[Call] = deque()
-        self.call_outstanding = False
+        self.calls_outstanding: deque[Call] = deque()
         self.upstream_queue: deque[Call | Ask] = deque()
         """The requests that were sent to the broker and not answered yet."""
+
+    @property
+    def may_take_next(self) -> bool:
+        """Whether the next request may be handed over: nothing is under way, or a commit follows commits."""
+        if not self.awaiting:
+            return True
+        newest = next(reversed(self.awaiting.values()))
+        return newest.sent and len(self.awaiting) < MOST_COMMITS and self.inbox[0].api_key in COMMITS
 
     @property
     def owes_join(self) -> bool:
@@ -294,10 +321,10 @@ class ProxyProcess:
 
     def _abandon(self, shell: ShellConnection) -> None:
         """Record that nobody waits for the requests that the translator works on."""
-        if shell.awaiting is not None:
-            self._abandoned.add(shell.awaiting)
-            self._requests.pop(shell.awaiting, None)
-            shell.awaiting = None
+        for request_id in shell.awaiting:
+            self._abandoned.add(request_id)
+            self._requests.pop(request_id, None)
+        shell.awaiting.clear()
         for ask, _ in shell.owed:
             self._observer(shell.client.near).abandoned(shell.client.near, ask)
 
@@ -316,15 +343,18 @@ class ProxyProcess:
     # -- the client's requests -------------------------------------------------------------------------------------
 
     def _next(self, shell: ShellConnection) -> None:
-        while shell.inbox and shell.awaiting is None and shell.client_open:
+        while shell.inbox and shell.client_open and shell.may_take_next:
+            if shell.awaiting:
+                self._watch.count(PIPELINED)
             ask = shell.inbox.popleft()
-            shell.owed.append([ask, None])
+            entry = [ask, None]
+            shell.owed.append(entry)
             if ask.api_key not in TRANSLATED:
                 self._send_upstream(shell, ask)
                 continue
             self._last_id += 1
             request = Request(RequestId(self._last_id), ask.api_key, ask.version, ask.client_id, ask.message)
-            shell.awaiting = request.id
+            shell.awaiting[request.id] = Held(entry)
             shell.known = True
             self._requests[request.id] = shell
             self._watch.log.read(self, ask)
@@ -345,7 +375,7 @@ class ProxyProcess:
         asked = shell.upstream_queue.popleft()
         if isinstance(asked, Call):
             assert reply.number == asked.call_id, "the broker answered another call"
-            shell.call_outstanding = False
+            shell.calls_outstanding.popleft()
             self._observer(shell.client.near).called_back(self, asked, reply.message)
             self._called_on[asked.call_id] = asked.connection_id
             self._do("handle_reply", CallId(asked.call_id), reply.message)
@@ -373,9 +403,12 @@ class ProxyProcess:
             shell.client.send(self, Reply(ask.number, response))
 
     def _inject(self, shell: ShellConnection) -> None:
-        if shell.calls and not shell.call_outstanding and shell.upstream_open:
-            shell.call_outstanding = True
-            self._send_upstream(shell, shell.calls.popleft())
+        while shell.calls and shell.upstream_open:
+            if shell.calls_outstanding and shell.calls_outstanding[-1].api_key not in COMMITS:
+                return
+            call = shell.calls.popleft()
+            shell.calls_outstanding.append(call)
+            self._send_upstream(shell, call)
 
     # -- the translator --------------------------------------------------------------------------------------------
 
@@ -509,11 +542,8 @@ class ProxyProcess:
             case Forward():
                 shell = self._requests.pop(action.request_id, None)
                 if shell is not None:
-                    shell.awaiting = None
-                    ask = shell.owed[-1][0]
-                    self._observer(shell.client.near).forwarded(self, shell.client.near, ask)
-                    self._show_gates(shell, ask)
-                    self._send_upstream(shell, ask)
+                    shell.awaiting[action.request_id].forwarded = True
+                    self._relay_forwarded(shell)
                     self._next(shell)
             case Call():
                 shell = self.connections.get(action.connection_id)
@@ -523,6 +553,7 @@ class ProxyProcess:
                 else:
                     shell.calls.append(action)
                     self._inject(shell)
+                    self._called(shell, action)
             case Close():
                 shell = self.connections.get(action.connection_id)
                 if shell is not None:
@@ -534,6 +565,26 @@ class ProxyProcess:
                     shell.upstream.close(self)
             case Emit() | Relayed():
                 self._told(action)
+
+    def _called(self, shell: ShellConnection, call: Call) -> None:
+        """The next commit may follow if this one is the newest that the translation works on."""
+        if call.api_key in COMMITS and shell.awaiting:
+            newest = next(reversed(shell.awaiting.values()))
+            if call.message.topics is newest.entry[0].message.topics:
+                newest.sent = True
+                self._next(shell)
+
+    def _relay_forwarded(self, shell: ShellConnection) -> None:
+        """Relay what is to be forwarded and has nothing before it that the translation works on."""
+        while shell.awaiting:
+            request_id, held = next(iter(shell.awaiting.items()))
+            if not held.forwarded:
+                return
+            del shell.awaiting[request_id]
+            ask = held.entry[0]
+            self._observer(shell.client.near).forwarded(self, shell.client.near, ask)
+            self._show_gates(shell, ask)
+            self._send_upstream(shell, ask)
 
     def _show_gates(self, shell: ShellConnection, ask: Ask) -> None:
         if self.gates is not None and ask.api_key in SHOWN_WHEN_PASSED and ask.message.group_id == GROUP:
@@ -559,15 +610,14 @@ class ProxyProcess:
         if shell is None:
             assert answer.request_id in self._abandoned, f"a request was answered twice: {answer}"
             return
-        assert shell.awaiting == answer.request_id
-        shell.awaiting = None
-        entry = shell.owed[-1]
+        entry = shell.awaiting.pop(answer.request_id).entry
         entry[1] = answer.message
         arrives = not shell.client.to_near.broken
         self._observer(shell.client.near).answered(
             self, shell.client.near, entry[0], answer.message, arrives=arrives
         )
         self._flush(shell)
+        self._relay_forwarded(shell)
         self._next(shell)
 
     # -- time ------------------------------------------------------------------------------------------------------

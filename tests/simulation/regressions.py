@@ -18,6 +18,7 @@ import msgspec
 
 from tests.simulation.by_hand import BY_HAND
 from tests.simulation.mutations import (
+    BUSY_MUTATIONS,
     FLEET_MUTATIONS,
     GATE_MUTATIONS,
     MUTATIONS,
@@ -115,6 +116,7 @@ def main(arguments: Sequence[str]) -> int:
                 old_state=old_state,
                 steps=steps,
                 gates=ANY_GATE if has_gates else None,
+                busy=shown_by in {mutation.__name__ for mutation in BUSY_MUTATIONS},
             )
             write([*read(), Regression(shows=shows, shown_by=shown_by, plan=plan)])
         case ["renew"]:

@@ -268,7 +268,7 @@ class Watch:
         self.steps.look()
         is_commit = ask.api_key in (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
         if is_commit and ErrorCode.NONE in codes_in(response):
-            self.commits.accepted(ask.message, link.near)
+            self.commits.accepted(ask.message, link)
         elif ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
             self.memberships.heartbeat_served(ask.message, response)
             self.steps.heartbeat_served(ask.message, response)

@@ -2,6 +2,9 @@
 
 A generation is all that brokers look at. So a commit with the current one may name a partition that another client has
 by now; one with an older generation may not.
+
+The commits of one connection are accepted in the order in which its client sent them, however many it sends before the
+first is answered: else an older one would set the offset back.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,6 +16,7 @@ from tests.simulation.wire import Ask, generation_in
 
 if TYPE_CHECKING:
     from tests.simulation.clients.caller import Caller
+    from tests.simulation.network import Link
     from tests.simulation.proxy_process import ProxyProcess
     from tests.simulation.watch import Watch
 
@@ -26,10 +30,19 @@ class CommitWatch:
         self._watch = watch
         self._expected: dict[tuple[Any, int], bool | None] = {}
         """Whether a commit must be accepted, by client and request; see :meth:`_must_succeed`."""
+        self._sent_as: dict[tuple[str, str, int, int], int] = {}
+        """Which of a client's commits, counted, has an offset: by member id, topic, partition and offset."""
+        self._accepted: dict[tuple[Link, str, str, int], int] = {}
+        """The last of them that the broker accepted on a connection, by that, member id, topic and partition."""
 
     def asked(self, client: "Caller", ask: Ask) -> None:
         """A client sends a commit."""
         self.prepared(client, ask.message)
+        self._sent_as.update(
+            ((ask.message.member_id, topic.name, one.partition_index, one.committed_offset), ask.number)
+            for topic in ask.message.topics
+            for one in topic.partitions
+        )
 
     def prepared(self, client: "Caller", message: Any) -> None:
         """Record the generation of each offset that a client commits, itself or through its producer."""
@@ -85,14 +98,15 @@ class CommitWatch:
         if must is True and codes & refusals and standing.excuse() is None:
             raise Violation(3, f"a commit of {standing.client} with its generation is refused")
 
-    def accepted(self, message: Any, sender: Any) -> None:
-        """Check a commit of ``sender`` that the broker accepted: nobody else may have a right to its partitions.
+    def accepted(self, message: Any, link: "Link") -> None:
+        """Check a commit that the broker accepted: nobody else may have a right to its partitions.
 
         Not judged is what "What stays open" in docs/explanation/fleet.md says of late commits: the client has joined
         at another replica since, and ``sender`` can't have read that in the member log. Nobody waits for that record.
         Without a log all such commits are let through.
         """
-        watch = self._watch
+        watch, sender = self._watch, link.near
+        self._check_order(message, link)
         standing = watch.client_of.get(message.member_id)
         if standing is None or standing.session_timeout_ms is None:
             return
@@ -119,6 +133,17 @@ class CommitWatch:
                             f"{standing.client} commits {watch.story.partitions([pid])}, which {other} holds"
                         )
                         raise Violation(3, text)
+
+    def _check_order(self, message: Any, link: "Link") -> None:
+        for topic in message.topics:
+            for one in topic.partitions:
+                place = message.member_id, topic.name, one.partition_index
+                number = self._sent_as.get((*place, one.committed_offset), 0)
+                before = self._accepted.get((link, *place), 0)
+                if number < before:
+                    text = f"commit {number} of {message.member_id} is accepted after {before}, on one connection"
+                    raise Violation(3, text)
+                self._accepted[link, *place] = number
 
     def _is_unknown_to(self, sender: Any, standing: Standing, generation: int) -> bool:
         """Whether a replica can't know that a client has a newer generation than this."""

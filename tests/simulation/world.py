@@ -137,7 +137,11 @@ class World:
         return f"m{self._uuids}"
 
     def _translator(self, member_log: MemberLog | None) -> Translator:
-        settings = TranslatorSettings(sole_process=self.plan.processes == 1, revocation_grace_s=20.0)
+        settings = TranslatorSettings(
+            sole_process=self.plan.processes == 1,
+            revocation_grace_s=20.0,
+            initial_rebalance_delay_s=self.plan.initial_rebalance_delay_ms / 1000,
+        )
         return Translator(self.policy, settings=settings, new_uuid=self._new_uuid, member_log=member_log)
 
     def _network(self) -> Network:

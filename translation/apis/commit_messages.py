@@ -18,7 +18,7 @@ from translation import error_mapping
 from translation.actions import Request
 from translation.commits import codes_of
 from translation.engine.context import replaced
-from translation.engine.procedure import Procedure, Send
+from translation.engine.procedure import Procedure, Send, SendBeside
 
 _OFFSET_COMMIT_FOR_MEMBERS = 9
 """The first OffsetCommit version that takes the commits of new-protocol members (KIP-848)."""
@@ -55,9 +55,12 @@ def without_timestamps(message: OffsetCommitRequest) -> OffsetCommitRequest:
     return commit
 
 
-def send_commit(member_epoch: int, api_key: int, version: int, message: Any) -> Procedure[Any]:
-    """Send a commit at a member epoch; return the broker's response."""
-    return (yield Send(api_key, version, replaced(message, generation_id_or_member_epoch=member_epoch)))
+def send_commit(
+    member_epoch: int, api_key: int, version: int, message: Any, *, beside: bool = False
+) -> Procedure[Any]:
+    """Send a commit at a member epoch; return the broker's response. ``beside``: see :class:`SendBeside`."""
+    send = SendBeside if beside else Send
+    return (yield send(api_key, version, replaced(message, generation_id_or_member_epoch=member_epoch)))
 
 
 def translated(response: Any) -> Any:

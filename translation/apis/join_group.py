@@ -12,6 +12,7 @@ from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscript
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import error_mapping, generation, rebalance_timeout, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
+from translation.apis.assignment_wait import await_assignment
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
     Failed,
@@ -37,12 +38,11 @@ from translation.migration.convertibility import passthrough_backoff_s
 from translation.migration.group_type_lookup import type_of_other_group
 from translation.migration.join_preflight import ensure_convertible, ensure_may_begin, join_preflight
 from translation.migration.old_membership import end_old_classic_membership, leave_classic
-from translation.partitions import NONE, Partitions, visible_to_client
+from translation.partitions import NONE, Partitions
 from translation.policy.assignors import is_cooperative, map_assignor
 from translation.policy.client_offer import offer_of
 from translation.upstream.assignor_vote import assignor_for
 from translation.upstream.consumer_group_heartbeat import full_heartbeat
-from translation.upstream.heartbeat_outcome import heartbeat_upstream
 from translation.upstream.metadata_lookup import learn_topic_names, lookup_topics
 from translation.upstream.owned_partitions import emit_revoked, owned_in_join, reported_partitions
 
@@ -111,7 +111,7 @@ def join(
             )
             yield from end_old_classic_membership(member)
             yield from learn_topic_names(context, member.partitions.broker_assignment)
-            if (yield from _await_assignment(context, member, request, owned_partitions, deadline)):
+            if (yield from await_assignment(context, member, request, owned_partitions, deadline)):
                 break
             # Its membership was lost. The broker may have made the group a classic one since, and in the rebalance that
             # follows it must not be converted.
@@ -205,7 +205,7 @@ def _heartbeat_until_joined(
         code = response.error_code
         if code == ErrorCode.NONE:
             if joining:
-                _begin_membership(context, member, incarnation, replaced)
+                _begin_membership(context, member, deadline, incarnation, replaced)
             return owned_partitions
         if context.now < deadline and _is_transient(code, joining=joining):
             yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
@@ -272,7 +272,9 @@ def _begins_membership(context: Context, member: Member, incarnation: int) -> bo
     return True
 
 
-def _begin_membership(context: Context, member: Member, incarnation: int, replaced: list[str]) -> None:
+def _begin_membership(
+    context: Context, member: Member, deadline: float, incarnation: int, replaced: list[str]
+) -> None:
     """Record that the broker accepted the first heartbeat: the group is a consumer group, and its members are
     heartbeated, because they may lose partitions to this one.
 
@@ -280,12 +282,30 @@ def _begin_membership(context: Context, member: Member, incarnation: int, replac
     """
     for replaced_id in replaced:
         context.fleet.end(member.group.group_id, replaced_id)
+    _take_part_in_initial_rebalance(context, member, deadline)
     member.group.migration.converted()
     context.fleet.has_begun(member)
     context.moves.has_begun(member.group.group_id, member.member_id)
     context.memberships.heartbeat_group(member.group)
     if member.incarnation != incarnation:
         context.events.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")
+
+
+def _take_part_in_initial_rebalance(context: Context, member: Member, deadline: float) -> None:
+    """Have the first member of an empty group wait for others, and prolong the wait for each that follows.
+
+    A group that had to become empty so that the broker converts it waits for nobody: its clients are on their way.
+    """
+    group = member.group
+    longest_s = join_wait_limit_s(context, member)
+    is_first = not any(other.joined for other in group.members.values() if other is not member)
+    is_move = member.join.old_classic_membership is not None or group.migration.moves_all(context.now)
+    group.initial_rebalance.member_joined(
+        context.now,
+        came_at=deadline - longest_s,
+        delay_s=context.settings.initial_rebalance_delay_s if is_first and not is_move else 0.0,
+        longest_s=longest_s,
+    )
 
 
 def _check_once_more(
@@ -363,48 +383,6 @@ def _leave_old_membership(
         possibly_owned, reported_owned = member.partitions.possibly_owned, member.partitions.reported_owned
         context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
         member.partitions.possibly_owned, member.partitions.reported_owned = possibly_owned, reported_owned
-
-
-def _await_assignment(
-    context: Context, member: Member, request: Request, owned_partitions: Partitions, deadline: float
-) -> Procedure[bool]:
-    """Wait with the answer to a client that owns nothing until it has partitions, or until ``deadline``.
-
-    Since Kafka 4.3 assignments are computed in batches, and other members may have to revoke partitions first. No
-    heartbeat response tells "nothing yet" from "nothing for you"; but while none of its topics exists nothing will
-    come, so the broker is asked for them when the wait gets long. Returns False if the membership was lost meanwhile.
-    """
-    if owned_partitions or not member.client.subscription:
-        return True
-    asks_at = context.now + context.settings.topics_asked_after_s
-    while (
-        not visible_to_client(
-            member.partitions.broker_assignment, context.topic_names, member.client.subscription
-        )
-        and context.now < deadline
-    ):
-        yield from wait_in_join(member, request, min(deadline, context.now + context.settings.join_poll_s))
-        if not member.joined:
-            _fail_if_served_elsewhere(context)
-            return False
-        code = yield from heartbeat_upstream(context, member)
-        if code in error_mapping.MEMBERSHIP_LOST:
-            _fail_if_served_elsewhere(context)
-            return False
-        if code != ErrorCode.NONE:
-            raise Failed(error_mapping.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
-        if context.now >= asks_at:
-            asks_at = math.inf
-            existing, _ = yield from lookup_topics(context, member.broker.subscription)
-            if not existing:  # its heartbeats will tell the client when there is one
-                return member.joined
-    return True
-
-
-def _fail_if_served_elsewhere(context: Context) -> None:
-    """Raise if a new membership here could end one that the client has begun through another process meanwhile."""
-    if not context.settings.sole_process:
-        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its membership was lost while it waited")
 
 
 def _answer(context: Context, member: Member, request: Request, owned_partitions: Partitions) -> None:

@@ -4,6 +4,11 @@ A client keeps the generation of its last JoinGroup while the broker's epoch mov
 generation counts (:func:`translation.generation.may_commit`), and goes out with the current epoch. With an older
 generation it may only name partitions that the member still has: what the client's JoinGroup gave up may have another
 owner by now, whose offsets it would set back.
+
+A client may send a commit without waiting for the one before. They go to the broker one behind the other, and beside
+the proxy's own heartbeats; all other calls of the member wait for the answers. Those of one connection keep their
+order, also if the epoch moves: a commit waits as long as one with an older epoch is under way, and what the broker
+refuses for its epoch is sent again before those that wait.
 """
 
 from typing import Any
@@ -16,7 +21,7 @@ from translation.apis.commit_messages import STALE, for_a_member, refused, send_
 from translation.commits import codes_of
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.procedure import Procedure
+from translation.engine.procedure import Procedure, Turn
 from translation.migration.adoption import readopt
 from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat
 from translation.upstream.member_lookup import Described, lookup_member
@@ -26,9 +31,11 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     """Handle an OffsetCommit or a TxnOffsetCommit that names a member."""
     if context.fleet.log is not None:
         _withdraw_end(context, member)
-        if not _is_served_here(context, member, request):
-            yield from commit_elsewhere(context, member, connection, request)
-            return
+    if not _goes_beside(context, member, request):
+        yield Turn()
+    if context.fleet.log is not None and not _is_served_here(context, member, request):
+        yield from commit_elsewhere(context, member, connection, request)
+        return
     transactional = request.api_key == ApiKey.TXN_OFFSET_COMMIT
     message = request.message
     carried = generation.in_request(request)
@@ -46,12 +53,10 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     if member.adopted and not context.connections.is_waiting(request):
         return  # its client has gone, and may have given up through another process what it commits here
     version, message = for_a_member(request)
-    response = yield from send_commit(member.member_epoch, request.api_key, version, message)
+    epoch = member.member_epoch
+    response = yield from send_commit(epoch, request.api_key, version, message, beside=True)
     if codes_of(response) & STALE:
-        if context.fleet.log is not None:
-            yield from commit_elsewhere(context, member, connection, request)
-            return
-        response = yield from _try_newest_epoch(context, member, connection, request, response)
+        response = yield from _try_newest_epoch(context, member, connection, request, epoch, response)
         if response is None:
             return
     if ErrorCode.UNKNOWN_MEMBER_ID in codes_of(response) and (
@@ -61,14 +66,43 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     context.answer(request, translated(response))
 
 
+def _goes_beside(context: Context, member: Member, request: Request) -> bool:
+    """Whether a commit may go to the broker beside others, as nearly all may.
+
+    Not if the broker has to be asked about the member first, nor if the others carry an older epoch: one of them may
+    have to be sent again before this one.
+    """
+    if context.fleet.log is not None and not _is_served_here(context, member, request):
+        return False
+    if _is_served_elsewhere(context, member, request):
+        return False
+    sent = member.queue.sent_beside
+    return sent is None or sent.message.generation_id_or_member_epoch == member.member_epoch
+
+
 def _try_newest_epoch(
-    context: Context, member: Member, connection: Connection, request: Request, stale: Any
+    context: Context, member: Member, connection: Connection, request: Request, epoch: int, stale: Any
 ) -> Procedure[Any]:
     """Send a commit once more at the newest epoch; return the broker's response, ``stale`` if there is no newer one.
 
-    The epoch had moved in an answer that never arrived; the client's generation is current. Returns None if the broker
-    itself serves the client by now, and the commit has been forwarded.
+    The epoch has moved since the commit was sent at ``epoch``: by a heartbeat of the proxy, which is known here, or in
+    an answer that never arrived. Nor need the client's generation count any more, if it has joined again meanwhile.
+    Returns None if that was answered, or forwarded because the broker itself serves the client by now.
     """
+    yield Turn(again=True)
+    if context.fleet.log is not None:
+        yield from commit_elsewhere(context, member, connection, request)
+        return None
+    version, message = for_a_member(request)
+    response = stale
+    if context.connections.is_waiting(request) or not _is_served_elsewhere(context, member, request):
+        code = yield from _check(context, member, connection, request)
+        if code != ErrorCode.NONE:
+            return None if code is None else refused(request, code)
+        if member.member_epoch != epoch:
+            response = yield from send_commit(member.member_epoch, request.api_key, version, message)
+            if not codes_of(response) & STALE:
+                return response
     heartbeat = yield from keepalive_heartbeat(context, member)
     known = heartbeat.error_code == ErrorCode.NONE
     if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and context.connections.is_waiting(request):
@@ -78,8 +112,7 @@ def _try_newest_epoch(
             return None
         known = code == ErrorCode.NONE
     if not known:
-        return stale
-    version, message = for_a_member(request)
+        return response
     return (yield from send_commit(member.member_epoch, request.api_key, version, message))
 
 
@@ -103,12 +136,18 @@ def _is_served_here(context: Context, member: Member, request: Request) -> bool:
     )
 
 
+def _is_served_elsewhere(context: Context, member: Member, request: Request) -> bool:
+    carried, sole_process = generation.in_request(request), context.settings.sole_process
+    return generation.served_elsewhere(member, carried, sole_process=sole_process)
+
+
 def _replaced(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[bool]:
     """Ask the broker whether another member has the instance id: it does not answer a commit so, and the old process
     must not join again."""
     instance_id = request.message.group_instance_id
     if not instance_id or context.settings.sole_process:
         return False
+    yield Turn(again=True)
     described, _ = yield from lookup_member(
         context, member.group.group_id, member.member_id, connection, instance_id=instance_id
     )
@@ -123,7 +162,7 @@ def _check(
     Returns NONE if it goes there, the code with which it is refused, or None if the call has been forwarded.
     """
     carried = generation.in_request(request)
-    if generation.served_elsewhere(member, carried, sole_process=context.settings.sole_process):
+    if _is_served_elsewhere(context, member, request):
         code = yield from readopt(context, member, connection, request)
         if code != ErrorCode.NONE:
             return code

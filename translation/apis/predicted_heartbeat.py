@@ -43,6 +43,7 @@ def is_predictable(
         and member.machine.state is _STABLE
         and member.queue.running is None
         and not member.queue.waiting
+        and not member.queue.beside
         and member.connection_id == connection.id
         and not member.may_have_moved
         and not member.group.pending_moves

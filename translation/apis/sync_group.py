@@ -1,6 +1,8 @@
 """SyncGroup: answers with the assignment that the broker's last response gave. Clients may repeat it.
 
-Nothing is sent to the broker, unless a topic's name has to be looked up or another process may have served the client.
+Nothing is sent to the broker, unless a topic's name has to be looked up, another process may have served the client, or
+the broker waits for partitions that were assigned to the member and withdrawn before its client got them. Then others
+wait for them, and the SyncGroup shows that the client is here and does not have them.
 """
 
 import math
@@ -14,13 +16,15 @@ from protocol_codecs.messages.consumer_protocol import (
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation import generation, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
+from translation.apis.assignment_wait import others_give_up
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.procedure import Procedure
+from translation.engine.procedure import Procedure, Wait, WakeReason
 from translation.member_state import MemberEvent, MemberState
 from translation.migration.adoption import readopt
 from translation.migration.resumption import has_stayed
 from translation.partitions import NONE, Partitions, by_name, visible_to_client
+from translation.upstream.heartbeat_outcome import heartbeat_upstream
 from translation.upstream.metadata_lookup import learn_topic_names
 
 _TO_JOIN = frozenset({MemberState.PREPARE_REBALANCE, MemberState.ABSENT})
@@ -45,6 +49,11 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
             return
         code = readopted
     if code == ErrorCode.NONE:
+        code = _why_not(context, member, request)
+    if code == ErrorCode.NONE and _keeps_from_others(context, member, request):
+        yield from heartbeat_upstream(context, member, client_is_here=True)
+        yield from _await_what_others_give_up(context, member)
+        # Its membership may have ended. If the broker did not take it, the next Heartbeat tries again.
         code = _why_not(context, member, request)
     if code != ErrorCode.NONE:
         if member.generation >= 0:
@@ -79,6 +88,29 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
             assignment=_embedded(context, member, member.partitions.synced_assignment),
         ),
     )
+
+
+def _keeps_from_others(context: Context, member: Member, request: Request) -> bool:
+    """Whether the broker waits for partitions that the client never had, and the client has not hung up since."""
+    return not (
+        member.partitions.pending_revocation <= member.partitions.possibly_owned
+    ) and context.connections.is_still_connected(request)
+
+
+def _await_what_others_give_up(context: Context, member: Member) -> Procedure[None]:
+    """After an initial rebalance, wait for what others give up with their SyncGroups, so that the client gets it now.
+
+    With the last of these, the members whose JoinGroups wait for it are heartbeated.
+    """
+    waited = False
+    while others_give_up(context, member):
+        yield Wait(context.now + context.settings.join_poll_s)
+        waited = True
+    if waited and member.joined:
+        yield from heartbeat_upstream(context, member)
+    for other in list(member.group.members.values()):
+        if other.join.waiting is not None:
+            context.scheduler.wake(other.join.waiting, WakeReason.TIME)
 
 
 def _why_not(context: Context, member: Member, request: Request) -> int:

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 
 from translation.actions import ConnectionId
-from translation.policy.rule_cache import LONGEST_GROUP_ID
+from translation.policy.policy import LONGEST_GROUP_ID
 
 
 class AuthorizedGroups:

@@ -14,7 +14,7 @@ from translation.engine.member import Member
 from translation.engine.member_ids import MemberIds, is_issued_form
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Terms, Verdict
-from translation.fleet.records import MemberKey, MemberRecord, member_key
+from translation.fleet.records import NO_GENERATION, MemberKey, MemberRecord, member_key
 from translation.fleet.seats import Seat
 from translation.fleet.snapshots import NO_SNAPSHOT, Snapshot, decode_snapshot, encode_snapshot
 from translation.member_state import MemberState
@@ -75,8 +75,9 @@ class Fleet:
         return now - first >= session_s
 
     def settled(self, key: MemberKey) -> None:
-        """The log has settled something of a member, so its calls have a verdict."""
-        self._unavailable.pop(key, None)
+        """The log has settled something of a member. Its calls have a verdict, unless another replica has won again."""
+        if self.log is None or self.log.seat(key) is not Seat.ELSEWHERE:
+            self._unavailable.pop(key, None)
 
     def has_begun(self, member: Member) -> None:
         """The broker has a new member: under the id of a classic coordinator the log does not know it yet."""
@@ -86,6 +87,14 @@ class Fleet:
         self.log.begun(key)
         if self.log.record(key) is None and member.connection_id is not None:
             self.log.claim(key, member.connection_id, self._environment.now, terms_of(member))
+
+    def has_got_nothing(self, group_id: str, member_id: str) -> bool:
+        """Whether a member that the broker describes is served by a replica and has not got an assignment yet."""
+        if self.log is None:
+            return False
+        key = member_key(group_id, member_id)
+        record = self.log.record(key) if self.log.is_ready(key) else None
+        return record is not None and record.generation == NO_GENERATION
 
     def has_synced(self, member: Member) -> None:
         """A member's client has got its assignment: it has the generation of its last JoinGroup response."""

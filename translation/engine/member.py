@@ -11,6 +11,7 @@ from typing import Protocol
 
 from translation.actions import ConnectionId
 from translation.engine.conversion import Conversion
+from translation.engine.initial_rebalance import InitialRebalance
 from translation.engine.member_parts import (
     BrokerView,
     Client,
@@ -142,6 +143,7 @@ class Group:
         "departures",
         "first_heartbeats",
         "group_id",
+        "initial_rebalance",
         "leaving",
         "members",
         "migration",
@@ -159,6 +161,7 @@ class Group:
         self.static_members: dict[str, str] = {}
         """Member id by instance id."""
         self.migration = GroupMigration()
+        self.initial_rebalance = InitialRebalance()
         self.leaving: set[str] = set()
         """Members of the new protocol whose end is on its way to the broker."""
         self.departures = 0

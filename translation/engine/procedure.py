@@ -8,8 +8,9 @@ response later.
 
 The procedures of one member run one at a time, in the order in which their requests came (:class:`ProcedureQueue`).
 A procedure that yields a Wait lets others run, so that a commit does not wait behind a JoinGroup that waits for
-partitions. A procedure that waits for the broker holds up requests from other connections for ``turn_limit_s`` at most
-(:class:`~translation.settings.TranslatorSettings`): its client may have stopped reading.
+partitions. One that yields a :class:`SendBeside` lets those run that change nothing for it: further commits, and the
+heartbeats of the proxy's own accord. A procedure that waits for the broker holds up requests from other connections for
+``turn_limit_s`` at most (:class:`~translation.settings.TranslatorSettings`): its client may have stopped reading.
 """
 
 import math
@@ -42,6 +43,24 @@ class Wait(msgspec.Struct, frozen=True):
     settles: MemberKey | None = None
 
 
+class SendBeside(Send, frozen=True):
+    """As :class:`Send`, and give up the turn: the response changes nothing that others of the queue rely on.
+
+    Until it comes only procedures run that were started as ``beside``. When it is there the procedure is resumed
+    whoever has the turn, so it may only end, or yield a :class:`Turn`.
+    """
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """Resume when no other procedure of the queue runs, and every :class:`SendBeside` has its response.
+
+    ``again``: this procedure has sent something that it may send once more. It comes before all that have not sent
+    anything, behind those that had their response before, so that what they send keeps its order.
+    """
+
+    again: bool = False
+
+
 class WakeReason(Enum):
     """Why a waiting procedure is resumed."""
 
@@ -60,7 +79,7 @@ class UpstreamLost(Exception):
 
 Result = TypeVar("Result")
 
-Procedure: TypeAlias = Generator[Send | Wait, Any, Result]
+Procedure: TypeAlias = Generator[Send | Wait | Turn, Any, Result]
 """A multi-step procedure: yields requests and waits, and returns its result."""
 
 
@@ -79,10 +98,14 @@ def _nothing() -> None:
 class ProcedureQueue:
     """The procedures of one member, of which one runs at a time. ``on_idle`` is called when none is left."""
 
-    __slots__ = ("on_idle", "running", "waiting")
+    __slots__ = ("beside", "keep_alive", "on_idle", "running", "waiting")
 
     def __init__(self, on_idle: Callable[[], None] = _nothing) -> None:
         self.running: RunningProcedure | None = None
+        self.beside: dict[RunningProcedure, None] = {}
+        """Those that wait for the response to a :class:`SendBeside`, the one that was sent first in front."""
+        self.keep_alive: RunningProcedure | None = None
+        """The heartbeat of the proxy's own accord that has not ended; at most one is started."""
         self.waiting: deque[RunningProcedure] = deque()
         self.on_idle = on_idle
 
@@ -93,7 +116,17 @@ class ProcedureQueue:
     @property
     def idle(self) -> bool:
         """Whether no procedure runs and none waits."""
+        return self.running is None and not self.waiting and not self.beside
+
+    @property
+    def has_turn_for_beside(self) -> bool:
+        """Whether a procedure that is started as ``beside`` begins at once."""
         return self.running is None and not self.waiting
+
+    @property
+    def sent_beside(self) -> Send | None:
+        """The request that was sent last of those that wait beside; None if none does."""
+        return next(reversed(self.beside)).sent if self.beside else None
 
     @property
     def running_on(self) -> ConnectionId | None:
@@ -106,6 +139,8 @@ class RunningProcedure:
 
     __slots__ = (
         "_on_time",
+        "again",
+        "beside",
         "call_id",
         "client_id",
         "connection_id",
@@ -148,6 +183,10 @@ class RunningProcedure:
         """The JoinGroup that this procedure answers, while it waits for partitions."""
         self.ends_session = False
         """Whether it ends the membership of a client that was silent for its session timeout."""
+        self.beside = False
+        """Whether its turn may begin while others wait for the response to a :class:`SendBeside`."""
+        self.again = False
+        """Whether it waits for a :class:`Turn` to send something once more."""
         self.started = False
         self.call_id: CallId | None = None
         """The call whose response it waits for."""

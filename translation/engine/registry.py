@@ -81,6 +81,12 @@ class Registry:
             member = group.members[member_id] = Member(self, group, member_id)
         return member
 
+    def described(self, group_id: str, *, is_new: bool) -> None:
+        """The broker has described a group. ``is_new``: without members, or with such only that have got nothing."""
+        group = self.groups.get(group_id)
+        if group is not None and is_new:
+            group.initial_rebalance.found_new(self._environment.now)
+
     # -- who is who --------------------------------------------------------------------------------------------
 
     def is_ours(self, group_id: str, member_id: str) -> bool:

@@ -19,6 +19,8 @@ from translation.engine.procedure import (
     ReplyHandler,
     RunningProcedure,
     Send,
+    SendBeside,
+    Turn,
     UpstreamLost,
     Wait,
     WakeReason,
@@ -71,15 +73,41 @@ class Scheduler:
         client_id: str | None,
         *,
         ends_session: bool = False,
+        beside: bool = False,
     ) -> RunningProcedure:
-        """Start a procedure on a connection: at once if its queue is idle, else when its turn comes."""
+        """Start a procedure on a connection: at once if its queue is idle, else when its turn comes.
+
+        ``beside``: its turn may begin while others wait for the response to a SendBeside.
+        """
         procedure = RunningProcedure(generator, queue, connection_id, client_id, None, self._procedure_due)
         procedure.ends_session = ends_session
+        procedure.beside = beside
         self._under_way[connection_id] += 1
         procedure.waiting_since = self._environment.now
         queue.waiting.append(procedure)
         self._run_next(queue)
         return procedure
+
+    def start_keep_alive(
+        self,
+        generator: Procedure[None],
+        queue: ProcedureQueue,
+        connection_id: ConnectionId,
+        client_id: str | None,
+    ) -> None:
+        """Start a heartbeat of the proxy's own accord: at once if no procedure has the turn, else as the next.
+
+        One that has not ended is enough: nothing is started beside it.
+        """
+        if queue.keep_alive is not None:
+            return
+        procedure = RunningProcedure(generator, queue, connection_id, client_id, None, self._procedure_due)
+        procedure.beside = True
+        queue.keep_alive = procedure
+        self._under_way[connection_id] += 1
+        procedure.waiting_since = self._environment.now
+        queue.waiting.appendleft(procedure)
+        self._run_next(queue)
 
     def start_with(
         self,
@@ -163,7 +191,9 @@ class Scheduler:
         answers it when the whole group has joined.
         """
         queue = procedure.queue
-        if queue.running is not procedure or procedure.call_id is None or procedure.sent is None:
+        if procedure.call_id is None or procedure.sent is None:
+            return
+        if queue.running is not procedure and procedure not in queue.beside:
             return
         if procedure.sent.api_key == _JOIN_GROUP:
             return
@@ -178,7 +208,8 @@ class Scheduler:
                 for one in procedure.queue.waiting
                 if one.ends_session
                 or (
-                    one.connection_id != procedure.connection_id
+                    one is not procedure.queue.keep_alive  # see end_silence
+                    and one.connection_id != procedure.connection_id
                     and self._connections.is_connected(one.connection_id)
                 )
             ),
@@ -215,6 +246,8 @@ class Scheduler:
 
     def _finished(self, procedure: RunningProcedure) -> None:
         """Forget a procedure that has ended."""
+        if procedure.queue.keep_alive is procedure:
+            procedure.queue.keep_alive = None
         connection_id = procedure.connection_id
         self._under_way[connection_id] -= 1
         if not self._under_way[connection_id]:
@@ -240,8 +273,9 @@ class Scheduler:
         self._run_next(queue)
 
     def _run_next(self, queue: ProcedureQueue) -> None:
-        while queue.running is None and queue.waiting:
+        while queue.running is None and queue.waiting and (queue.waiting[0].beside or not queue.beside):
             procedure = queue.waiting.popleft()
+            procedure.again = False
             if not procedure.started and self._connections.connection(procedure.connection_id) is None:
                 if procedure.generator is not None:
                     procedure.generator.close()  # its connection went away while it waited
@@ -252,10 +286,26 @@ class Scheduler:
             queue.running = procedure
             wake_reason, procedure.wake_reason = procedure.wake_reason, None
             self._resume(procedure, wake_reason)
-        if queue.running is None:  # and nothing waits: see the loop
+        if queue.waiting:
+            # Of those beside the first: the next one is when that has its response.
+            self.limit_turn(queue.running or next(iter(queue.beside)))
+        elif queue.running is None and not queue.beside:
             queue.on_idle()
-        elif queue.waiting:
-            self.limit_turn(queue.running)
+
+    @staticmethod
+    def _put_in_front(procedure: RunningProcedure) -> None:
+        """Have a procedure be the next of its queue, behind those that have to send something again."""
+        waiting = procedure.queue.waiting
+        behind = (index + 1 for index in reversed(range(len(waiting))) if waiting[index].again)
+        waiting.insert(next(behind, 0), procedure)
+
+    @staticmethod
+    def _end_turn(procedure: RunningProcedure) -> None:
+        queue = procedure.queue
+        if queue.running is procedure:
+            queue.running = None
+        else:
+            queue.beside.pop(procedure, None)
 
     def _resume(self, procedure: RunningProcedure, value: Any) -> None:
         generator = procedure.generator
@@ -268,10 +318,15 @@ class Scheduler:
             return  # a procedure that has nothing to clean up after a lost connection just ends
         finally:
             if ended:  # also by an exception: a bug in one procedure must not block the member for ever
-                procedure.queue.running = None
+                self._end_turn(procedure)
                 self._finished(procedure)
-        if isinstance(step, Wait):
-            procedure.queue.running = None
+        if isinstance(step, Turn):
+            self._end_turn(procedure)
+            procedure.beside, procedure.again = False, step.again
+            procedure.waiting_since = self._environment.now
+            self._put_in_front(procedure)
+        elif isinstance(step, Wait):
+            self._end_turn(procedure)
             procedure.until = step.until
             if step.settles is not None:
                 procedure.settles = step.settles
@@ -279,6 +334,9 @@ class Scheduler:
             self._book(procedure)
         else:
             self._send_or_fail(procedure, step)
+            if isinstance(step, SendBeside) and procedure.call_id is not None:
+                self._end_turn(procedure)
+                procedure.queue.beside[procedure] = None
 
     def _send_or_fail(self, procedure: RunningProcedure, ask: Send) -> None:
         if self._connections.connection(procedure.connection_id) is None:

@@ -61,6 +61,7 @@ class WaveCounts:
         self._records = records
         self._policy = policy
         self._states: dict[str, WaveState] = {}
+        """Of the groups that have had a record since the policy is in force; the others wait."""
         self._counts: dict[int, Counter[WaveState]] = {}
         records.on_move = self._changed
         self.set_policy(policy)
@@ -70,11 +71,11 @@ class WaveCounts:
         self._policy = policy
         self._records.keeps = policy.wave_of
         self._states = {}
-        self._counts = {}
-        for group_id, wave in policy.wave_of.items():
-            state = self._state(group_id)
-            self._states[group_id] = state
-            self._counts.setdefault(wave, Counter())[state] += 1
+        self._counts = {
+            wave: Counter({WaveState.WAITING: groups}) for wave, groups in policy.wave_sizes.items()
+        }
+        for group_id, _ in self._records.moves():
+            self._changed(group_id)
 
     def before(self, wave: int) -> list[WaveCount] | None:
         """The waves that have to be over before this one; None if a part of the log can't be relied on."""
@@ -88,11 +89,12 @@ class WaveCounts:
 
     def _changed(self, group_id: str) -> None:
         """The record of a group's move was read, or is forgotten."""
-        before = self._states.get(group_id)
-        if before is None:
+        wave = self._policy.wave_of.get(group_id)
+        if wave is None:
             return
+        before = self._states.get(group_id, WaveState.WAITING)
         after = self._states[group_id] = self._state(group_id)
-        counted = self._counts[self._policy.wave_of[group_id]]
+        counted = self._counts[wave]
         counted[before] -= 1
         counted[after] += 1
 

@@ -38,10 +38,17 @@ served is written anew long before. This needs writers that keep two conditions:
   seen a record lands after that was forgotten. (Readers can't enforce it: a late record that they ignored would still
   be the last of its key, and compaction would remove the one that counts.)
 * clocks of brokers differ by :data:`CLOCK_SKEW_MS` at most.
+
+What is too much. Whoever may write the topic can make up members, so a reader keeps so many records of a group and in
+all (:class:`Room`), and forgets the oldest beyond that, as if they were too old. That is no compare-and-set any more:
+another reader may know what this one has forgotten. What it costs is a rejoin: a member that is served is written again
+by its replica when that has forgotten its record, and a dead id may be served again.
 """
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from translation.fleet.records import Kind, MemberKey, MemberRecord, Writer
@@ -55,6 +62,8 @@ FORGET_DEAD_MS = LATE_MS + 2 * CLOCK_SKEW_MS + 10 * 60_000
 FORGET_MS = 5 * 24 * 3_600_000
 COMPACTION_LAG_MS = LATE_MS + 2 * CLOCK_SKEW_MS + 10 * 60_000
 """``min.compaction.lag.ms`` of the topic."""
+_BYTES_OF_RECORD = 1_000
+"""About what a record takes in memory beside its texts."""
 RETENTION_MS = 7 * 24 * 3_600_000
 """``retention.ms`` of the topic: two days more than what is remembered, for a broker whose clock is ahead."""
 
@@ -107,12 +116,52 @@ def counts(candidate: Placed, present: Placed | None) -> bool:
     return version > (present.offset if candidate.record.first else present.record.version)
 
 
+class Room:
+    """How much of the log one process keeps. Its partitions share it; what a lost one had is given back."""
+
+    __slots__ = ("bytes", "forgotten", "max_bytes", "members", "members_of_group", "most_members")
+
+    def __init__(self, most_members: int, members_of_group: int, max_bytes: int) -> None:
+        self.most_members, self.members_of_group, self.max_bytes = most_members, members_of_group, max_bytes
+        self.members = 0
+        """Members whose records are kept."""
+        self.bytes = 0
+        """About how much memory they take."""
+        self.forgotten = 0
+        """Records that were forgotten for want of room, so far."""
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether more is kept than there is room for in all."""
+        return self.members > self.most_members or self.bytes > self.max_bytes
+
+
+NO_BOUND = 2**63
+
+
+def _bytes_of(key: MemberKey, stored: Stored) -> int:
+    record = stored.record
+    texts = len(key.group_id) + len(key.member_id) + len(record.server) + len(record.instance_id or "")
+    return _BYTES_OF_RECORD + texts + len(record.snapshot)
+
+
 class PartitionView:
     """What counts for each member of one partition, as far as it has been read."""
 
-    __slots__ = ("_alive", "_dead", "_dead_beyond_alive", "newest_ms", "numbers", "position")
+    __slots__ = (
+        "_alive",
+        "_bytes",
+        "_dead",
+        "_dead_beyond_alive",
+        "_of_group",
+        "newest_ms",
+        "numbers",
+        "position",
+        "room",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room | None = None) -> None:
+        self.room = room or Room(NO_BOUND, NO_BOUND, NO_BOUND)
         self.position = 0
         """The next offset to be read."""
         self.newest_ms = 0
@@ -123,6 +172,8 @@ class PartitionView:
         self._alive: OrderedDict[MemberKey, Stored] = OrderedDict()
         self._dead: OrderedDict[MemberKey, Stored] = OrderedDict()
         self._dead_beyond_alive: Counter[str] = Counter()
+        self._of_group: Counter[str] = Counter()
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._alive) + len(self._dead)
@@ -171,6 +222,13 @@ class PartitionView:
         self._dead_beyond_alive[key.group_id] += change if kind.is_dead else -change
         if not self._dead_beyond_alive[key.group_id]:
             del self._dead_beyond_alive[key.group_id]
+        self._of_group[key.group_id] += change
+        if not self._of_group[key.group_id]:
+            del self._of_group[key.group_id]
+        self.room.members += change
+        size = change * _bytes_of(key, stored)
+        self.room.bytes += size
+        self._bytes += size
         self.numbers[kind, stored.writer] += change
         if not self.numbers[kind, stored.writer]:
             del self.numbers[kind, stored.writer]
@@ -191,3 +249,31 @@ class PartitionView:
                 self._drop(key, stored)
                 forgotten.append(key)
         return forgotten
+
+    def forget_beyond(self, group_id: str) -> list[MemberKey]:
+        """Forget the oldest of a group with more members than it has room for. Return whose it was.
+
+        A share of them at once, so that a flood does not cost a search for each of its records.
+        """
+        surplus = self._of_group[group_id] - self.room.members_of_group
+        if surplus <= 0:
+            return []
+        surplus += self.room.members_of_group // 100
+        by_age = merge(self._alive.items(), self._dead.items(), key=lambda one: one[1].offset)
+        oldest = list(islice((one for one in by_age if one[0].group_id == group_id), surplus))
+        return [self._give_up(*one) for one in oldest]
+
+    def forget_oldest(self) -> list[MemberKey]:
+        """Forget the oldest record, for want of room in all. Return whose it was."""
+        oldest = [next(iter(records.items())) for records in (self._alive, self._dead) if records]
+        return [self._give_up(*min(oldest, key=lambda one: one[1].offset))] if oldest else []
+
+    def give_back(self) -> None:
+        """Give back the room of everything: the partition is read again, into another view."""
+        self.room.members -= len(self)
+        self.room.bytes -= self._bytes
+
+    def _give_up(self, key: MemberKey, stored: Stored) -> MemberKey:
+        self._drop(key, stored)
+        self.room.forgotten += 1
+        return key

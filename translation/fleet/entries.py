@@ -2,7 +2,7 @@
 
 import math
 
-from translation.fleet.counting import PartitionView
+from translation.fleet.counting import PartitionView, Room
 from translation.fleet.outputs import Health, Terms
 from translation.fleet.records import MemberKey, MemberRecord
 from translation.fleet.seats import SeatMachine
@@ -89,8 +89,8 @@ class Partition:
         "wanting",
     )
 
-    def __init__(self, now: float) -> None:
-        self.view = PartitionView()
+    def __init__(self, now: float, room: Room | None = None) -> None:
+        self.view = PartitionView(room)
         self.health = Health.REPLAYING
         self.replay_to: int | None = None
         self.probe_at = now

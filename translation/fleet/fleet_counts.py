@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from translation.fleet.member_log import MemberLog
 from translation.fleet.records import Kind, Writer
-from translation.fleet.replicas import Heard, Replica, Replicas
+from translation.fleet.replicas import SILENT_AFTER_MS, Heard, Replica, Replicas
 
 
 class MemberState(StrEnum):
@@ -42,7 +42,15 @@ def count_fleet(log: MemberLog, replicas: Replicas, own: Replica) -> FleetCounts
     here = 0
     members: Counter[MemberState] = Counter()
     silent: set[Writer] = set()
+    is_old = (
+        replicas.newest_ms > SILENT_AFTER_MS
+    )  # of a writer without a probe; a flood of made-up ones has to cost little
     for (kind, writer), number in log.numbers().items():
+        if kind is Kind.SERVED and not (replicas.knows(writer) or log.is_own(writer)):
+            members[MemberState.SILENT if is_old else MemberState.SERVED] += number
+            if is_old:
+                silent.add(writer)
+            continue
         heard = writer_of(log, replicas, own, writer, "")
         state = state_of(kind, is_silent=replicas.is_silent(heard))
         if state is None:

@@ -1,7 +1,8 @@
 """The formats of records: those that this release reads, and the one that it writes.
 
 A record names its format in a header, so that a reader knows what it has before it looks at the value. All replicas
-have to make the same of every record, so one that finds a format it does not know can't use the log.
+have to make the same of every record. So a replica that finds a format it does not know serves that member no longer,
+whatever the record says (:mod:`proxy.fleet.record_decoding`); members of other records are not affected.
 
 **No number for an addition.** A reader ignores headers and fields that it does not know, and a missing field has its
 default. So a field may be added to a format if its default is safe: a replica that does not know the field leaves it
@@ -18,7 +19,7 @@ before it and the one after it write.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from translation.fleet.records import MemberRecord, decode_value, encode_value
+from translation.fleet.records import Ignored, InvalidRecord, MemberRecord, decode_value, encode_value
 
 FORMAT_HEADER = "v"
 
@@ -52,21 +53,16 @@ DEFAULT_FORMAT = 1
 """The one that it writes if nobody says otherwise: the newest that the release before reads."""
 
 
-class UnknownFormat(Exception):
-    """A record has a format that this release does not know."""
+def format_of(header: object) -> Format | None:
+    """The format of a record, by the value of its header; None if this release does not know it.
 
-
-def format_of(header: object) -> Format:
-    """The format of a record, by the value of its header.
-
-    :raises UnknownFormat: this release can't read it.
+    :raises InvalidRecord: that is no number of a format, so no release of Epochgate wrote the record.
     """
-    number = header[0] if isinstance(header, bytes) and len(header) == 1 else None
-    found = None if number is None else FORMATS.get(number)
-    if found is None:
-        named = f"format {number}" if number is not None else f"no format ({header!r})"
-        raise UnknownFormat(f"{named}; this release reads {known_formats()}")
-    return found
+    if not isinstance(header, bytes) or len(header) != 1 or not header[0]:
+        raise InvalidRecord(
+            f"no format ({header!r:.64}); this release reads {known_formats()}", Ignored.FORMAT
+        )
+    return FORMATS.get(header[0])
 
 
 def known_formats() -> str:

@@ -20,8 +20,8 @@ from typing import Protocol
 import crc32c
 from msgspec.structs import replace
 
-from translation.fleet.counting import FORGET_MS, counts
 from translation.fleet.entries import Partition
+from translation.fleet.group_mac import GroupMac, distrusted
 from translation.fleet.group_records import (
     MOVE,
     GroupKey,
@@ -33,6 +33,7 @@ from translation.fleet.group_records import (
     Proof,
     Slot,
     StoredGroup,
+    decode_group_value,
     encode_group_key,
     encode_group_value,
     group_key,
@@ -40,6 +41,7 @@ from translation.fleet.group_records import (
     report_name,
     slot_number,
 )
+from translation.fleet.group_view import GroupRoom, GroupView
 from translation.fleet.members import Members
 from translation.fleet.outputs import FleetSettings, Health, Settled, WriteRecord
 from translation.fleet.records import MemberKey, Writer, partition_of, shortened
@@ -48,6 +50,10 @@ from translation.fleet.signals import WINDOW_S, Report
 RENEW_MS = 3_600_000
 """A record of a move that is not over is written anew when it is so old, or up to ten minutes older."""
 _RENEW_SPREAD_MS = 600_000
+UNKNOWN_MS = RENEW_MS + 2 * _RENEW_SPREAD_MS
+"""So long a group's moves stay as they are after a record of a later release's format: whoever can read it renews it
+before that."""
+_UNKNOWN_LIMIT = 10_000
 _LOOK_EVERY_S = 60.0
 _IN_USE_S = (RENEW_MS + _RENEW_SPREAD_MS) / 1000
 
@@ -72,71 +78,6 @@ def _nobody(_: str) -> None:
     """Nobody asks for the moves."""
 
 
-class GroupView:
-    """What counts for each record of the groups of one partition, as far as it has been read."""
-
-    def __init__(self) -> None:
-        self._counted: OrderedDict[GroupKey, StoredGroup] = OrderedDict()
-        self._by_group: OrderedDict[str, dict[str, StoredGroup]] = OrderedDict()
-
-    def get(self, key: GroupKey) -> StoredGroup | None:
-        """The record that counts, or None."""
-        return self._counted.get(key)
-
-    def of_group(self, group_id: str) -> Mapping[str, StoredGroup]:
-        """The records that count for a group, by name."""
-        return self._by_group.get(group_id, {})
-
-    def counted(self) -> list[tuple[GroupKey, StoredGroup]]:
-        """All records that count, as they are now, the oldest first."""
-        return list(self._counted.items())
-
-    def read(self, key: GroupKey, stored: StoredGroup) -> bool:
-        """Take the next record. Return whether it counts."""
-        if not counts(stored, self._counted.get(key)):
-            return False
-        self._counted[key] = stored
-        self._counted.move_to_end(key)
-        self._by_group.setdefault(key.group_id, {})[key.name] = stored
-        return True
-
-    def forget(self, newest_ms: int) -> list[str]:
-        """Forget what is too old to matter: everybody does so earlier than the topic. Return whose it was."""
-        forgotten: list[str] = []
-        while self._counted:
-            key, stored = next(iter(self._counted.items()))
-            if newest_ms - stored.appended_ms <= FORGET_MS:
-                break
-            forgotten.append(key.group_id)
-            del self._counted[key]
-            names = self._by_group[key.group_id]
-            del names[key.name]
-            if not names:
-                del self._by_group[key.group_id]
-        return forgotten
-
-    def use(self, group_id: str) -> bool:
-        """A group is in use: it is not forgotten by :meth:`forget_unused`. Return whether it has records."""
-        if group_id not in self._by_group:
-            return False
-        self._by_group.move_to_end(group_id)
-        return True
-
-    def forget_unused(self, most: int) -> list[str]:
-        """Forget the groups that were used longest ago, if there are more than so many. Return which."""
-        forgotten: list[str] = []
-        while len(self._by_group) > most:
-            group_id, names = self._by_group.popitem(last=False)
-            forgotten.append(group_id)
-            for name in names:
-                del self._counted[GroupKey(group_id, name)]
-        return forgotten
-
-    def groups(self) -> list[str]:
-        """The groups that have records, as they are now."""
-        return list(self._by_group)
-
-
 class _Write:
     __slots__ = ("record", "written_at")
 
@@ -148,12 +89,17 @@ class _Write:
 class GroupLog:
     """The records of groups, as one process knows them and writes them."""
 
-    def __init__(self, members: Members, now: float, *, is_local: bool = False) -> None:
+    def __init__(
+        self, members: Members, now: float, *, is_local: bool = False, mac: GroupMac | None = None
+    ) -> None:
         self._members = members
+        self._mac = mac
         self._first = members.writer
         self._had: dict[Writer, None] = {}
         self._is_local = is_local
-        self._views = [GroupView() for _ in members.partitions]
+        settings = members.settings
+        self.room = GroupRoom(settings.most_members, settings.members_of_group, settings.max_bytes // 2)
+        self._views = [GroupView(self.room) for _ in members.partitions]
         self._unresolved: dict[GroupKey, _Write] = {}
         """What is written and not read back, in the order in which it was written."""
         self._heard: list[OrderedDict[Writer, int]] = [OrderedDict() for _ in members.partitions]
@@ -162,6 +108,8 @@ class GroupLog:
         """For each partition when this process first wrote to it: by the log's clock, and when that was read back."""
         self._used: dict[str, float] = {}
         """The groups with records that were asked about here, and when last."""
+        self._unknown: OrderedDict[str, int] = OrderedDict()
+        """The groups with a record in a format that is not known, and when the last was appended."""
         self._look_at = now + _LOOK_EVERY_S
         self.wall_offset_ms = 0
         """Without a member log: what the clock on the wall (milliseconds since 1970) shows more than ``now`` does."""
@@ -174,7 +122,12 @@ class GroupLog:
 
     def is_ready(self, group_id: str) -> bool:
         """Whether what is read of this group may be relied on, and something may be written."""
-        return self._partition(shortened(group_id)).health is Health.READY
+        group_id = shortened(group_id)
+        state = self._partition(group_id)
+        return state.health is Health.READY and not self._is_unknown(group_id, state.view.newest_ms)
+
+    def _is_unknown(self, group_id: str, newest_ms: int) -> bool:
+        return group_id in self._unknown and newest_ms - self._unknown[group_id] <= UNKNOWN_MS
 
     @property
     def is_all_ready(self) -> bool:
@@ -307,7 +260,7 @@ class GroupLog:
         key = group_key(group_id, name)
         number = self._number(key.group_id)
         state = self._members.partitions[number]
-        if state.health is not Health.READY or key in self._unresolved:
+        if not self.is_ready(key.group_id) or key in self._unresolved:
             return None
         present = self._views[number].get(key)
         record = GroupRecord(
@@ -321,7 +274,11 @@ class GroupLog:
             mend=mend,
             host=host,
         )
-        data = encode_group_value(record)
+        if self._mac is None:
+            data = encode_group_value(record)
+        else:
+            data = self._mac.sign(key, self._members.writer, record, state.view.newest_ms)
+            record = decode_group_value(data)
         if self._is_local:
             stored = StoredGroup(
                 state.view.position, self.now_ms(group_id, now), self._members.writer, record
@@ -342,12 +299,29 @@ class GroupLog:
 
     # -- what the member log reports ---------------------------------------------------------------------------
 
-    def read(self, number: int, key: GroupKey, stored: StoredGroup) -> None:
-        """Take the next record of a group that lies in a partition."""
+    def read(self, number: int, key: GroupKey, stored: StoredGroup, value: bytes = b"") -> bool:
+        """Take the next record of a group that lies in a partition; return whether it is authenticated.
+
+        ``value`` is the record as it was written. Without a key every record counts as authenticated.
+        """
         state = self._members.partitions[number]
         if self._number(key.group_id) != number:  # in no order with the others of its group
             state.view.read_to(stored.offset + 1, stored.appended_ms)
-            return
+            return True
+        is_valid = self._mac is None or self._mac.is_valid(key, stored, value)
+        move = stored.record.move
+        if not is_valid and (key.name != MOVE or move is None):
+            state.view.read_to(stored.offset + 1, stored.appended_ms)
+            return False
+        if not is_valid and move is not None:
+            record = GroupRecord(
+                stored.record.version, stored.record.first, stored.record.server, distrusted(move)
+            )
+            stored = stored._replace(record=record, is_trusted=False)
+        self._take_in(number, key, stored)
+        return is_valid
+
+    def _take_in(self, number: int, key: GroupKey, stored: StoredGroup) -> None:
         self.heard(number, stored.writer, stored.appended_ms)
         counted = self._take(number, key, stored)
         write = self._unresolved.get(key)
@@ -356,6 +330,13 @@ class GroupLog:
             counted = True
         if counted:
             self._members.outputs.append(Settled(key.member))
+
+    def read_unknown(self, group_id: str, appended_ms: int) -> None:
+        """The next record of a group has a format that this release does not know: its moves stay as they are."""
+        self._unknown[group_id] = appended_ms
+        self._unknown.move_to_end(group_id)
+        if len(self._unknown) > _UNKNOWN_LIMIT:
+            self._unknown.popitem(last=False)
 
     def _take(self, number: int, key: GroupKey, stored: StoredGroup) -> bool:
         view = self._members.partitions[number].view
@@ -366,11 +347,23 @@ class GroupLog:
             forgotten = self._views[number].forget_unused(LOCAL_GROUPS + len(self.keeps))
         else:
             forgotten = self._views[number].forget(view.newest_ms)
+            if counted:
+                forgotten += self._make_room(self._views[number], key, stored)
         if counted and key.name == MOVE:
             self.on_move(key.group_id)
         for group_id in forgotten:
             self.on_move(group_id)
         return counted
+
+    def _make_room(self, view: GroupView, key: GroupKey, stored: StoredGroup) -> list[str]:
+        """Forget what is more than there is room for: of the group, and of the partition that has most."""
+        if not stored.is_trusted and self.room.is_exceeded:  # of these anybody can write any number
+            view.drop(key)
+            return [key.group_id]
+        forgotten = view.forget_beyond(key.group_id)
+        while self.room.is_exceeded:
+            forgotten += max(self._views, key=len).forget_oldest()
+        return forgotten
 
     def give_up(self) -> set[int]:
         """The producer was replaced: the outcome of what is not read back is unknown. Return the partitions of that."""
@@ -382,8 +375,10 @@ class GroupLog:
 
     def lose(self, number: int) -> None:
         """What was read of a partition may not be so any more."""
-        lost, self._views[number] = self._views[number], GroupView()
-        for group_id in lost.groups():
+        lost, self._views[number] = self._views[number], GroupView(self.room)
+        groups = lost.groups()
+        lost.clear()
+        for group_id in groups:
             self.on_move(group_id)
 
     # -- time --------------------------------------------------------------------------------------------------

@@ -12,11 +12,23 @@ know the policy's ``steps`` either, and refuses such a file.
 """
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
-from translation.fleet.records import InvalidRecord, MemberKey, Writer, shortened
+from protocol_codecs.foreign import MsgpackDecoder, Undecodable
+from translation.fleet.records import (
+    LONGEST_KEY,
+    Count,
+    Ignored,
+    InvalidRecord,
+    MemberKey,
+    Name,
+    Writer,
+    WriterName,
+    shortened,
+)
 from translation.fleet.signals import Baseline, Report
 
 LONGEST_VALUE = 4096
@@ -82,23 +94,23 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
     """The command."""
     by: str
     """Who: the subject of a certificate, or a user id of this machine; at most :data:`LONGEST_WORDS` characters."""
-    at_ms: int
+    at_ms: Count
     """When, by the log's clock."""
     id: str
     """Names the command, so that whoever gave it finds out that it counts."""
-    step: int = 0
+    step: Count = 0
     """The step that was approved, counted from 1."""
 
 
 class HookCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """The hook is asked whether a step may begin. One process asks: that whose record counts."""
 
-    step: int
+    step: Count
     """The index of the step."""
     by: str
     """Which process asks."""
-    asked_ms: int
-    tries: int = 1
+    asked_ms: Count
+    tries: Annotated[int, Meta(ge=0, le=1_000_000)] = 1
     why: str = ""
     """Why it may not, for people; empty while there is no answer."""
 
@@ -108,20 +120,20 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
 
     steps: str
     """The policy's steps, as text: with others the move begins anew."""
-    number: int = 0
+    number: Count = 0
     """Names this move among those of the group: slots say which it was that filled them."""
-    step: int = 0
+    step: Count = 0
     """The index of the step that it is at."""
     phase: str = Phase.MOVING
-    since_ms: int = 0
+    since_ms: Count = 0
     """Since when it is at this step, or in this phase."""
-    settled_ms: int = 0
+    settled_ms: Count = 0
     """When the step had settled: as many members were translated as it allows. 0: not yet."""
     converted: bool = False
     """Whether the group has been a consumer group with translated members in this move."""
     why: str = ""
     """Why it is held, for people."""
-    approved: int = 0
+    approved: Count = 0
     """So many of its steps are approved, from the first on."""
     said: Said | None = None
     hook: HookCall | None = None
@@ -155,7 +167,7 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
     instance_id: str | None = None
     begun: bool = False
     """Whether the broker has had this member as one of the new protocol."""
-    number: int = 0
+    number: Count = 0
     """The move in which the slot was filled last, by this member or another; 0: in none."""
 
 
@@ -166,9 +178,9 @@ class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
     replica's clock disturbs.
     """
 
-    clean_ms: int = 0
+    clean_ms: Count = 0
     """For how long nothing had spoken against the group, up to the last look."""
-    ago_ms: int = 0
+    ago_ms: Count = 0
     """How long before the writing that look was."""
     violated: bool = False
     """Whether two owners are found in all that has been read."""
@@ -181,9 +193,9 @@ class Mend(msgspec.Struct, frozen=True, omit_defaults=True):
 
     moved_back: bool = False
     """Whether members of it were translated, and were told to go back to the classic protocol."""
-    tries: int = 0
+    tries: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """How often something was done about the same partitions; the last time is when the record was appended."""
-    unowned: int = 0
+    unowned: Count = 0
     """Names these partitions (:func:`translation.mending.look.digest_of`)."""
 
 
@@ -202,15 +214,19 @@ class GroupRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     ``version`` and ``first`` are as in a member's record.
     """
 
-    version: int
+    version: Count
     first: bool = False
-    server: str = ""
+    server: Name = ""
     move: Move | None = None
     slot: Slot | None = None
     report: Report | None = None
     proof: Proof | None = None
     mend: Mend | None = None
     host: Host | None = None
+    signed_ms: Count = 0
+    """When it was signed, by the log's clock."""
+    mac: Annotated[bytes, Meta(max_length=32)] = b""
+    """Empty without a key (:mod:`translation.fleet.group_mac`). It stays the last field."""
 
 
 class StoredGroup(NamedTuple):
@@ -220,11 +236,26 @@ class StoredGroup(NamedTuple):
     appended_ms: int
     writer: Writer
     record: GroupRecord
+    size: int = 1_000
+    """About how much memory it takes, in bytes."""
+    is_trusted: bool = True
+    """Whether it is authenticated, where the replicas have a key for that."""
 
 
-_key_decoder = msgspec.msgpack.Decoder(tuple[str, str, str, bytes])
-_value_decoder = msgspec.msgpack.Decoder(GroupRecord)
+_key_decoder = MsgpackDecoder(tuple[Name, Name, Name, WriterName], LONGEST_KEY)
+_value_decoder = MsgpackDecoder(GroupRecord, LONGEST_VALUE)
 _encoder = msgspec.msgpack.Encoder()
+
+
+def times_of(record: GroupRecord) -> list[int]:
+    """The times that a record speaks of, by the log's clock, in milliseconds since 1970."""
+    move = record.move
+    if move is None:
+        return []
+    said = () if move.said is None else (move.said.at_ms,)
+    asked = () if move.hook is None else (move.hook.asked_ms,)
+    taken = () if move.baseline is None else (move.baseline.at_ms,)
+    return [move.since_ms, move.settled_ms, *said, *asked, *taken]
 
 
 def group_key(group_id: str, name: str) -> GroupKey:
@@ -275,10 +306,10 @@ def decode_group_key(data: bytes) -> tuple[GroupKey, Writer]:
     """
     try:
         kind, group_id, name, writer = _key_decoder.decode(data)
-    except msgspec.MsgspecError as error:
-        raise InvalidRecord(f"not the key of a group's record: {data[:64]!r}: {error}") from None
+    except Undecodable as error:
+        raise InvalidRecord(f"not the key of a group's record: {error}", Ignored.KEY) from None
     if kind != _KIND:
-        raise InvalidRecord(f"not the key of a group's record: {kind!r}")
+        raise InvalidRecord(f"not the key of a group's record: {kind!r}", Ignored.KEY)
     return GroupKey(group_id, name), Writer(writer)
 
 
@@ -300,5 +331,5 @@ def decode_group_value(data: bytes) -> GroupRecord:
     """
     try:
         return _value_decoder.decode(data)
-    except msgspec.MsgspecError as error:
-        raise InvalidRecord(f"not the value of a group's record: {data[:64]!r}: {error}") from None
+    except Undecodable as error:
+        raise InvalidRecord(f"not the value of a group's record: {error}") from None

@@ -24,6 +24,7 @@ from collections import Counter
 
 from translation.fleet.counting import Stored
 from translation.fleet.group_log import GroupLog
+from translation.fleet.group_mac import GroupMac
 from translation.fleet.group_records import GroupKey, StoredGroup
 from translation.fleet.members import Members
 from translation.fleet.outputs import Decision, FleetSettings, Health, Output, Terms, Verdict
@@ -43,12 +44,14 @@ _DECISIONS = {
 class MemberLog:
     """The member log, as one process knows it and writes it."""
 
-    def __init__(self, settings: FleetSettings, writer: Writer, now: float) -> None:
+    def __init__(
+        self, settings: FleetSettings, writer: Writer, now: float, mac: GroupMac | None = None
+    ) -> None:
         self.settings = settings
         self._members = Members(settings, writer, now)
         self._writes = WriteQueue(self._members, now)
         self._reader = RecordReader(self._members, self._writes)
-        self.groups = GroupLog(self._members, now)
+        self.groups = GroupLog(self._members, now, mac=mac)
         """The records of whole groups."""
         self._health = PartitionHealth(self._members, self._writes, self._reader, self.groups)
         self._was_asked = False
@@ -117,6 +120,11 @@ class MemberLog:
         if present is not None and present.record.kind is Kind.RELAYED:
             return Verdict.RELAYED
         return Verdict.UNAVAILABLE
+
+    @property
+    def forgotten(self) -> int:
+        """Records that were forgotten because there are more than there is room for."""
+        return self._members.room.forgotten + self.groups.room.forgotten
 
     def decided(self, key: MemberKey, verdict: Verdict) -> None:
         """Count a call that asked the log and does not wait any more, by the last verdict that it got."""
@@ -293,6 +301,10 @@ class MemberLog:
         """The highest LogAppendTime that was read in a partition, in milliseconds since 1970; 0 if nothing was."""
         return self._members.partitions[partition].view.newest_ms
 
+    def positions(self) -> list[int]:
+        """The next offset of each partition to be read."""
+        return [state.view.position for state in self._members.partitions]
+
     def is_own(self, writer: Writer) -> bool:
         """Whether this process has had this writer."""
         return writer in self._members.own
@@ -319,9 +331,14 @@ class MemberLog:
         """The next record of a member that lies in a partition."""
         self._reader.read(partition, key, stored, now)
 
-    def read_group(self, partition: int, key: GroupKey, stored: StoredGroup) -> None:
-        """The next record of a partition is one of a whole group."""
-        self.groups.read(partition, key, stored)
+    def read_group(self, partition: int, key: GroupKey, stored: StoredGroup, value: bytes = b"") -> bool:
+        """The next record of a partition is one of a whole group. Return whether it is authenticated."""
+        return self.groups.read(partition, key, stored, value)
+
+    def read_unknown_group(self, partition: int, key: GroupKey, offset: int, appended_ms: int) -> None:
+        """The next record of a partition is one of a whole group, in a format that this release does not know."""
+        self._members.partitions[partition].view.read_to(offset + 1, appended_ms)
+        self.groups.read_unknown(key.group_id, appended_ms)
 
     def read_probe(self, partition: int, writer: Writer, offset: int, appended_ms: int, now: float) -> None:
         """The next record of a partition is a probe."""

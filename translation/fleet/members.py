@@ -6,7 +6,7 @@ The parts of the member log share it: :mod:`~translation.fleet.write_queue` says
 """
 
 from translation.fleet.confirmation import Confirmations
-from translation.fleet.counting import Stored
+from translation.fleet.counting import Room, Stored
 from translation.fleet.entries import Entry, Partition
 from translation.fleet.formats import FORMATS
 from translation.fleet.outputs import FleetSettings, Health, Output, Terms, terms_of
@@ -30,7 +30,8 @@ class Members:
         self.writer = writer
         self.own = {writer}
         """Every writer that this process has had."""
-        self.partitions = [Partition(now) for _ in range(settings.partitions)]
+        self.room = Room(settings.most_members, settings.members_of_group, settings.max_bytes)
+        self.partitions = [Partition(now, self.room) for _ in range(settings.partitions)]
         self.entries: dict[MemberKey, Entry] = {}
         self.confirmations = Confirmations(settings.wait_s)
         self.outputs: list[Output] = []

@@ -138,3 +138,9 @@ class FleetSettings(msgspec.Struct, frozen=True):
 
     Whoever may read the group can make ids, and each is kept for an hour by all replicas.
     """
+    most_members: int = 100_000
+    """Members whose records are kept, and of which the oldest are forgotten beyond that; likewise records of groups."""
+    members_of_group: int = 50_000
+    """The same for one group."""
+    max_bytes: int = 128 * 1024 * 1024
+    """About how much memory the records of members may take, and half of that those of groups."""

@@ -83,7 +83,8 @@ class PartitionHealth:
     def replay_again(self, number: int, now: float) -> None:
         """What was read of a partition is forgotten: it will be read from its beginning."""
         state = self._members.partitions[number]
-        state.view = PartitionView()
+        state.view.give_back()
+        state.view = PartitionView(self._members.room)
         state.replay_to = None
         state.read_until = -math.inf
         state.probes = 0

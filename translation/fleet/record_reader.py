@@ -16,6 +16,8 @@ from translation.fleet.records import Kind, MemberKey
 from translation.fleet.seats import Seat, SeatEvent
 from translation.fleet.write_queue import WriteQueue
 
+_DEAD = frozenset({Seat.EXPIRED, Seat.ENDED})
+
 
 class RecordReader:
     """Changes the entries of members as their records are read."""
@@ -38,14 +40,26 @@ class RecordReader:
         if counts and is_news and stored.record.kind is Kind.ENDED and stored.writer not in self._members.own:
             self._members.outputs.append(Ended(key))
         self.forget_old(state)
+        if counts:
+            self._make_room(state, key.group_id)
         self._writes.write_wanted(number, now)
 
     def forget_old(self, state: Partition) -> None:
         """Forget the records of a partition that are too old to matter."""
-        for key in state.view.forget():
+        self._forgotten(state, state.view.forget())
+
+    def _make_room(self, state: Partition, group_id: str) -> None:
+        """Forget what is more than there is room for: of the group, and of the partition that has most."""
+        self._forgotten(state, state.view.forget_beyond(group_id))
+        while self._members.room.is_exceeded:
+            largest = max(self._members.partitions, key=lambda one: len(one.view))
+            self._forgotten(largest, largest.view.forget_oldest())
+
+    def _forgotten(self, state: Partition, keys: list[MemberKey]) -> None:
+        for key in keys:
             entry = self._members.entries.get(key)
             if entry is not None and state.health is not Health.REPLAYING:
-                if entry.write is None:
+                if entry.write is None or entry.machine.seat in _DEAD:
                     entry.machine.handle(SeatEvent.NOTHING_COUNTS)
                 self._writes.want(key)
 
@@ -76,6 +90,9 @@ class RecordReader:
         if resolved is not None:
             self._writes.resolve(key, entry)
         if counts:
+            if entry.machine.seat in _DEAD and stored.record.kind is not Kind.ENDED:
+                # Somebody has forged it: no replica writes that of a dead id. What counts is what all go by.
+                entry.machine.handle(SeatEvent.LOG_LOST)
             entry.machine.handle(self._members.event_of(stored))
             if self._members.is_own_served(stored):
                 self._serve(key, entry, resolved, now)

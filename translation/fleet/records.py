@@ -7,11 +7,13 @@ A record says what one *writer* wants to be true of one member of a group. Wheth
 
 from enum import StrEnum
 from hashlib import sha256
-from typing import NamedTuple, NewType
+from typing import Annotated, NamedTuple, NewType
 
 import crc32c
 import msgspec
+from msgspec import Meta
 
+from protocol_codecs.foreign import MsgpackDecoder, Undecodable
 from translation.fleet.snapshots import LONGEST_SNAPSHOT, NO_SNAPSHOT
 
 Writer = NewType("Writer", bytes)
@@ -24,6 +26,9 @@ LONGEST_NAME = 255
 """Characters of a group or member id that is written as it is; of a longer one its hash is."""
 LENGTH_OF_HASH = 64
 
+LONGEST_KEY = 4096
+"""Bytes of a key: a group's has three texts."""
+
 LONGEST_VALUE = 4096 + LONGEST_SNAPSHOT
 """Bytes of a value. A record that the broker refuses for its size would be refused for ever."""
 
@@ -31,6 +36,14 @@ NO_GENERATION = -1
 """Which generation a client has is not known."""
 
 _PROBE = "probe"
+
+Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
+"""A text that is shortened before it is written (:func:`shortened`)."""
+WriterName = Annotated[bytes, Meta(min_length=1, max_length=16)]
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+"""As in the client's own call."""
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""A number that is never negative: of a record's place, of members, of milliseconds."""
 
 
 class Kind(StrEnum):
@@ -70,22 +83,45 @@ class MemberRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     kind: Kind
-    version: int
+    version: Count
     first: bool = False
-    server: str = ""
-    instance_id: str | None = None
-    session_timeout_ms: int = 45_000
-    rebalance_timeout_ms: int = 300_000
-    generation: int = NO_GENERATION
-    snapshot: bytes = NO_SNAPSHOT
+    server: Name = ""
+    instance_id: Name | None = None
+    session_timeout_ms: Int32 = 45_000
+    rebalance_timeout_ms: Int32 = 300_000
+    generation: Annotated[int, Meta(ge=NO_GENERATION, le=2**31 - 1)] = NO_GENERATION
+    snapshot: Annotated[bytes, Meta(max_length=LONGEST_SNAPSHOT)] = NO_SNAPSHOT
+
+
+class Ignored(StrEnum):
+    """Why a record of the topic is skipped: a closed list, for metrics."""
+
+    KEY = "key"
+    """Its key is none of the member log."""
+    VALUE = "value"
+    """Its value is none, or a field is out of range."""
+    FORMAT = "format"
+    """It names no format, or one that this release does not know."""
+    PLACE = "place"
+    """It says that its writer has seen what comes after it, or lies in another partition than its group."""
+    TIME = "time"
+    """Its timestamp is not the broker's, or it speaks of the future."""
+    MAC = "mac"
+    """It is not authenticated by the key that the replicas share."""
+    ERROR = "error"
+    """It met a bug of this release; the log has it."""
 
 
 class InvalidRecord(Exception):
-    """A key or a value is none of the member log. All readers ignore such a record."""
+    """A record is none of the member log. All readers ignore it; ``reason`` says why."""
+
+    def __init__(self, why: str, reason: Ignored = Ignored.VALUE) -> None:
+        super().__init__(why)
+        self.reason = reason
 
 
-_key_decoder = msgspec.msgpack.Decoder(tuple[str, str, bytes])
-_value_decoder = msgspec.msgpack.Decoder(MemberRecord)
+_key_decoder = MsgpackDecoder(tuple[Name, Name, WriterName], LONGEST_KEY)
+_value_decoder = MsgpackDecoder(MemberRecord, LONGEST_VALUE)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -118,8 +154,8 @@ def decode_key(data: bytes) -> tuple[MemberKey, Writer]:
     """
     try:
         group_id, member_id, writer = _key_decoder.decode(data)
-    except msgspec.MsgspecError as error:
-        raise InvalidRecord(f"not the key of a member: {data[:64]!r}: {error}") from None
+    except Undecodable as error:
+        raise InvalidRecord(f"not the key of a member: {error}", Ignored.KEY) from None
     return MemberKey(group_id, member_id), Writer(writer)
 
 
@@ -141,8 +177,8 @@ def decode_value(data: bytes) -> MemberRecord:
     """
     try:
         return _value_decoder.decode(data)
-    except msgspec.MsgspecError as error:
-        raise InvalidRecord(f"not the value of a member: {data[:64]!r}: {error}") from None
+    except Undecodable as error:
+        raise InvalidRecord(f"not the value of a member: {error}") from None
 
 
 PROBE = MemberKey("", _PROBE)

@@ -17,6 +17,8 @@ SILENT_AFTER_MS = 120_000
 """A replica probes each partition every 30 s, and every 5 s while the log is away."""
 
 _FIRST_BYTES = 16
+LONGEST_HEADER = 1024
+"""Bytes of the header; of a probe with a longer one it is not read."""
 _LIMIT = 10_000
 
 
@@ -44,7 +46,7 @@ class Replicas:
 
     def __init__(self) -> None:
         self._by_writer: OrderedDict[Writer, Replica] = OrderedDict()
-        self._heard: dict[Writer, int] = {}
+        self._heard: OrderedDict[Writer, int] = OrderedDict()
         """By the first writer of a replica."""
         self.newest_ms = 0
         """When the last of all these probes was written."""
@@ -58,11 +60,18 @@ class Replicas:
         self._by_writer[writer] = replica
         self._by_writer.move_to_end(writer)
         self._heard[replica.first] = max(appended_ms, self._heard.get(replica.first, 0))
+        self._heard.move_to_end(replica.first)
+        if len(self._heard) > _LIMIT:
+            self._heard.popitem(last=False)
         self.newest_ms = max(appended_ms, self.newest_ms)
         if len(self._by_writer) > _LIMIT:
             _, dropped = self._by_writer.popitem(last=False)
             # If it has had a later writer, that one's next probe sets it again.
             self._heard.pop(dropped.first, None)
+
+    def knows(self, writer: Writer) -> bool:
+        """Whether a probe of this writer was read."""
+        return writer in self._by_writer
 
     def all(self) -> list[Heard]:
         """The replicas, each with its last probe."""

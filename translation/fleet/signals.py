@@ -5,8 +5,12 @@ One record for each writer, in the partition of the group (:mod:`translation.fle
 """
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
+
+from translation.fleet.records import Count, WriterName
 
 WINDOW_S = 10.0
 """How long a window is, about: each replica cuts its own."""
@@ -28,35 +32,39 @@ class Gate(StrEnum):
     DISCONNECTS = "disconnects"
 
 
+_Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
+
+
 class Window(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What one replica saw of a group in about ten seconds. Counts are those of its own clients."""
 
-    ms: int
+    ms: Count
     """How long it was."""
-    told: int = 0
+    told: Count = 0
     """Members that were told to join anew, because the policy moves them."""
-    members: int = 0
+    members: Count = 0
     """Members at its end."""
-    classic: int = 0
+    classic: Count = 0
     """The classic ones among them."""
-    changes: int = 0
+    changes: Count = 0
     """What gives the group a new target assignment: members that came or left, and translated ones that rejoined."""
-    rejoins: int = 0
+    rejoins: Count = 0
     """JoinGroups of translated members that were members before."""
-    classic_rejoins: int = 0
-    commit_errors: int = 0
-    disconnects: int = 0
-    owned_ms: int = 0
+    classic_rejoins: Count = 0
+    commit_errors: Count = 0
+    disconnects: Count = 0
+    owned_ms: Count = 0
     """Milliseconds that partitions were owned, summed over them."""
-    unknown: int = 0
+    unknown: Count = 0
     """Members of which is not known what they own."""
-    pause_ms: int = 0
+    pause_ms: Count = 0
     """The 99th percentile of the times from giving up everything to having an assignment; 0: there was none."""
-    lag: int | None = None
+    lag: _Int64 | None = None
     """The lag of the whole group at its end; None: not known."""
-    watched: int = 0
+    watched: Count = 0
     """Groups with members that are not moved: the control."""
-    harmed: dict[str, int] = {}
+    harmed: dict[str, Count] = {}
     """How many of them are worse than before, by :class:`Gate`, beyond the thresholds of this group's rule."""
     fault: str = ""
     """What went wrong outside of all groups: a broker that can't be reached."""
@@ -69,24 +77,24 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest first, at most :data:`KEPT`."""
     failed: tuple[str, ...] = ()
     """Sources that have failed for two windows, and why."""
-    writers: tuple[bytes, ...] = ()
+    writers: tuple[WriterName, ...] = ()
     """The writers that the replica has had lately: it reports for all of them."""
 
 
 class Baseline(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What a group was like before its first step: the worst of a few windows of all replicas. Counts are by minute."""
 
-    at_ms: int
+    at_ms: Count
     """When it was taken, by the log's clock."""
-    owned: float = 0
+    owned: _Finite = 0
     """Partitions that had an owner."""
-    unowned_s: float = 0
-    commit_errors: float = 0
-    rejoins: float = 0
-    pause_ms: int = 0
-    disconnects: float = 0
-    lag: int = 0
-    lag_growth: float = 0
+    unowned_s: _Finite = 0
+    commit_errors: _Finite = 0
+    rejoins: _Finite = 0
+    pause_ms: Count = 0
+    disconnects: _Finite = 0
+    lag: _Int64 = 0
+    lag_growth: _Finite = 0
     """Records a minute."""
 
 

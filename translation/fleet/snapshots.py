@@ -4,13 +4,21 @@ A snapshot may be old: nobody waits for it to be written. Whether the broker sti
 before it is used (:mod:`translation.migration.resumption`).
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+from protocol_codecs.foreign import MsgpackDecoder, Undecodable
 
 NO_SNAPSHOT = b""
 """The member is not Stable, or is not known well enough: another replica has its client join again."""
 
 LONGEST_SNAPSHOT = 8192
 """Bytes. A member with more partitions or topics than fit has no snapshot."""
+
+
+_Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, kw_only=True):
@@ -22,14 +30,14 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
     the end, with a default.
     """
 
-    generation: int
-    member_epoch: int
-    assignment: tuple[tuple[bytes, tuple[int, ...]], ...]
+    generation: _Int32
+    member_epoch: _Int32
+    assignment: tuple[tuple[Annotated[bytes, Meta(min_length=16, max_length=16)], tuple[_Int32, ...]], ...]
     """Partitions by topic id."""
     subscription: tuple[str, ...]
     protocol_type: str
     protocol_name: str
-    embedded_version: int
+    embedded_version: Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)]
     cooperative: bool
     mapped_assignor: str
     assignor: str
@@ -37,7 +45,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Snapshot)
+_decoder = MsgpackDecoder(Snapshot, LONGEST_SNAPSHOT)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -52,5 +60,5 @@ def decode_snapshot(data: bytes) -> Snapshot | None:
         return None
     try:
         return _decoder.decode(data)
-    except msgspec.MsgspecError:
+    except Undecodable:
         return None

@@ -131,6 +131,9 @@ class WriteQueue:
         members = self._members
         view = members.partitions[number].view
         present = view.get(key)
+        if kind is Kind.RELAYED:
+            # It becomes a classic member, for which no heartbeat of a snapshot may go out: that would convert it.
+            entry.generation, entry.snapshot = NO_GENERATION, NO_SNAPSHOT
         known = NO_GENERATION if present is None else present.record.generation
         snapshot = NO_SNAPSHOT if present is None else present.record.snapshot
         record = MemberRecord(

@@ -92,6 +92,7 @@ def _described_obstacle(context: Context, group_id: str) -> Procedure[tuple[Obst
         return Obstacle.NONE, ""
     if group.error_code != ErrorCode.NONE:
         return Obstacle.TRANSIENT, f"the broker answered {ErrorCode(group.error_code).name}"
+    context.registry.described(group_id, is_new=group.group_state in _WITHOUT_MEMBERS)
     return obstacle_of(
         group,
         context.rules.policy.assignors_allowed,

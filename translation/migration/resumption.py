@@ -50,6 +50,8 @@ def accepted_snapshot(context: Context, member: Member, request: Request) -> Pro
     """Return what the member log has of a member, if the call and the broker's answer to a heartbeat agree with it."""
     if request.api_key not in _CALLS or member.join.waiting is not None:
         return None
+    if context.classic_members.find(member.group.group_id, member.member_id) is not None:
+        return None  # any heartbeat under its id would convert it
     snapshot = context.fleet.snapshot(member)
     if snapshot is None or snapshot.generation != generation.in_request(request):
         return None

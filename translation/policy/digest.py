@@ -4,12 +4,10 @@ import hashlib
 
 import msgspec
 
-from translation.policy.policy import Policy
-
 _CHARACTERS = 16
 
 
-def digest_of(policy: Policy) -> str:
+def digest_of(policy: msgspec.Struct) -> str:
     """Sixteen hexadecimal digits that any change of the policy changes, but not one of comments or layout alone."""
     data = msgspec.json.encode(policy, order="deterministic")
     return hashlib.sha256(data).hexdigest()[:_CHARACTERS]

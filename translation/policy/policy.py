@@ -1,35 +1,34 @@
 """Which mode each group runs in: an ordered list of rules, for groups by name or by pattern; the first match wins.
 
-Names are looked up in an index, so a group costs the same however many are named; only patterns are tried in order.
+Names are looked up in an index, so a group costs the same however many are named. What patterns cost is bounded
+(:mod:`translation.policy.pattern_index`).
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
-import re2
 from msgspec import Meta
 
 from protocol_codecs import ApiKey, ErrorCode
+from translation.policy.digest import digest_of
 from translation.policy.gates import AbortIf
 from translation.policy.group_type import JOINED_BY, GroupType
+from translation.policy.pattern_index import PatternIndex, compile_pattern
 from translation.policy.steps import Step, parse_steps
 from translation.policy.windows import MOST_WINDOWS, Window
 
+LONGEST_GROUP_ID = 255
+"""Characters. A client makes up as many group ids as it likes, of up to 32 KiB; a group with a longer one is never
+translated or hosted, so that nothing has to be remembered of it."""
+
+_REMEMBERED = 10_000
+"""Groups whose rules are remembered."""
+_NOT_YET = -1
 _Name = Annotated[str, Meta(min_length=1)]
-
-
-def _compile(pattern: str) -> Any:
-    """Compile quietly: the caller says what is wrong, not the library's own log on stderr.
-
-    ``.`` is any character: else a client would evade ``.*`` with a line break in its group id.
-    """
-    options = re2.Options()
-    options.log_errors = False
-    options.dot_nl = True
-    return re2.compile(pattern, options)
 
 
 class Mode(StrEnum):
@@ -221,11 +220,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             raise ValueError("`unproven_override` is about `proof_s`, and the rule has none")
         self._check_control()
         if self.pattern is not None:
-            try:
-                _compile(self.pattern)
-            except re2.error as error:
-                said = error.args[0].decode() if error.args else "unknown error"
-                raise ValueError(f"pattern {self.pattern!r} is not an RE2 expression: {said}") from None
+            _ = self.compiled
 
     def _check_control(self) -> None:
         """Refuse what limits steps where there are none that could be limited."""
@@ -254,8 +249,9 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return () if self.steps is None else parse_steps(self.steps)
 
     @cached_property
-    def _compiled(self) -> Any:
-        return None if self.pattern is None else _compile(self.pattern)
+    def compiled(self) -> Any:
+        """The pattern as RE2 has it; None if the rule has names."""
+        return None if self.pattern is None else compile_pattern(self.pattern)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -270,8 +266,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     def matches(self, group_id: str) -> bool:
         """Whether this rule speaks of the group."""
-        if self._compiled is not None:
-            return self._compiled.fullmatch(group_id) is not None
+        if self.compiled is not None:
+            return self.compiled.fullmatch(group_id) is not None
         return group_id in self._named
 
     def refusal(self, api_key: int) -> ErrorCode | None:
@@ -331,6 +327,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = ()
     waves: Waves = Waves()
 
+    def __post_init__(self) -> None:
+        """Refuse patterns whose cost nobody could bear."""
+        _ = self._patterns
+
     @cached_property
     def _numbers(self) -> Mapping[str, int]:
         """The index of the first rule that names a group, by group id."""
@@ -341,18 +341,47 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return found
 
     @cached_property
-    def _patterns(self) -> tuple[tuple[int, Rule], ...]:
-        return tuple((number, rule) for number, rule in enumerate(self.rules) if rule.pattern is not None)
+    def _patterns(self) -> PatternIndex:
+        return PatternIndex(
+            (number, rule.compiled) for number, rule in enumerate(self.rules) if rule.pattern is not None
+        )
+
+    @cached_property
+    def looked_up(self) -> dict[str, int | None]:
+        """The numbers of the groups that were looked up lately."""
+        return {}
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the policy (:mod:`translation.policy.digest`)."""
+        return digest_of(self)
+
+    def prepare(self, instead_of: "Policy | None" = None) -> None:
+        """Compute beforehand, in a thread of the caller's, what :meth:`number_for` and others would when first called.
+
+        The groups that were looked up in the policy before, ``instead_of``, are looked up in this one.
+        """
+        _ = self.wave_sizes, self.digest
+        if instead_of is not None:
+            for group_id in tuple(instead_of.looked_up):
+                self.number_for(group_id)
 
     def number_for(self, group_id: str) -> int | None:
         """The index in ``rules`` of the first rule that matches; None if none does."""
+        found = self.looked_up.get(group_id, _NOT_YET)
+        if found != _NOT_YET:
+            return found
+        number = self._search(group_id)
+        if len(group_id) <= LONGEST_GROUP_ID:
+            if len(self.looked_up) >= _REMEMBERED:
+                self.looked_up.clear()
+            self.looked_up[group_id] = number
+        return number
+
+    def _search(self, group_id: str) -> int | None:
         named = self._numbers.get(group_id)
-        for number, rule in self._patterns:
-            if named is not None and number > named:
-                break
-            if rule.matches(group_id):
-                return number
-        return named
+        matching = self._patterns.first(group_id, below=named)
+        return named if matching is None else matching
 
     def rule_for(self, group_id: str) -> Rule:
         """The first rule that matches, or one made from the default."""
@@ -364,7 +393,12 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """The waves of the groups that are moved in one, by group id."""
         found = {}
         for group_id in self._numbers:
-            wave = self.rule_for(group_id).wave
-            if wave is not None:
+            number = self._search(group_id)
+            if number is not None and (wave := self.rules[number].wave) is not None:
                 found[group_id] = wave
         return found
+
+    @cached_property
+    def wave_sizes(self) -> Mapping[int, int]:
+        """How many groups each wave has."""
+        return Counter(self.wave_of.values())

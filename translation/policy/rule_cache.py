@@ -1,12 +1,8 @@
 """Caches which rule of the policy applies to a group; every group request asks."""
 
-from translation.policy.digest import digest_of
-from translation.policy.policy import Mode, Policy, Rule
+from translation.policy.policy import LONGEST_GROUP_ID, Mode, Policy, Rule
 
 _REMEMBERED = 10_000
-LONGEST_GROUP_ID = 255
-"""Characters. A client makes up as many group ids as it likes, of up to 32 KiB; a group with a longer one is never
-translated or hosted, so that nothing has to be remembered of it."""
 _FOR_ANY_ID = frozenset({Mode.OBSERVE, Mode.REJECT})
 """The modes that groups with longer ids may have."""
 
@@ -20,11 +16,14 @@ class RuleCache:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.digest = digest_of(policy)
-        """Names the policy (:mod:`translation.policy.digest`)."""
         self._found: dict[str, Rule] = {}
         self._rolled_back: dict[str, Rule] = {}
         """What holds for the groups that are rolled back."""
+
+    @property
+    def digest(self) -> str:
+        """Names the policy (:mod:`translation.policy.digest`)."""
+        return self.policy.digest
 
     def rule_for(self, group_id: str) -> Rule:
         """The rule that holds for a group."""
@@ -65,7 +64,6 @@ class RuleCache:
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy and forget all cached rules."""
         self.policy = policy
-        self.digest = digest_of(policy)
         self._found.clear()
         self._rolled_back = {
             group_id: _observed(self.written_rule_for(group_id)) for group_id in self._rolled_back

@@ -213,10 +213,12 @@ def _translate_or_adopt(
             # Alive now, however long the call has to wait for its turn.
             session_timeout.renew(member, context.now)
         steps = translate()
+        beside = request.api_key in _COMMITS
     else:
+        beside = False
         rule = context.rules.rule_for(member.group.group_id)
         steps = adopt_then(context, member, connection, request, rule, translate, refuse, found)
-    context.scheduler.start(steps, member.queue, connection.id, request.client_id)
+    context.scheduler.start(steps, member.queue, connection.id, request.client_id, beside=beside)
 
 
 # -- LeaveGroup, OffsetFetch, DescribeGroups ---------------------------------------------------------------------------

@@ -16,13 +16,14 @@ from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat, s
 from translation.upstream.metadata_lookup import learn_topic_names
 
 
-def heartbeat_upstream(context: Context, member: Member) -> Procedure[int]:
+def heartbeat_upstream(context: Context, member: Member, *, client_is_here: bool = False) -> Procedure[int]:
     """Send one heartbeat upstream and apply its answer; return the code that a classic client understands.
 
     FENCED_MEMBER_EPOCH is returned as it is: the broker has the member, but another process knows it better.
+    ``client_is_here``: see :func:`~translation.upstream.consumer_group_heartbeat.keepalive_heartbeat`.
     """
     epoch = member.member_epoch
-    response = yield from keepalive_heartbeat(context, member)
+    response = yield from keepalive_heartbeat(context, member, client_is_here=client_is_here)
     return (yield from map_result(context, member, epoch, response))
 
 

@@ -24,3 +24,12 @@ same TLS.
 {{- end -}}
 {{- toJson $kafka -}}
 {{- end -}}
+
+{{/* Refuses secrets among properties that the manifests show to all who may read them. */}}
+{{- define "epochgate.checkNoSecrets" -}}
+{{- range $property, $_ := .kafka -}}
+{{- if regexMatch "(?i)(password|passphrase|secret|jaas[.]config|key[.]pem)$" $property -}}
+{{- fail (printf "%s: %s would be in the manifests for all to read; put it into a Secret (%s.secretName), and name its key in %s.secretFiles" $.key $property $.section $.section) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

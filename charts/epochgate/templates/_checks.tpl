@@ -71,11 +71,12 @@
 {{- if hasKey $own $key -}}{{- fail (printf "config.%s: this part of the configuration follows from other values of this chart (%s)" $key (get $own $key)) -}}{{- end -}}
 {{- end -}}
 {{- with .Values.fleet -}}
-{{- if and (not .enabled) (or .kafka .secretName .secretFiles .secretEnvironment .recordFormat (eq (toString .expires) "true")) -}}
+{{- if and (not .enabled) (or .kafka .secretName .secretFiles .secretEnvironment .macKey .recordFormat (eq (toString .expires) "true")) -}}
 {{- fail "fleet: is described but not enabled; set fleet.enabled" -}}
 {{- end -}}
-{{- if and (or .secretFiles .secretEnvironment) (not .secretName) -}}
-{{- fail "fleet.secretName: needed for fleet.secretFiles and fleet.secretEnvironment" -}}
+{{- include "epochgate.checkNoSecrets" (dict "kafka" .kafka "key" "fleet.kafka" "section" "fleet") -}}
+{{- if and (or .secretFiles .secretEnvironment .macKey) (not .secretName) -}}
+{{- fail "fleet.secretName: needed for fleet.secretFiles, fleet.secretEnvironment and fleet.macKey" -}}
 {{- end -}}
 {{- range $property, $_ := merge (dict) .secretFiles .secretEnvironment -}}
 {{- if or (hasKey $.Values.fleet.kafka $property) (and (hasKey $.Values.fleet.secretFiles $property) (hasKey $.Values.fleet.secretEnvironment $property)) -}}

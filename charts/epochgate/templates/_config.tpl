@@ -43,10 +43,15 @@
 {{- $policy = dict "file" "/etc/epochgate/policy" "manifest_required" true -}}
 {{- if .Values.policy.watch -}}{{- $_ := set $policy "config_maps" (printf "epochgate.io/policy-set=%s" $set) -}}{{- end -}}
 {{- else if .Values.policy.watch -}}{{- $_ := set $policy "config_map" (include "epochgate.policyConfigMap" .) -}}{{- end -}}
+{{- $hosts := (include "epochgate.serviceNames" (dict "root" . "suffix" "admin") | fromJson).names -}}
+{{- if (.Values.preflight).askPods -}}
+{{- $hosts = concat $hosts (include "epochgate.serviceNames" (dict "root" . "suffix" "replicas") | fromJson).names -}}
+{{- end -}}
+{{- $hosts = concat $hosts (.Values.admin.hosts | default list) -}}
 {{- $config := dict
       "upstream" $upstream
       "listeners" $listeners
-      "admin" (dict "bind" "0.0.0.0" "port" .Values.admin.port)
+      "admin" (dict "bind" "0.0.0.0" "port" .Values.admin.port "hosts" $hosts)
       "policy" $policy
       "drain" (dict "grace_s" .Values.drain.graceSeconds)
       "log" (dict "level" .Values.log.level "format" .Values.log.format)
@@ -63,6 +68,7 @@
       "expires" (include "epochgate.expiry" $ | fromJson).expires
       "resumes" .resumes -}}
 {{- if .recordFormat -}}{{- $_ := set $fleet "record_format" .recordFormat -}}{{- end -}}
+{{- if .macKey -}}{{- $_ := set $fleet "mac_key_file" (printf "/etc/epochgate/fleet/%s" .macKey) -}}{{- end -}}
 {{- $files := dict -}}
 {{- range $property, $key := .secretFiles -}}{{- $_ := set $files $property (printf "/etc/epochgate/fleet/%s" $key) -}}{{- end -}}
 {{- if $files -}}{{- $_ := set $fleet "kafka_files" $files -}}{{- end -}}
@@ -97,6 +103,12 @@
 {{- $policy := dict "default" .Values.policy.default "rules" .Values.policy.rules -}}
 {{- with .Values.policy.assignorsAllowed -}}{{- $_ := set $policy "assignors_allowed" . -}}{{- end -}}
 {{- toYaml $policy -}}
+{{- end -}}
+
+{{/* The names of a Service with a dot, by which its port may be called; takes root and suffix, the end of its name. */}}
+{{- define "epochgate.serviceNames" -}}
+{{- $name := printf "%s-%s.%s" (include "epochgate.fullname" .root) .suffix .root.Release.Namespace -}}
+{{- dict "names" (list $name (printf "%s.svc" $name) (printf "%s.svc.%s" $name .root.Values.clusterDomain)) | toJson -}}
 {{- end -}}
 
 {{/* host:port of the admin ports of all pods. */}}

@@ -16,6 +16,7 @@ app.kubernetes.io/component: exporter
 {{- $_ := set $config "exporter" (dict
       "bind" "0.0.0.0"
       "port" .port
+      "hosts" (concat (include "epochgate.serviceNames" (dict "root" $ "suffix" "exporter") | fromJson).names (.hosts | default list))
       "names" .names
       "cluster" .cluster
       "groups" .groups

@@ -69,6 +69,7 @@
 {{- if and .secretFiles (not .secretName) -}}
 {{- fail "pipeline.secretFiles: names keys of a Secret; set pipeline.secretName too" -}}
 {{- end -}}
+{{- include "epochgate.checkNoSecrets" (dict "kafka" .kafkaConf "key" "pipeline.kafkaConf" "section" "pipeline") -}}
 {{- range $property, $_ := .secretFiles -}}
 {{- if hasKey $.Values.pipeline.kafkaConf $property -}}
 {{- fail (printf "pipeline: %s is in kafkaConf and in secretFiles" $property) -}}

@@ -233,6 +233,7 @@ class Proxy:
             "verify": dict(self._verify),
             "metrics": dict(self._metrics),
             "preflight": dict(self._preflight),
+            "initial_rebalance_delay_ms": 0,  # as the test brokers have it
             **self._more,
         }
         return json.dumps(config, indent=2)

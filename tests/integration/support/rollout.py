@@ -36,6 +36,7 @@ PRE_STOP_S = 1.0
 _CONFIG = """\
 upstream: {{bootstrap: ["{kafka}"]}}
 preflight: {{enabled: false}}
+initial_rebalance_delay_ms: 0
 listeners:
 {listeners}
 admin: {{bind: {address}, port: {admin}}}

@@ -3,7 +3,14 @@
 import msgspec
 import pytest
 
-from proxy.config.fleet import RESERVED, Fleet, UnreadableSecret, kafka_properties
+from proxy.config.fleet import (
+    RESERVED,
+    Fleet,
+    UnreadableSecret,
+    kafka_properties,
+    mac_key,
+    with_absolute_secrets,
+)
 from proxy.config.loader import ConfigError, load_config
 
 BASE = """
@@ -84,3 +91,18 @@ def test_a_secret_that_is_not_there_is_named_without_its_value(tmp_path):
     unset = Fleet(kafka={"bootstrap.servers": "k"}, kafka_environment={"sasl.password": "NOBODY_SET_IT"})
     with pytest.raises(UnreadableSecret, match="NOBODY_SET_IT"):
         kafka_properties(unset, {})
+
+
+def test_the_key_for_records_of_moves_is_read_and_never_shown(tmp_path):
+    file = tmp_path / "key"
+    fleet = Fleet(kafka={"bootstrap.servers": "k"}, mac_key_file="key")
+    assert mac_key(Fleet(kafka={"bootstrap.servers": "k"})) is None
+    fleet = with_absolute_secrets(fleet, tmp_path)
+    with pytest.raises(UnreadableSecret, match=r"fleet\.mac_key_file"):
+        mac_key(fleet)
+    file.write_bytes(b"s" * 31 + b"\n")
+    with pytest.raises(UnreadableSecret, match="31 bytes, fewer than 32") as refused:
+        mac_key(fleet)
+    assert "sss" not in str(refused.value)
+    file.write_bytes(b"s" * 32 + b"\r\n")
+    assert mac_key(fleet) == b"s" * 32

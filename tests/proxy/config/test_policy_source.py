@@ -8,11 +8,12 @@ import trio.testing
 
 from protocol_codecs.policy_manifest import MANIFEST, generated, manifest_of
 from proxy.config import policy_source
-from proxy.config.file_watcher import POLL_INTERVAL_S, FileWatcher
+from proxy.config.file_watcher import POLL_INTERVAL_S
 from proxy.config.loader import ConfigError
 from proxy.config.policy_source import load_policy_from
 from proxy.metrics.registry import Metrics
 from proxy.server.policy_reloader import PolicyReloader
+from tests.proxy.server.reloading import inline, watch
 from translation.policy.policy import Mode, Policy, Rule
 
 FIRST = b"rules: [{group: payments, mode: translate}]\n"
@@ -140,8 +141,7 @@ class Proxy:
         self.applied: list[Policy] = []
         self.swap("0", {"a.yaml": FIRST})
         (folder / "a.yaml").symlink_to("..data/a.yaml")
-        reloader = PolicyReloader(folder, self.applied.append, self.metrics)
-        self.watcher = FileWatcher((reloader,))
+        self.reloader = PolicyReloader(folder, self.applied.append, self.metrics, run_in_thread=inline)
 
     def swap(self, name: str, files: dict[str, bytes]) -> None:
         """As kubelet does: a new directory, then the link to it, in one step."""
@@ -158,7 +158,7 @@ async def test_a_swapped_link_and_a_new_file_are_noticed_and_a_bad_file_keeps_th
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     proxy = Proxy(tmp_path)
-    nursery.start_soon(proxy.watcher.run)
+    nursery.start_soon(watch, proxy.reloader)
     await trio.sleep(3 * POLL_INTERVAL_S)
     assert proxy.applied == []
     proxy.swap("1", {"a.yaml": LAST})

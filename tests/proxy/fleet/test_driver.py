@@ -7,16 +7,27 @@ from structlog.testing import capture_logs
 
 from proxy.config.fleet import Fleet
 from proxy.fleet.driver import FleetDriver
-from proxy.fleet.log_events import AccessLost, EndReached, RecordRead, WriteFailed
+from proxy.fleet.log_events import (
+    AccessLost,
+    EndReached,
+    GroupRecordRead,
+    RecordIgnored,
+    RecordRead,
+    RecordUnknown,
+    WriteFailed,
+)
 from proxy.fleet.reader_watch import PATIENCE_S
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.fleet.topic import TopicIdentity
 from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
 from translation.fleet.formats import FORMATS
+from translation.fleet.group_log import UNKNOWN_MS
+from translation.fleet.group_records import MOVE, GroupRecord, Move, StoredGroup, group_key
 from translation.fleet.outputs import Health, HealthChanged, Output, Serving, Settled, Verdict, WriteRecord
 from translation.fleet.records import (
     PROBE,
+    Ignored,
     Kind,
     MemberRecord,
     Writer,
@@ -148,6 +159,16 @@ async def test_claims_that_a_bound_refuses_are_counted():
     assert bench.metric("bounds_hit_total", bound="fleet_ids") == 2
 
 
+async def test_records_that_are_forgotten_for_want_of_room_are_counted():
+    bench = Bench().start()
+    bench.driver.log._members.room.most_members = 1
+    for offset in range(20, 23):
+        key = member_key("payments", f"epochgate-{offset}")
+        stored = Stored(offset, 1_000, Writer(b"theirs"), MemberRecord(Kind.SERVED, offset))
+        bench.read(RecordRead(partition_of(key, PARTITIONS), key, stored.writer, stored, offset, 1_000))
+    assert bench.metric("bounds_hit_total", bound="fleet_records") == 2
+
+
 async def test_what_became_of_calls_is_shown_at_a_scrape():
     bench = Bench().start()
     assert bench.metric("fleet_verdicts_total", verdict="served") == 0
@@ -184,6 +205,59 @@ async def test_an_error_in_the_member_log_ends_its_use_and_not_the_process(monke
     bench.read(EndReached(0, 9))
     assert bench.metric("internal_errors_total", where="fleet") == 1
     assert "unexpected error" in bench.refusals[0]
+
+
+async def test_records_that_are_none_of_the_log_are_counted_and_skipped():
+    bench = Bench().start()
+    bench.read(
+        RecordIgnored(0, 20, Ignored.KEY, "no key"),
+        RecordIgnored(0, 21, Ignored.VALUE, "no value"),
+        RecordIgnored(1, 22, Ignored.VALUE, "no value"),
+    )
+    assert bench.driver.refused is None
+    assert bench.driver.ignored == {Ignored.KEY: 1, Ignored.VALUE: 2}
+    assert bench.metric("fleet_records_ignored_total", reason="value") == 2
+    assert bench.metric("fleet_records_ignored_total", reason="mac") == 0
+    assert bench.driver.log._members.partitions[0].view.position == 22
+
+
+async def test_a_record_of_a_later_release_costs_its_member_alone():
+    """Nobody knows what it says, so the member is not served here any more; the log is used on."""
+    bench = Bench().start()
+    number = partition_of(KEY, PARTITIONS)
+    bench.driver.log.claim(KEY, 1, trio.current_time())
+    bench.driver.carry_out()
+    bench.read_back()
+    stands_for = Stored(90, 1_000, Writer(b"theirs"), MemberRecord(Kind.ENDED, 90))
+    bench.read(RecordUnknown(number, KEY, stands_for, 90, 1_000, "format 99"))
+    assert bench.driver.refused is None
+    assert bench.driver.log.verdict(KEY, 1, trio.current_time()) is Verdict.GONE
+    other = member_key(KEY.group_id, "epochgate-another")
+    assert bench.driver.log.claim(other, 1, trio.current_time()) is Verdict.PENDING
+    groups = bench.driver.log.groups
+    assert groups.is_ready(KEY.group_id)
+    bench.read(RecordUnknown(number, group_key(KEY.group_id, MOVE), None, 91, 1_000, "format 99"))
+    assert not groups.is_ready(KEY.group_id)
+    assert groups.write(KEY.group_id, MOVE, trio.current_time(), move=Move("1")) is None
+    bench.read(RecordRead(number, PROBE, Writer(b"theirs"), None, 92, 1_001 + UNKNOWN_MS))
+    assert groups.is_ready(KEY.group_id), "whoever can read it has renewed it by then, if it is needed"
+    assert bench.metric("fleet_records_ignored_total", reason="format") == 2
+
+
+async def test_a_record_that_meets_a_bug_is_skipped_and_the_log_is_used_on(monkeypatch):
+    """The record would meet it again after each restart."""
+    bench = Bench().start()
+
+    def fails(*_arguments):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(bench.driver.log, "read_group", fails)
+    stored = StoredGroup(30, 1_000, Writer(b"theirs"), GroupRecord(1))
+    bench.read(GroupRecordRead(0, group_key("g", MOVE), stored), RecordIgnored(0, 31, Ignored.KEY, "no key"))
+    assert bench.driver.refused is None
+    assert bench.driver.ignored == {Ignored.ERROR: 1, Ignored.KEY: 1}
+    assert bench.metric("internal_errors_total", where="fleet") == 1
+    assert bench.driver.log.positions()[0] == 32
 
 
 async def test_a_writer_that_has_been_replaced_may_fail():

@@ -7,34 +7,26 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 
 from proxy.config.fleet import Fleet
 from proxy.fleet.log_client import _Producing
-from proxy.fleet.log_events import AccessLost, EndReached, GroupRecordRead, PartitionLost, RecordRead
+from proxy.fleet.log_events import AccessLost, EndReached, PartitionLost, RecordRead
 from proxy.fleet.log_reader import _MOST_CLOSING, LogReader
 from proxy.fleet.topic import access_hint, create_command, required_settings
 from tests.translation.fleet.test_formats import plant_second_format
 from translation.fleet.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
-from translation.fleet.group_records import (
-    GroupRecord,
-    Slot,
-    StoredGroup,
-    encode_group_key,
-    encode_group_value,
-    group_key,
-    slot_name,
-)
 from translation.fleet.outputs import WriteRecord
 from translation.fleet.records import (
-    PROBE,
+    Ignored,
     Kind,
     MemberRecord,
     Writer,
     encode_key,
     encode_value,
     member_key,
+    partition_of,
 )
 from translation.fleet.replicas import REPLICA_HEADER, Replica
 
 KEY, WRITER = member_key("payments", "epochgate-1"), Writer(b"writer")
-RECORD = MemberRecord(Kind.SERVED, 7, first=True)
+RECORD = MemberRecord(Kind.SERVED, 4, first=True)
 FORMAT = FORMATS[DEFAULT_FORMAT].header
 KEY_BYTES, VALUE_BYTES = encode_key(KEY, WRITER), encode_value(RECORD)
 FLEET = Fleet(kafka={"bootstrap.servers": "kafka:9092"})
@@ -49,7 +41,7 @@ class Message:
         self._epoch = more.get("epoch")
 
     def partition(self):
-        return 3
+        return PARTITION
 
     def offset(self):
         return self._offset
@@ -77,6 +69,9 @@ class Client:
     fleet = FLEET
 
 
+PARTITION = partition_of(KEY, FLEET.partitions)
+
+
 def reader():
     made = LogReader.__new__(LogReader)
     made._client, made._topic = Client(), FLEET.topic
@@ -87,7 +82,7 @@ def reader():
 def test_a_record_is_read_with_its_place():
     event = reader()._event(Message())
     assert isinstance(event, RecordRead)
-    assert event[:3] == (3, KEY, WRITER)
+    assert event[:3] == (PARTITION, KEY, WRITER)
     assert event.stored is not None
     assert event.stored[:2] == (5, 1_000)
     assert event.stored.record == RECORD
@@ -99,42 +94,31 @@ def test_a_record_that_was_read_is_not_read_again_after_another_assignment():
     assert one._event(Message(5)) is None
 
 
-def test_a_probe_has_no_value():
-    event = reader()._event(Message(key=encode_key(PROBE, WRITER), value=None))
-    assert event == RecordRead(3, PROBE, WRITER, None, 5, 1_000)
+class BadHeaders(Message):
+    """A record whose header has a name that is not UTF-8."""
+
+    def headers(self):
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 
 
-def test_a_probe_names_the_replica_that_writes_it():
-    named = Message(
-        key=encode_key(PROBE, WRITER), value=None, headers=[(FORMAT_HEADER, FORMAT), (REPLICA_HEADER, b"x")]
+def test_what_is_none_of_the_log_is_named_and_only_moves_the_position():
+    """As a ``kafka-console-producer`` would write it, or somebody who means harm; the thread goes on reading."""
+    one = reader()
+    bad = (
+        Message(5, key=b"\xff", headers=None),
+        Message(6, key=b"\x93\xa1\xff\xa1m\xc4\x01w"),
+        Message(7, value=b"\x81\xa1x" + b"\x91" * 3_000),
+        BadHeaders(8),
+        Message(9, key=None),
     )
-    event = reader()._event(named)
-    assert isinstance(event, RecordRead)
-    assert event.replica == b"x"
-
-
-def test_a_record_of_a_group_is_read_with_its_place():
-    key, record = group_key("payments", slot_name(3)), GroupRecord(7, first=True, slot=Slot("epochgate-1"))
-    written = Message(key=encode_group_key(key, WRITER), value=encode_group_value(record))
-    assert reader()._event(written) == GroupRecordRead(3, key, StoredGroup(5, 1_000, WRITER, record))
-    for junk in (None, b"junk"):
-        broken = Message(key=encode_group_key(key, WRITER), value=junk)
-        assert reader()._event(broken) == EndReached(3, 6)
-
-
-def test_what_is_none_of_the_log_only_moves_the_position():
-    for message in (Message(key=None), Message(key=b"junk"), Message(value=b"junk")):
-        assert reader()._event(message) == EndReached(3, 6)
-
-
-@pytest.mark.parametrize(
-    ("headers", "named"),
-    [(None, "no format (None)"), ([("v", b"v2")], "no format (b'v2')"), ([("v", b"\x02")], "format 2")],
-)
-def test_a_record_of_a_format_that_is_not_known_ends_the_use_of_the_log(headers, named):
-    """Its header is looked at before anything else of it, which may not be readable."""
-    event = reader()._event(Message(key=b"junk", value=b"junk", headers=headers))
-    assert event == AccessLost(f"partition 3 has a record at offset 5 of {named}; this release reads 1")
+    events = [one._event(message) for message in bad]
+    assert [(event.partition, event.offset) for event in events] == [
+        (PARTITION, offset) for offset in range(5, 10)
+    ]
+    assert [event.reason for event in events] == [
+        Ignored.FORMAT, Ignored.KEY, Ignored.VALUE, Ignored.FORMAT, Ignored.KEY
+    ]  # fmt: skip
+    assert isinstance(one._event(Message(10)), RecordRead)
 
 
 def test_a_header_that_is_not_known_does_not_matter():
@@ -177,7 +161,7 @@ def test_each_record_has_the_header_of_the_format_that_it_is_written_in(monkeypa
 
 
 def test_the_end_of_a_partition():
-    assert reader()._event(Message(9, error=KafkaError._PARTITION_EOF)) == EndReached(3, 9)
+    assert reader()._event(Message(9, error=KafkaError._PARTITION_EOF)) == EndReached(PARTITION, 9)
 
 
 def test_a_right_that_is_missing_is_told_with_the_command_that_gives_it():
@@ -271,7 +255,10 @@ def test_a_reader_that_is_replaced_goes_on_where_it_was(monkeypatch, ended):
     client.reader = LogReader(client)
     client.reader.run()
     assert set(stuck.assigned) == {(partition, OFFSET_BEGINNING, None) for partition in range(16)}
-    assert set(other.assigned) ^ set(stuck.assigned) == {(3, OFFSET_BEGINNING, None), (3, 6, 4)}
+    assert set(other.assigned) ^ set(stuck.assigned) == {
+        (PARTITION, OFFSET_BEGINNING, None),
+        (PARTITION, 6, 4),
+    }
     assert [event.offset for event in client.told] == [5, 6]
 
 
@@ -286,8 +273,8 @@ def test_a_reader_that_is_stuck_is_replaced_also_while_it_is_asked_for_an_end(mo
     monkeypatch.setattr("proxy.fleet.log_reader.Consumer", lambda _settings: next(made))
     client.reader = LogReader(client)
     client.reader.run()
-    assert client.told == [PartitionLost(3, 9)]
-    assert (3, OFFSET_BEGINNING, None) in other.assigned
+    assert client.told == [PartitionLost(PARTITION, 9)]
+    assert (PARTITION, OFFSET_BEGINNING, None) in other.assigned
 
 
 def test_readers_whose_close_has_no_end_are_not_made_without_end(monkeypatch, ended):

@@ -1,5 +1,7 @@
 """A member log that a test fills: what one process has read of it, and of its replicas."""
 
+from collections import Counter
+
 import trio
 
 from proxy.config.schema import Visibility
@@ -8,7 +10,7 @@ from proxy.observability.group_registry import GroupRegistry
 from translation.fleet.counting import Stored
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings
-from translation.fleet.records import Kind, MemberRecord, Writer, member_key, partition_of
+from translation.fleet.records import Ignored, Kind, MemberRecord, Writer, member_key, partition_of
 from translation.fleet.replicas import Replica, Replicas, replica_header
 
 MS = 1000
@@ -21,6 +23,7 @@ class FleetLog:
         self.replica = replica("host")
         self.replicas = Replicas()
         self.refused: str | None = None
+        self.ignored: Counter[Ignored] = Counter()
         self.log = MemberLog(FleetSettings(partitions=partitions), self.replica.first, 0.0)
         self._offset = 0
 

@@ -18,7 +18,7 @@ from tests.proxy.observability.events import changed, life, topic
 from tests.proxy.observability.fleet import FleetLog, replica
 from tests.proxy.observability.site import NOW_S, PAGE, Http, Site
 from tests.proxy.observability.test_pages import CONTROL, HOSTILE
-from translation.fleet.records import Kind, Writer
+from translation.fleet.records import Ignored, Kind, Writer
 from translation.policy.policy import Mode, Policy, Rule
 
 OTHER, THIRD = replica("other"), replica("third")
@@ -183,6 +183,15 @@ def test_the_health_of_the_log(site):
     assert site.api()["fleet"]["reason"] == "no right"
     for said in (site.status(), site.http.get("/").text):
         assert "no right" in said
+
+
+def test_records_that_are_none_of_the_fleet_s_are_shown_with_their_number_and_why(site):
+    assert site.api()["fleet"]["ignored"] == {}
+    assert "none of the fleet" not in site.http.get("/").text
+    site.log.ignored.update({Ignored.KEY: 2, Ignored.VALUE: 3})
+    assert site.api()["fleet"]["ignored"] == {"key": 2, "value": 3}
+    assert "5 records ignored that are none of the fleet" in site.http.get("/").text
+    assert "5 ignored that are none of the fleet's (key, value)" in site.status()
 
 
 def test_a_log_that_is_not_read_yet_says_so():

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,12 @@ import structlog
 import trio
 import trio.testing
 
+from proxy.config.file_watcher import POLL_INTERVAL_S
+from proxy.config.policy_source import LoadedPolicy
 from proxy.metrics.registry import Metrics
-from proxy.server.policy_reloader import POLL_INTERVAL_S, PolicyReloader
-from translation.policy.policy import Mode, Policy
+from proxy.server.policy_reloader import PolicyReloader
+from tests.proxy.server.reloading import inline, watch
+from translation.policy.policy import Mode, Policy, Rule
 
 TRANSLATE = "rules:\n  - {group: payments, mode: translate}\n"
 
@@ -28,7 +32,7 @@ async def test_a_changed_file_is_applied(
 ) -> None:
     applied: list[Policy] = []
     metrics = Metrics()
-    nursery.start_soon(PolicyReloader(file, applied.append, metrics).run)
+    nursery.start_soon(watch, PolicyReloader(file, applied.append, metrics, run_in_thread=inline))
     await trio.sleep(3 * POLL_INTERVAL_S)
     assert applied == [], "a file that did not change is not applied again"
     file.write_text(TRANSLATE)
@@ -43,7 +47,7 @@ async def test_a_file_that_is_being_written_is_not_read_before_it_is_complete(
 ) -> None:
     """What is there of it is a policy too: it would move groups back."""
     applied: list[Policy] = []
-    nursery.start_soon(PolicyReloader(file, applied.append, Metrics()).run)
+    nursery.start_soon(watch, PolicyReloader(file, applied.append, Metrics(), run_in_thread=inline))
     await trio.sleep(POLL_INTERVAL_S / 2)
     file.write_text(beginning)
     await trio.sleep(POLL_INTERVAL_S)
@@ -69,7 +73,7 @@ async def test_a_bad_file_is_refused_and_the_policy_before_it_stays(
 ) -> None:
     applied: list[Policy] = []
     metrics = Metrics()
-    nursery.start_soon(PolicyReloader(file, applied.append, metrics).run)
+    nursery.start_soon(watch, PolicyReloader(file, applied.append, metrics, run_in_thread=inline))
     await trio.testing.wait_all_tasks_blocked()
     with structlog.testing.capture_logs() as logs:
         file.write_text(text)
@@ -89,7 +93,7 @@ async def test_a_file_that_went_away_is_refused_until_it_is_back(
     file: Path, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     applied: list[Policy] = []
-    nursery.start_soon(PolicyReloader(file, applied.append, Metrics()).run)
+    nursery.start_soon(watch, PolicyReloader(file, applied.append, Metrics(), run_in_thread=inline))
     await trio.testing.wait_all_tasks_blocked()
     file.unlink()
     await trio.sleep(3 * POLL_INTERVAL_S)
@@ -107,8 +111,52 @@ async def test_sighup_reads_the_file_again_at_once(file: Path, nursery: trio.Nur
         applied.append(policy)
         told.set()
 
-    nursery.start_soon(PolicyReloader(file, apply, Metrics()).run)
+    nursery.start_soon(watch, PolicyReloader(file, apply, Metrics(), run_in_thread=inline))
     await trio.testing.wait_all_tasks_blocked()
     os.kill(os.getpid(), signal.SIGHUP)
     await told.wait()
     assert applied == [Policy(default=Mode.OBSERVE)]
+
+
+async def test_clients_are_served_while_a_large_policy_is_read(file: Path, nursery: trio.Nursery) -> None:
+    """30,000 rules take seconds to be read and compiled."""
+    served_meanwhile, applied = threading.Event(), trio.Event()
+    policy = Policy(rules=(Rule(pattern=".*b", mode=Mode.TRANSLATE),))
+
+    def load() -> LoadedPolicy:
+        assert served_meanwhile.wait(10), "the loop waits for the policy"
+        return LoadedPolicy(policy, "")
+
+    reloader = PolicyReloader(file, lambda _: applied.set(), Metrics())
+    nursery.start_soon(reloader.run)
+    reloader.take(load, "test")
+    await trio.lowlevel.checkpoint()
+    served_meanwhile.set()
+    with trio.fail_after(10):
+        await applied.wait()
+
+
+async def test_of_several_changes_while_a_policy_is_read_the_last_one_counts(
+    file: Path, nursery: trio.Nursery
+) -> None:
+    first, applied, done = threading.Event(), [], trio.Event()
+
+    def load_slowly() -> LoadedPolicy:
+        first.wait(10)
+        return LoadedPolicy(Policy(default=Mode.REJECT), "")
+
+    def apply(policy: Policy) -> None:
+        applied.append(policy.default)
+        if policy.default is Mode.TRANSLATE:
+            done.set()
+
+    reloader = PolicyReloader(file, apply, Metrics())
+    nursery.start_soon(reloader.run)
+    reloader.take(load_slowly, "1")
+    await trio.testing.wait_all_tasks_blocked()
+    reloader.take(lambda: LoadedPolicy(Policy(default=Mode.HOST), ""), "2")
+    reloader.take(lambda: LoadedPolicy(Policy(default=Mode.TRANSLATE), ""), "3")
+    first.set()
+    with trio.fail_after(10):
+        await done.wait()
+    assert applied == [Mode.REJECT, Mode.TRANSLATE]

@@ -7,6 +7,7 @@ import pytest
 import structlog
 import trio
 import trio.testing
+from trio.testing import wait_all_tasks_blocked
 
 from protocol_codecs.policy_manifest import MANIFEST, manifest_of
 from proxy.config.file_watcher import POLL_INTERVAL_S, FileWatcher
@@ -16,6 +17,7 @@ from proxy.metrics.registry import Metrics
 from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.policy_watch import FILE_IS_CURRENT_AFTER_S, PolicyWatch
 from tests.proxy.fakes.kubernetes import LABELS, NAME, FakeApiServer
+from tests.proxy.server.reloading import inline
 from translation.policy.policy import Policy
 
 BEFORE = "rules: [{group: orders, mode: translate}]\n"
@@ -32,15 +34,19 @@ class Proxy:
         self.metrics = Metrics()
         self.applied: list[Policy] = []
         self.changed = trio.Event()
-        reloader = PolicyReloader(self.file, self._apply, self.metrics, load_policy(self.file))
+        reloader = PolicyReloader(
+            self.file, self._apply, self.metrics, load_policy(self.file), run_in_thread=inline
+        )
+        self.reloader = reloader
         self.watch = PolicyWatch(NAME, self.file, reloader, self.metrics)
 
     def _apply(self, policy: Policy) -> None:
         self.applied.append(policy)
         self.changed.set()
 
-    def api_says(self, text: str) -> None:
+    async def api_says(self, text: str) -> None:
         self.watch.found({NAME: {"policy.yaml": text}})
+        await wait_all_tasks_blocked()
 
     @property
     def groups(self) -> list[str | None]:
@@ -52,8 +58,10 @@ class Proxy:
 
 
 @pytest.fixture
-def proxy(tmp_path: Path) -> Proxy:
-    return Proxy(tmp_path)
+async def proxy(tmp_path: Path, nursery: trio.Nursery) -> Proxy:
+    proxy = Proxy(tmp_path)
+    nursery.start_soon(proxy.reloader.run)
+    return proxy
 
 
 @pytest.fixture
@@ -70,12 +78,12 @@ async def polled(proxy: Proxy, nursery: trio.Nursery) -> Proxy:
 
 
 async def test_what_is_in_force_already_is_not_applied_again(proxy: Proxy) -> None:
-    proxy.api_says(BEFORE)
-    proxy.api_says("# a comment\n" + BEFORE)
+    await proxy.api_says(BEFORE)
+    await proxy.api_says("# a comment\n" + BEFORE)
     assert proxy.applied == []
     assert proxy.metric("policy_version") == 1
-    proxy.api_says(NEXT)
-    proxy.api_says(NEXT)
+    await proxy.api_says(NEXT)
+    await proxy.api_says(NEXT)
     assert proxy.groups == ["payments"]
     assert proxy.metric("policy_version") == 2
 
@@ -83,11 +91,12 @@ async def test_what_is_in_force_already_is_not_applied_again(proxy: Proxy) -> No
 async def test_the_file_that_lags_behind_does_not_take_the_policy_back(
     polled: Proxy, autojump_clock: trio.testing.MockClock
 ) -> None:
-    polled.api_says(NEXT)
-    polled.api_says(LAST)
+    await polled.api_says(NEXT)
+    await polled.api_says(LAST)
     polled.file.write_text(NEXT)
     await trio.sleep(60)
     polled.watch.lost("reset")
+    await wait_all_tasks_blocked()
     polled.file.write_text(BEFORE)
     await trio.sleep(60)
     assert polled.groups == ["payments", "returns"]
@@ -96,19 +105,22 @@ async def test_the_file_that_lags_behind_does_not_take_the_policy_back(
 async def test_the_file_is_read_when_the_api_is_out_of_reach_for_long(
     polled: Proxy, autojump_clock: trio.testing.MockClock
 ) -> None:
-    polled.api_says(NEXT)
+    await polled.api_says(NEXT)
     polled.watch.lost("reset")
+    await wait_all_tasks_blocked()
     polled.file.write_text(LAST)
     await trio.sleep(FILE_IS_CURRENT_AFTER_S - 1)
     polled.watch.lost("reset")
+    await wait_all_tasks_blocked()
     assert polled.groups == ["payments"]
     await trio.sleep(1)
     polled.watch.lost("reset")
+    await wait_all_tasks_blocked()
     assert polled.groups == ["payments", "returns"]
     polled.file.write_text(BEFORE)
     await trio.sleep(3 * POLL_INTERVAL_S)
     assert polled.groups == ["payments", "returns", "orders"], "and from then on"
-    polled.api_says(BEFORE)
+    await polled.api_says(BEFORE)
     polled.file.write_text(NEXT)
     await trio.sleep(3 * POLL_INTERVAL_S)
     assert len(polled.applied) == 3, "and no more when the API is back"
@@ -119,6 +131,7 @@ async def test_the_file_is_read_until_the_api_answers(
     polled: Proxy, autojump_clock: trio.testing.MockClock
 ) -> None:
     polled.watch.lost("no pod")
+    await wait_all_tasks_blocked()
     polled.file.write_text(NEXT)
     await trio.sleep(3 * POLL_INTERVAL_S)
     assert polled.groups == ["payments"]
@@ -135,15 +148,16 @@ async def test_the_file_is_read_until_the_api_answers(
 async def test_a_config_map_that_is_no_policy_is_refused_once(
     proxy: Proxy, contents: dict[str, str] | None, place: str, said: list[structlog.typing.EventDict]
 ) -> None:
-    proxy.api_says(NEXT)
+    await proxy.api_says(NEXT)
     for _ in range(2):
         proxy.watch.found({} if contents is None else {NAME: contents})
+        await wait_all_tasks_blocked()
     assert proxy.groups == ["payments"]
     assert proxy.metric("policy_is_current") == 0
     assert proxy.metric("policy_reloads_total", result="refused") == 1
     (refused,) = [line for line in said if line["log_level"] == "error"]
     assert refused["reason"].startswith(place)
-    proxy.api_says(NEXT)
+    await proxy.api_says(NEXT)
     assert proxy.groups == ["payments"]
     assert proxy.metric("policy_is_current") == 1
 
@@ -151,7 +165,8 @@ async def test_a_config_map_that_is_no_policy_is_refused_once(
 async def test_an_outage_is_logged_once(proxy: Proxy, said: list[structlog.typing.EventDict]) -> None:
     for reason in ("reset", "reset", "refused", "refused"):
         proxy.watch.lost(reason)
-    proxy.api_says(BEFORE)
+        await wait_all_tasks_blocked()
+    await proxy.api_says(BEFORE)
     assert [(line["log_level"], line.get("reason")) for line in said] == [
         ("warning", "reset"),
         ("warning", "refused"),
@@ -182,6 +197,7 @@ async def test_a_set_of_config_maps_is_in_force_once_all_that_its_manifest_names
     server = FakeApiServer(account, None)
     await nursery.start(server.serve)
     reloader = PolicyReloader(tmp_path, proxy._apply, proxy.metrics, Policy())
+    nursery.start_soon(reloader.run)
     watch = PolicyWatch(None, tmp_path, reloader, proxy.metrics, labels=LABELS)
     nursery.start_soon(ConfigMapWatch(None, watch, lambda: server.account, labels=LABELS).run)
     files = {"wave-1.yaml": BEFORE.encode(), "wave-2.yaml": NEXT.encode()}
@@ -205,10 +221,16 @@ async def test_a_set_of_config_maps_is_in_force_once_all_that_its_manifest_names
     ],
 )
 async def test_a_set_that_is_not_whole_is_refused(
-    proxy: Proxy, maps: dict[str, dict[str, str]], reason: str, said: list[structlog.typing.EventDict]
+    proxy: Proxy,
+    maps: dict[str, dict[str, str]],
+    reason: str,
+    said: list[structlog.typing.EventDict],
+    nursery: trio.Nursery,
 ) -> None:
-    reloader = PolicyReloader(proxy.file.parent, proxy._apply, proxy.metrics, Policy())
+    reloader = PolicyReloader(proxy.file.parent, proxy._apply, proxy.metrics, Policy(), run_in_thread=inline)
+    nursery.start_soon(reloader.run)
     PolicyWatch(None, proxy.file.parent, reloader, proxy.metrics, labels=LABELS).found(maps)
+    await wait_all_tasks_blocked()
     assert proxy.applied == []
     (refused,) = [line for line in said if line["log_level"] == "error"]
     assert refused["reason"] == f"ConfigMaps with {LABELS}: {reason}" or refused["reason"].endswith(

@@ -49,5 +49,5 @@ async def test_no_process_of_a_fleet_serves_alone():
 def test_a_member_log_without_its_kafka_client_is_refused_with_the_way_to_install_it(monkeypatch):
     monkeypatch.setattr(process, "find_spec", lambda _name: None)
     check_fleet(config_for({}))
-    with pytest.raises(StartError, match=r"pip install 'epochgate\[fleet\]'"):
+    with pytest.raises(StartError, match=r"pip install '\.\[fleet\]' in a checkout"):
         check_fleet(config_for({}, fleet=Fleet(kafka={"bootstrap.servers": "k"})))

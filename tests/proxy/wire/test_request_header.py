@@ -4,7 +4,14 @@ from protocol_codecs import ApiKey, encode
 from protocol_codecs.messages.headers import RequestHeader, ResponseHeader
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from proxy.wire.framing import request_frame, response_body_offset, response_frame
-from proxy.wire.request_header import HeaderError, body_offset, client_id_of, expects_response, read_header
+from proxy.wire.request_header import (
+    HeaderError,
+    body_offset,
+    client_id_of,
+    expects_response,
+    group_id_of,
+    read_header,
+)
 from tests.proxy.fakes import messages, wire
 
 
@@ -50,10 +57,14 @@ def test_a_header_that_does_not_fit_is_refused(frame):
         read_header(frame)
 
 
-def test_a_client_id_that_is_no_text_is_refused():
-    frame = wire.framed(b"\0\x0c\0\x03\0\0\0\x01\0\x02\xff\xfe")
-    with pytest.raises(HeaderError, match="UTF-8"):
-        client_id_of(frame, read_header(frame))
+def test_a_client_id_that_is_no_text_is_read_as_the_broker_reads_it():
+    frame = wire.framed(b"\0\x0c\0\x03\0\0\0\x01\0\x03a\xff\xfe")
+    assert client_id_of(frame, read_header(frame)) == "a\ufffd\ufffd"
+
+
+def test_a_group_id_that_is_no_text_is_read_as_the_broker_reads_it():
+    frame = wire.framed(b"\0\x0c\0\x03\0\0\0\x01\0\x01c" + b"\0\x03g\xc3\x28")
+    assert group_id_of(frame, read_header(frame)) == "g\ufffd("
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 13])

@@ -137,26 +137,27 @@ async def test_a_new_policy_reaches_every_worker_and_those_that_come_later():
             await stream.aclose()
 
 
-async def test_the_snapshot_says_which_policy_holds_although_workers_read_no_file(tmp_path):
+async def test_the_snapshot_says_which_policy_holds_although_workers_read_no_file(tmp_path, nursery):
     """Groups as JSON, the page and `epochgate status` all show this snapshot."""
     file = tmp_path / "policy.yaml"
     file.write_text("default: observe\n")
     async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
         reloader = PolicyReloader(file, proxy.server.set_policy, proxy.server.metrics)
+        nursery.start_soon(reloader.run)
 
-        async def said() -> tuple[int, bool]:
+        async def says(version: int, *, is_current: bool) -> bool:
             told = msgspec.json.decode((await proxy.get("/api/groups"))[1], type=Snapshot)
             assert len(told.replicas) == 2
-            return told.policy_version, told.policy_is_current
+            return (told.policy_version, told.policy_is_current) == (version, is_current)
 
-        assert await said() == (1, True)
+        assert await says(1, is_current=True)
         file.write_text("default: translate\n")
         reloader.reload("test")
-        assert await said() == (2, True)
+        await until(partial(says, 2, is_current=True))
         assert "policy 2" in (await proxy.get("/"))[1]
         file.write_text("default: nonsense\n")
         reloader.reload("test")
-        assert await said() == (2, False)
+        await until(partial(says, 2, is_current=False))
         assert "policy file refused" in (await proxy.get("/"))[1]
 
 

@@ -128,6 +128,10 @@ class Caller:
         link.send(self, ask)
         self.later(timeout_ms, self._timed_out, link, outstanding)
 
+    def count_outstanding(self) -> int:
+        """Count its requests that have no answer yet."""
+        return sum(map(len, self._outstanding.values()))
+
     def _timed_out(self, link: Link, outstanding: Outstanding) -> None:
         if outstanding in self._outstanding.get(link, ()):
             self.watch.timed_out(self, link, outstanding.ask, outstanding.asked_ms)

@@ -37,6 +37,9 @@ _RETRY_MS = 100
 _LOSES_PATIENCE = 2
 """How often an impatient client sends JoinGroup again before it waits as long as others do."""
 
+_MOST_OUTSTANDING = 30
+"""With so many requests unanswered it sends no further commit."""
+
 _LOOK_FOR_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _MEMBERSHIP_OVER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
@@ -62,6 +65,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_ms: int = 2_000
     poll_ms: int = 500
     commit_ms: int = 2_000
+    commits_at_once: int = 1
+    """How many commits it sends one behind the other, without waiting for the answers."""
     revoke_ms: int = 50
 
 
@@ -139,7 +144,9 @@ class ClassicClient(Caller):
     def _commit_if_due(self, now_ms: int) -> None:
         if now_ms >= self._commit_due_ms:
             self._commit_due_ms = now_ms + self.pace.commit_ms
-            self.commit()
+            for _ in range(self.pace.commits_at_once):
+                if self.count_outstanding() < _MOST_OUTSTANDING:
+                    self.commit()
 
     def _heartbeat_thread(self) -> None:
         if self.phase is not Phase.UNJOINED and self.phase is not Phase.JOINING and not self.lost_all:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.simulation.mutations import (
     access,
+    commits,
     gates,
     generations,
     instance_ids,
@@ -26,6 +27,15 @@ Mutation = Callable[[], AbstractContextManager[Any]]
 
 OLD_STATE_MUTATIONS: tuple[Mutation, ...] = (instance_ids.take_a_refusal_for_a_release,)
 """Those that only histories with what is out of date notice (``--old-state``)."""
+
+BUSY_MUTATIONS: tuple[Mutation, ...] = (
+    commits.send_commits_of_two_epochs_side_by_side,
+    commits.send_a_refused_commit_again_behind_the_others,
+    commits.join_beside_commits,
+    commits.keep_alive_when_no_commit_is_under_way,
+    commits.heartbeat_whoever_has_the_turn,
+)
+"""Those of clients that commit all the time (``--busy``)."""
 
 STEP_FLEET_MUTATIONS: tuple[Mutation, ...] = (
     steps.take_a_slot_without_reading_it_back,
@@ -123,6 +133,8 @@ FLEET_MUTATIONS: tuple[Mutation, ...] = (
 
 MUTATIONS: tuple[Mutation, ...] = (
     partitions.acknowledge_early,
+    partitions.give_up_while_join_group_waits,
+    partitions.wait_for_others_in_a_group_that_has_members,
     generations.skip_the_generation_check,
     generations.forget_the_previous_generation,
     partitions.hand_out_withheld_partitions,
@@ -173,6 +185,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     access.believe_relayed_calls,
     sessions.wait_for_a_turn_without_end,
     access.adopt_whoever_commits,
+    *BUSY_MUTATIONS,
     *(one for one in STEP_MUTATIONS if one not in STEP_FLEET_MUTATIONS + GATE_FLEET_MUTATIONS),
     *FLEET_MUTATIONS,
 )

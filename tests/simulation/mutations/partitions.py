@@ -2,22 +2,43 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 from translation import (
     translator,
 )
-from translation.apis import heartbeat, join_group, predicted_heartbeat
+from translation.apis import assignment_wait, heartbeat, join_group, predicted_heartbeat
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
 from translation.engine.memberships import Memberships
+from translation.engine.registry import Registry
 from translation.member_state import MemberEvent, MemberState
 from translation.migration import adoption
 from translation.partitions import NONE, from_topics
 from translation.routing import call_routing
 from translation.upstream import consumer_group_heartbeat
 from translation.upstream.heartbeat_outcome import detect_rebalance
+
+
+def give_up_while_join_group_waits() -> AbstractContextManager[Any]:
+    """In an initial rebalance members give up partitions while their clients' JoinGroups wait."""
+    return patch.object(
+        assignment_wait,
+        "heartbeat_upstream",
+        partial(assignment_wait.heartbeat_upstream, client_is_here=True),
+    )
+
+
+def wait_for_others_in_a_group_that_has_members() -> AbstractContextManager[Any]:
+    """A new member of a group with members waits for others, while what it is assigned has no reader."""
+    described = Registry.described
+
+    def broken(self: Registry, group_id: str, *, is_new: bool) -> None:
+        described(self, group_id, is_new=True)
+
+    return patch.object(Registry, "described", broken)
 
 
 @contextmanager

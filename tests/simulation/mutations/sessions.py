@@ -11,7 +11,7 @@ from translation import (
     generation,
 )
 from translation.actions import EventKind
-from translation.apis import heartbeat, join_group
+from translation.apis import assignment_wait, heartbeat, join_group
 from translation.engine import join_wait
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
@@ -49,7 +49,8 @@ def no_keep_alive() -> AbstractContextManager[Any]:
     return patch.object(deadlines, "heartbeat", consumer_group_heartbeat.schedule_keepalive)
 
 
-def no_suspended_session() -> AbstractContextManager[Any]:
+@contextmanager
+def no_suspended_session() -> Iterator[None]:
     """The session runs on while the client waits in JoinGroup."""
     park = join_wait.wait_in_join
 
@@ -59,7 +60,11 @@ def no_suspended_session() -> AbstractContextManager[Any]:
             member._owner._environment.book(member)
         return (yield from park(member, request, until))
 
-    return patch.object(join_group, "wait_in_join", broken)
+    with (
+        patch.object(join_group, "wait_in_join", broken),
+        patch.object(assignment_wait, "wait_in_join", broken),
+    ):
+        yield
 
 
 def trust_to_be_the_only_process() -> AbstractContextManager[Any]:

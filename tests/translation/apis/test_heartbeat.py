@@ -121,10 +121,25 @@ def test_a_revocation_between_join_and_sync_is_acknowledged_without_another_join
     bench.beat(1, orders=(0, 1))
     bench.heartbeat(connection, A, 1)
     bench.beat(1, orders=(0,))
-    assert bench.handed(bench.sync(connection, A, 1)) == {TOPIC: (0,)}
+    sync = bench.sync(connection, A, 1)
+    assert owned(bench.heartbeat_call().message) == {}  # it never had the other one
+    bench.beat(2, orders=(0,))
+    assert bench.handed(sync) == {TOPIC: (0,)}
+
+
+def test_what_the_broker_did_not_take_with_sync_is_acknowledged_with_the_next_heartbeat() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.join(connection, A)
+    bench.beat(1, orders=(0, 1))
+    bench.heartbeat(connection, A, 1)
+    bench.beat(1, orders=(0,))
+    sync = bench.sync(connection, A, 1)
+    bench.beat(1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert bench.handed(sync) == {TOPIC: (0,)}
     told = bench.heartbeat(connection, A, 1)
-    assert owned(bench.heartbeat_call().message) == {TOPIC: (0,)}  # it never had the other one
-    bench.beat(1)
+    assert owned(bench.heartbeat_call().message) == {TOPIC: (0,)}
+    bench.beat(2)
     assert bench.error(told) == ErrorCode.NONE
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from tests.translation.fleet.replicas import plays
 from tests.translation.fleet.test_member_log import KEY, THEIRS, A, Bench
-from translation.fleet.formats import DEFAULT_FORMAT, FORMATS, Format, UnknownFormat, format_of
+from translation.fleet.formats import DEFAULT_FORMAT, FORMATS, Format, format_of
 from translation.fleet.outputs import Terms
-from translation.fleet.records import Kind, MemberRecord
+from translation.fleet.records import Ignored, InvalidRecord, Kind, MemberRecord
 
 EVERYTHING = MemberRecord(
     Kind.SERVED,
@@ -56,10 +56,15 @@ def test_what_is_written_can_be_read() -> None:
     assert all(number == one.number == format_of(one.header).number for number, one in FORMATS.items())
 
 
-@pytest.mark.parametrize("header", [None, "1", b"", b"\x01\x00", b"\x00", b"\x02"])
-def test_a_format_that_is_not_known_is_named(header: object) -> None:
-    with pytest.raises(UnknownFormat, match=r"format .*; this release reads 1$"):
+@pytest.mark.parametrize("header", [None, "1", b"", b"\x01\x00", b"\x00", b"x" * 1_000])
+def test_what_is_no_format_is_none_of_the_log(header: object) -> None:
+    with pytest.raises(InvalidRecord, match=r"no format .*; this release reads 1$") as refused:
         format_of(header)
+    assert refused.value.reason is Ignored.FORMAT
+
+
+def test_a_format_of_a_later_release_is_not_known() -> None:
+    assert format_of(b"\x02") is None
 
 
 def test_a_takeover_leaves_out_a_field_that_is_not_known_and_writes_the_snapshot_on_as_it_is() -> None:

@@ -22,7 +22,7 @@ from tests.translation.live_groups import OBSERVE_ALL
 from translation.actions import Connection, EventKind, RequestId
 from translation.engine import fleet
 from translation.engine.fleet import snapshot_of
-from translation.fleet.records import member_key
+from translation.fleet.records import Kind, MemberRecord, Writer, member_key
 from translation.fleet.snapshots import (
     LONGEST_SNAPSHOT,
     NO_SNAPSHOT,
@@ -305,9 +305,40 @@ def test_a_snapshot_that_is_too_long_is_none() -> None:
     assert encode_snapshot(snapshot) == NO_SNAPSHOT
 
 
-@pytest.mark.parametrize("data", [NO_SNAPSHOT, b"\xc1", b"\x90", msgspec.msgpack.encode({"generation": 1})])
+FIELDS = msgspec.to_builtins(SNAPSHOT, builtin_types=(bytes,))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        NO_SNAPSHOT, b"\xc1", b"\x90", msgspec.msgpack.encode({"generation": 1}),
+        b"\x91" * 3_000, encode_snapshot(SNAPSHOT)[:-1] + b"\x91" * 3_000, encode_snapshot(SNAPSHOT) + bytes(8_192),
+        *(
+            msgspec.msgpack.encode([*FIELDS[:at], bad, *FIELDS[at + 1 :]])
+            for at, bad in (
+                (0, -1), (0, 2**31), (1, -1), (1, 2**63), (2, [[b"short", [0]]]), (2, [[bytes(16), [-1]]]),
+                (2, [[bytes(16), [2**31]]]), (3, [1]), (6, 2**15), (6, -(2**15) - 1), (7, 1),
+            )
+        ),
+    ],
+    ids=lambda data: repr(data)[:40],
+)  # fmt: skip
 def test_what_is_no_snapshot_is_none(data: bytes) -> None:
     assert decode_snapshot(data) is None
+    assert decode_snapshot(msgspec.msgpack.encode(FIELDS)) == SNAPSHOT
+
+
+def test_a_client_whose_snapshot_is_forged_is_answered_and_rejoins(log: SharedLog) -> None:
+    """Nested 3,000 deep: its decoder would run out of stack, and nobody would answer the call."""
+    _, other = two_replicas(log)
+    forged = MemberRecord(Kind.SERVED, len(log.records), generation=1, snapshot=b"\x91" * 3_000)
+    log.records.append((KEY, Writer(b"somebody"), forged))
+    for replica in log.replicas:
+        replica.read()
+    heartbeat = other.heartbeat(other.connect(), A, 1)
+    other.reply(group_of_a())
+    other.beat(1)
+    assert other.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_snapshot_with_a_field_of_a_later_version_is_read() -> None:

@@ -8,7 +8,7 @@ from tests.translation.bench import GROUP, TOPIC, owned
 from tests.translation.fleet.bench import Replica, SharedLog
 from translation.actions import Connection, EventKind, RequestId
 from translation.fleet.outputs import Decision, FleetSettings
-from translation.fleet.records import Kind, member_key
+from translation.fleet.records import Kind, MemberRecord, Writer, member_key
 from translation.fleet.seats import Seat
 from translation.settings import TranslatorSettings
 
@@ -228,6 +228,23 @@ def test_a_client_that_nobody_can_serve_for_the_brokers_session_joins_anew(log: 
     codes = []
     for _ in range(50):
         codes.append(other.error(other.heartbeat(connection, A, 1)))
+        log.advance(1.0)
+    gives_up_after = int(TranslatorSettings().broker_session_s)
+    assert set(codes[:gives_up_after]) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert codes[gives_up_after] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_client_whose_claims_lose_each_time_joins_anew_after_the_brokers_session(log: SharedLog) -> None:
+    """As where somebody forges a record that wins against every claim: what the log settles then is no verdict."""
+    one = log.replica()
+    served_member(one)
+    forged = MemberRecord(Kind.SERVED, version=2**62)
+    log.records.append((KEY, Writer(b"somebody"), forged))
+    one.read()
+    connection = one.connect()
+    codes = []
+    for _ in range(50):
+        codes.append(one.error(one.heartbeat(connection, A, 1)))
         log.advance(1.0)
     gives_up_after = int(TranslatorSettings().broker_session_s)
     assert set(codes[:gives_up_after]) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}

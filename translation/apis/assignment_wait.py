@@ -1,0 +1,138 @@
+"""The wait of a JoinGroup for its member's assignment.
+
+There are two reasons to wait. In the initial rebalance of a group the JoinGroups of all its members wait, so that each
+client gets its final share at once (:mod:`translation.engine.initial_rebalance`). Later a client that owns nothing
+waits until the broker has assigned something to its member.
+"""
+
+import math
+
+from protocol_codecs import ErrorCode
+from translation import error_mapping
+from translation.actions import Request
+from translation.engine.context import Context
+from translation.engine.join_outcomes import Failed
+from translation.engine.join_wait import wait_in_join
+from translation.engine.member import Member
+from translation.engine.procedure import Procedure
+from translation.member_state import MemberState
+from translation.partitions import Partitions, visible_to_client
+from translation.upstream.heartbeat_outcome import heartbeat_upstream
+from translation.upstream.metadata_lookup import lookup_topics
+
+_POLLS_APART = 2
+"""In the initial rebalance the heartbeats are so many times ``join_poll_s`` apart: nobody can read before its end."""
+
+
+def await_assignment(
+    context: Context, member: Member, request: Request, owned_partitions: Partitions, deadline: float
+) -> Procedure[bool]:
+    """Wait with the answer to a client that owns nothing until it has partitions, or until ``deadline``.
+
+    Since Kafka 4.3 assignments are computed in batches, and other members may have to revoke partitions first. No
+    heartbeat response tells "nothing yet" from "nothing for you"; but while none of its topics exists nothing will
+    come, so the broker is asked for them when the wait gets long. Returns False if the membership was lost meanwhile.
+
+    In the initial rebalance of its group it waits for the end of that in any case, and then no longer than until the
+    group has settled.
+    """
+    if owned_partitions or not member.client.subscription:
+        return True
+    settings = context.settings
+    is_initial = _joins_initially(context, member)
+    has_settled = False
+    asks_at = context.now + settings.topics_asked_after_s
+    while context.now < deadline and _has_to_wait(
+        context, member, is_initial=is_initial, has_settled=has_settled
+    ):
+        yield from wait_in_join(member, request, min(deadline, _next_heartbeat_at(context, member)))
+        if not member.joined:
+            _fail_if_served_elsewhere(context)
+            return False
+        # Before its heartbeat, which brings what is left for it.
+        has_settled = is_initial and _has_settled(context, member)
+        code = yield from heartbeat_upstream(context, member)
+        if code in error_mapping.MEMBERSHIP_LOST:
+            _fail_if_served_elsewhere(context)
+            return False
+        if code != ErrorCode.NONE:
+            raise Failed(error_mapping.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
+        if member.group.initial_rebalance.is_under_way(context.now):
+            asks_at = context.now + settings.topics_asked_after_s
+        elif context.now >= asks_at:
+            asks_at = math.inf
+            existing, _ = yield from lookup_topics(context, member.broker.subscription)
+            if not existing:  # its heartbeats will tell the client when there is one
+                return member.joined
+    return True
+
+
+def _joins_initially(context: Context, member: Member) -> bool:
+    """Whether the client joins in the initial rebalance of its group, and has got nothing in this membership."""
+    return (
+        member.state is MemberState.ABSENT
+        and not member.partitions.possibly_owned
+        and member.group.initial_rebalance.is_under_way(context.now)
+    )
+
+
+def _has_to_wait(context: Context, member: Member, *, is_initial: bool, has_settled: bool) -> bool:
+    """Whether there is nothing to tell the client yet; ``has_settled`` if its group is complete without a share for it.
+
+    A member that came first has been assigned what others are to have. It gives that up with its client's SyncGroup, so
+    its client is answered as soon as the initial rebalance has ended; the others wait for what it gives up.
+    """
+    if is_initial and member.group.initial_rebalance.is_under_way(context.now):
+        return True
+    assigned = visible_to_client(
+        member.partitions.broker_assignment, context.topic_names, member.client.subscription
+    )
+    is_complete = assigned and not (is_initial and others_give_up(context, member))
+    keeps_from_others = is_initial and member.partitions.pending_revocation
+    return not (is_complete or keeps_from_others or has_settled)
+
+
+def others_give_up(context: Context, member: Member) -> bool:
+    """Whether the initial rebalance has just ended, and another member has still to give up what it had in it.
+
+    Such a member reaches the epoch of the others only when it has given that up.
+    """
+    return member.group.initial_rebalance.is_settling(context.now) and not _has_lowest_epoch(member)
+
+
+def _has_lowest_epoch(member: Member) -> bool:
+    others = member.group.members.values()
+    return all(other.member_epoch >= member.member_epoch for other in others if other.joined)
+
+
+def _has_settled(context: Context, member: Member) -> bool:
+    """Whether the initial rebalance is over, the broker has assigned to everybody in the group, and nobody has anything
+    to give up.
+
+    Of several processes none knows all members.
+    """
+    initial = member.group.initial_rebalance
+    return (
+        context.settings.sole_process
+        and not initial.is_under_way(context.now)
+        and context.now >= initial.last_joined_at + context.settings.assignment_interval_s
+        and _has_lowest_epoch(member)
+    )
+
+
+def _next_heartbeat_at(context: Context, member: Member) -> float:
+    """When the member is heartbeated next while its client waits.
+
+    In the initial rebalance that is not before the broker has assigned to those who have joined.
+    """
+    now, settings, initial = context.now, context.settings, member.group.initial_rebalance
+    if not initial.is_under_way(now):
+        return now + settings.join_poll_s
+    assigned_at = initial.last_joined_at + settings.assignment_interval_s
+    return min(initial.ends_at(now), max(now + _POLLS_APART * settings.join_poll_s, assigned_at))
+
+
+def _fail_if_served_elsewhere(context: Context) -> None:
+    """Raise if a new membership here could end one that the client has begun through another process meanwhile."""
+    if not context.settings.sole_process:
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its membership was lost while it waited")
