@@ -49,7 +49,7 @@ def test_a_proxy_that_has_just_been_started_costs_one_ordinary_rebalance(
     client, kafka, consumers, folder: Path, group
 ):
     with live_group(kafka, consumers, folder, group) as live:
-        live.form(client, "range")
+        live.form(client, "range", session_timeout_ms=30_000)  # the restart takes seconds
         live.proxy.stop()
         live.proxy.start()
         marks = live.move("translate")
