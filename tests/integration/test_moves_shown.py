@@ -70,7 +70,9 @@ def test_a_person_sees_a_move_in_progress_one_held_and_one_aborted(kafka, consum
         proxy.kill()  # and with it the group's helper, without which the group becomes a classic one again
         proxy.start()
         described = eventually(
-            partial(kafka.describe, held), lambda seen: seen is not None and not seen.helpers, what="no helper"
+            partial(kafka.describe, held),
+            lambda seen: seen is not None and not seen.helpers,
+            what="no helper",
         )
         translated = {one.client_id for one in described.members if one.member_type == "consumer"}
         next(one for one in members if one.name in translated).close()

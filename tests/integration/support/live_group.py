@@ -1,6 +1,7 @@
 """A group at work behind proxies, whose policy a test changes while records flow."""
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from support.waiting import eventually
 
 REPEATED_AT_A_RESTART = round(RECORDS / EVERY_S)
 """Records of a second: clients commit every 0.5 s, and a client that is killed repeats what it has not committed."""
+
+QUIET_NS = 1_000_000_000
 
 MODE = """\
 default: observe
@@ -112,7 +115,18 @@ class LiveGroup:
             self.until_classic()
         self.until_shared()
         self.read_up_to_now()
+        self.until_quiet()
         return marks
+
+    def until_quiet(self) -> None:
+        """No callback for a second: the broker describes a group as Stable before the clients have called theirs."""
+
+        def last() -> int:
+            return max((event.mono for one in self.members for event in one.callbacks()), default=0)
+
+        eventually(
+            lambda: time.monotonic_ns() - last() > QUIET_NS, what="no client calls a callback any more"
+        )
 
     def account(self) -> Accounting:
         """What became of the records; nothing may be lost, and no partition have had two owners."""
