@@ -132,15 +132,16 @@ def _move(live: LiveGroup, mode: str, cost: Cost) -> None:
 
 def table(costs: Sequence[Cost]) -> str:
     """All cases, for docs/evidence."""
+    names = "applications, moves, ended, callbacks in, lost, callbacks back, no owner in and back (s), read twice, "
+    names += "of records, unread, two owners"
     lines = [
-        "| applications | moves | ended | callbacks in | lost | back | no owner in, back (s) | read twice | of records "
-        "| unread | two owners |",
+        f"| {names.replace(', ', ' | ')} |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += [
         f"| {one.library} | {one.moves} | {one.ended} | {one.callbacks_in} | {one.lost} | {one.callbacks_back} | "
-        f"{one.longest_gap_in_s:.2f}, {one.longest_gap_back_s:.2f} | {one.read_twice} | {one.records} | {one.unread} | "
-        f"{one.two_owners} |{f' {one.failed}' if one.failed else ''}"
+        f"{one.longest_gap_in_s:.2f} and {one.longest_gap_back_s:.2f} | {one.read_twice} | "
+        f"{one.records} | {one.unread} | {one.two_owners} |{f' {one.failed}' if one.failed else ''}"
         for one in costs
     ]
     return "\n".join(lines)
