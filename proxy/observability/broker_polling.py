@@ -1,5 +1,7 @@
 """Polls brokers about groups: how many members use the classic protocol, and how many the new one.
 
+The helper of a group that is being converted (:mod:`translation.engine.conversion`) is no member of any client.
+
 Each query goes over the connection of one of the group's own members. Its principal may describe the group, and no
 further connection is needed. The number of queries per second is limited, however many groups there are.
 """
@@ -28,6 +30,7 @@ from proxy.observability.snapshot import BrokerView
 from proxy.observability.wall_clock import WallClock
 from proxy.session.request_metrics import error_name
 from translation.actions import Connection
+from translation.engine.conversion import is_helper
 
 MAX_GROUPS_PER_S = 20
 """The most groups that are polled in one second."""
@@ -110,15 +113,16 @@ class BrokerGroupPoller:
                 elif group.error_code != ErrorCode.NONE:
                     self._store(group_id, error=error_name(group.error_code))
                 else:
-                    classic = sum(member.member_type == _CLASSIC_MEMBER for member in group.members)
+                    members = [member for member in group.members if not is_helper(member.member_id)]
+                    classic = sum(member.member_type == _CLASSIC_MEMBER for member in members)
                     self._store(
                         group_id,
                         kind="consumer",
                         state=group.group_state,
                         classic=classic,
-                        consumer=len(group.members) - classic,
+                        consumer=len(members) - classic,
                         epoch=group.group_epoch,
-                        members=tuple(member.member_id for member in group.members),
+                        members=tuple(member.member_id for member in members),
                     )
                     self._brokers.described(group_id, group)
 

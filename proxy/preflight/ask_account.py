@@ -29,6 +29,7 @@ from proxy.config.fleet import Property
 from proxy.config.schema import Address
 from proxy.preflight.ask_brokers import CONCURRENT, BrokerAddress, believable
 from proxy.preflight.facts import Acl, BadProperty, Group, Kind, Member, Unknown
+from translation.engine.conversion import is_helper
 
 T = TypeVar("T")
 
@@ -213,6 +214,7 @@ class _Account:
             return tuple(
                 Member(member_id=one.member_id, instance_id=one.group_instance_id, client_host=one.host)
                 for one in told.members
+                if not is_helper(one.member_id)
             )
 
         return self._of_each(group_ids, ask, read, "Describe")

@@ -63,22 +63,29 @@ def test_a_person_sees_a_move_in_progress_one_held_and_one_aborted(kafka, consum
     ):
         topics = {one: kafka.new_topic(partitions=PARTITIONS) for one in (moving, held, aborted)}
         start = partial(consumers.start, CONFLUENT, proxy.bootstrap)
+        members = [start(held, topics[held], "range") for _ in range(3)]
+        eventually(
+            partial(kinds, kafka, held), lambda seen: seen == Counter(consumer=1, classic=2), what="one moves"
+        )
+        proxy.kill()  # and with it the group's helper, without which the group becomes a classic one again
+        proxy.start()
+        described = eventually(
+            partial(kafka.describe, held),
+            lambda seen: seen is not None and not seen.helpers,
+            what="no helper",
+        )
+        translated = {one.client_id for one in described.members if one.member_type == "consumer"}
+        next(one for one in members if one.name in translated).close()
+        start(held, topics[held], "range")
+
         for _ in range(4):
             start(moving, topics[moving], "range")
-        members = [start(held, topics[held], "range") for _ in range(3)]
 
         stack.enter_context(Load(kafka, topics[aborted]))
         start(aborted, topics[aborted], "range", heartbeat_interval_ms=3_000, session_timeout_ms=10_000)
         harm = misbehaving.commits_with_an_old_generation
         stack.enter_context(Misbehaving(proxy.bootstrap, aborted, topics[aborted], PARTITIONS, harm))
 
-        eventually(
-            partial(kinds, kafka, held), lambda seen: seen == Counter(consumer=1, classic=2), what="one moves"
-        )
-        described = kafka.describe(held)
-        translated = {one.client_id for one in described.members if one.member_type == "consumer"}
-        next(one for one in members if one.name in translated).close()
-        start(held, topics[held], "range")
         for one, expected in ((moving, "moving"), (held, "held"), (aborted, "aborted")):
             eventually(
                 partial(phase, proxy, one),

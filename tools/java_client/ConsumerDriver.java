@@ -183,13 +183,22 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
         open.keySet().retainAll(partitions);
         commitOffsets(open);
         progress.keySet().removeAll(partitions);
+        commitInCallback("revoked");
         rebalanced("revoked", partitions);
     }
 
     @Override
     public void onPartitionsLost(Collection<TopicPartition> partitions) {
         progress.keySet().removeAll(partitions);
+        commitInCallback("lost");
         rebalanced("lost", partitions);
+    }
+
+    /** As applications do that catch nothing: a commit that is refused ends them. */
+    private void commitInCallback(String callback) {
+        if (spec.has("commit_in") && texts(spec.get("commit_in")).contains(callback)) {
+            consumer.commitSync();
+        }
     }
 
     private void rebalanced(String event, Collection<TopicPartition> partitions) {

@@ -28,6 +28,7 @@ from protocol_codecs.messages.describe_groups import (
 )
 from translation.actions import Connection, Request
 from translation.engine.context import Context, replaced
+from translation.engine.conversion import is_helper
 from translation.engine.procedure import Procedure, Send
 
 _EMBEDDED_VERSION = 0
@@ -77,7 +78,11 @@ def _classic(context: Context, group: ConsumerGroupDescribeResponseDescribedGrou
         group_state=_CLASSIC_STATES.get(group.group_state, group.group_state),
         protocol_type="consumer",
         protocol_data=group.assignor_name,
-        members=tuple(_classic_member(context, group.group_id, member) for member in group.members),
+        members=tuple(
+            _classic_member(context, group.group_id, member)
+            for member in group.members
+            if not is_helper(member.member_id)
+        ),
         authorized_operations=group.authorized_operations,
     )
 

@@ -52,14 +52,15 @@ def return_in_place(
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.stop()
     try:
-        if not _others(member) and not (yield from _has_helper(context, member.group, connection)):
-            return ErrorCode.GROUP_MAX_SIZE_REACHED
-        code = yield from relay_classic_join(
-            context,
-            _readable(request),
-            on_accepted=lambda: _gone_back(context, member),
-            unanswered=_NOT_LET_BACK,
-        )
+        with member.group.departing(member.member_id):  # so that of several at once the last one brings the helper
+            if not _others(member) and not (yield from _has_helper(context, member.group, connection)):
+                return ErrorCode.GROUP_MAX_SIZE_REACHED
+            code = yield from relay_classic_join(
+                context,
+                _readable(request),
+                on_accepted=lambda: _gone_back(context, member),
+                unanswered=_NOT_LET_BACK,
+            )
     except UpstreamLost:
         restart_session_timer(context, member)
         refuse_superseded(context, member)  # on other connections, which are still there
@@ -75,8 +76,14 @@ def return_in_place(
 
 
 def _others(member: Member) -> bool:
-    """Whether another member of the new protocol is served here, so that this one is not the last."""
-    return any(one.joined for one in member.group.members.values() if one is not member)
+    """Whether another member of the new protocol is served here and not on its way back, so that this one is not the
+    last."""
+    group = member.group
+    return any(
+        one.joined and not one.may_have_moved and one.member_id not in group.leaving
+        for one in group.members.values()
+        if one is not member
+    )
 
 
 def _has_helper(context: Context, group: Group, connection: Connection) -> Procedure[bool]:

@@ -2,7 +2,8 @@
 
 A driver is a small application around one unmodified client library. Its only argument is a JSON object,
 `Spec`. On stdout it writes events, on stdin it reads commands; when stdin ends, whoever started it has
-died, and it ends too. The Java driver (tools/java_client) speaks the same.
+died, and it ends too. The Java driver (tools/java_client) speaks the same; it alone has `commit_in`, a list of
+`revoked` and `lost`: there the application commits and catches nothing, so that a refused commit ends it.
 
 Every event has
 

@@ -16,6 +16,7 @@ from kio.schema.types import GroupId
 
 from support import raw
 from support.waiting import eventually
+from translation.engine.conversion import is_helper
 
 QUIET = {"log_level": 0}  # both outlive the broker, and would say so after the last line of the tests
 MEMBER_TYPES = {-1: "unknown", 0: "classic", 1: "consumer"}
@@ -48,13 +49,14 @@ class MemberView:
 
 @dataclass(frozen=True)
 class GroupView:
-    """A group of type consumer as ConsumerGroupDescribe shows it."""
+    """A consumer group as ConsumerGroupDescribe shows it; `helpers` are members that the proxy itself has in it."""
 
     state: str
     group_epoch: int
     assignment_epoch: int
     assignor: str
     members: tuple[MemberView, ...]
+    helpers: int = 0
 
 
 class Kafka:
@@ -119,7 +121,8 @@ class Kafka:
             group_epoch=answer.group_epoch,
             assignment_epoch=answer.assignment_epoch,
             assignor=answer.assignor_name,
-            members=tuple(_member(member) for member in answer.members),
+            members=tuple(_member(member) for member in answer.members if not is_helper(member.member_id)),
+            helpers=sum(is_helper(member.member_id) for member in answer.members),
         )
 
     def describe_classic(self, group: str) -> Any:
