@@ -22,7 +22,8 @@ from support.waiting import eventually
 
 from proxy.metrics.registry import Metrics
 from proxy.observability.journal import Journal, JournalError, JournalEvent
-from proxy.observability.journal_account import PARTITIONS, AccountTopicSink, JournalTopic
+from proxy.observability.journal_account import AccountTopicSink
+from proxy.observability.journal_messages import PARTITIONS, JournalTopic
 from translation.actions import Event, EventKind
 from translation.partitions import TopicPartitionSet
 

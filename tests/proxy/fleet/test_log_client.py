@@ -1,14 +1,24 @@
-"""What the reader makes of what librdkafka gives it, without a broker (with one: tests/integration)."""
+"""What the threads of the log's process make of what librdkafka gives them, without a broker."""
 
 import threading
+import time
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 
 from proxy.config.fleet import Fleet
-from proxy.fleet.log_client import _Producing
-from proxy.fleet.log_events import AccessLost, EndReached, GroupRecordRead, PartitionLost, RecordRead
+from proxy.fleet.log_events import (
+    AccessLost,
+    EndReached,
+    GroupRecordRead,
+    PartitionLost,
+    RecordRead,
+    WriteFailed,
+)
+from proxy.fleet.log_messages import MAX_RECORD_BYTES, Record, Write
 from proxy.fleet.log_reader import _MOST_CLOSING, LogReader
+from proxy.fleet.log_writer import _OLD_S, LogWriter
+from proxy.fleet.record_events import event_of
 from proxy.fleet.topic import access_hint, create_command, required_settings
 from tests.translation.fleet.test_formats import plant_second_format
 from translation.fleet.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
@@ -21,7 +31,6 @@ from translation.fleet.group_records import (
     group_key,
     slot_name,
 )
-from translation.fleet.outputs import WriteRecord
 from translation.fleet.records import (
     PROBE,
     Kind,
@@ -31,7 +40,7 @@ from translation.fleet.records import (
     encode_value,
     member_key,
 )
-from translation.fleet.replicas import REPLICA_HEADER, Replica
+from translation.fleet.replicas import REPLICA_HEADER
 
 KEY, WRITER = member_key("payments", "epochgate-1"), Writer(b"writer")
 RECORD = MemberRecord(Kind.SERVED, 7, first=True)
@@ -77,6 +86,12 @@ class Client:
     fleet = FLEET
 
 
+def read(message):
+    """What a message is in the proxy, or why the process sends no record of it."""
+    report = reader()._event(message)
+    return event_of(report) if isinstance(report, Record) else report
+
+
 def reader():
     made = LogReader.__new__(LogReader)
     made._client, made._topic = Client(), FLEET.topic
@@ -85,7 +100,7 @@ def reader():
 
 
 def test_a_record_is_read_with_its_place():
-    event = reader()._event(Message())
+    event = read(Message())
     assert isinstance(event, RecordRead)
     assert event[:3] == (3, KEY, WRITER)
     assert event.stored is not None
@@ -100,7 +115,7 @@ def test_a_record_that_was_read_is_not_read_again_after_another_assignment():
 
 
 def test_a_probe_has_no_value():
-    event = reader()._event(Message(key=encode_key(PROBE, WRITER), value=None))
+    event = read(Message(key=encode_key(PROBE, WRITER), value=None))
     assert event == RecordRead(3, PROBE, WRITER, None, 5, 1_000)
 
 
@@ -108,7 +123,7 @@ def test_a_probe_names_the_replica_that_writes_it():
     named = Message(
         key=encode_key(PROBE, WRITER), value=None, headers=[(FORMAT_HEADER, FORMAT), (REPLICA_HEADER, b"x")]
     )
-    event = reader()._event(named)
+    event = read(named)
     assert isinstance(event, RecordRead)
     assert event.replica == b"x"
 
@@ -116,15 +131,15 @@ def test_a_probe_names_the_replica_that_writes_it():
 def test_a_record_of_a_group_is_read_with_its_place():
     key, record = group_key("payments", slot_name(3)), GroupRecord(7, first=True, slot=Slot("epochgate-1"))
     written = Message(key=encode_group_key(key, WRITER), value=encode_group_value(record))
-    assert reader()._event(written) == GroupRecordRead(3, key, StoredGroup(5, 1_000, WRITER, record))
+    assert read(written) == GroupRecordRead(3, key, StoredGroup(5, 1_000, WRITER, record))
     for junk in (None, b"junk"):
         broken = Message(key=encode_group_key(key, WRITER), value=junk)
-        assert reader()._event(broken) == EndReached(3, 6)
+        assert read(broken) == EndReached(3, 6)
 
 
 def test_what_is_none_of_the_log_only_moves_the_position():
     for message in (Message(key=None), Message(key=b"junk"), Message(value=b"junk")):
-        assert reader()._event(message) == EndReached(3, 6)
+        assert read(message) == EndReached(3, 6)
 
 
 @pytest.mark.parametrize(
@@ -133,61 +148,101 @@ def test_what_is_none_of_the_log_only_moves_the_position():
 )
 def test_a_record_of_a_format_that_is_not_known_ends_the_use_of_the_log(headers, named):
     """Its header is looked at before anything else of it, which may not be readable."""
-    event = reader()._event(Message(key=b"junk", value=b"junk", headers=headers))
+    event = read(Message(key=b"junk", value=b"junk", headers=headers))
     assert event == AccessLost(f"partition 3 has a record at offset 5 of {named}; this release reads 1")
 
 
 def test_a_header_that_is_not_known_does_not_matter():
-    event = reader()._event(Message(headers=[("trace", b"x"), (FORMAT_HEADER, FORMAT), ("cell", None)]))
+    event = read(Message(headers=[("trace", b"x"), (FORMAT_HEADER, FORMAT), ("cell", None)]))
     assert isinstance(event, RecordRead)
 
 
 def test_a_record_is_read_in_its_own_format(monkeypatch):
     second = plant_second_format(monkeypatch)
     message = Message(value=second.encode(RECORD), headers=[(FORMAT_HEADER, second.header)])
-    event = reader()._event(message)
+    event = read(message)
     assert isinstance(event, RecordRead)
     assert event.stored is not None
     assert event.stored.record == RECORD
 
 
+@pytest.mark.parametrize("headers", [UnicodeDecodeError("utf-8", b"", 0, 1, ""), SystemError()])
+def test_headers_that_the_binding_fails_on_are_none(headers):
+    class Strange(Message):
+        def headers(self):
+            raise headers
+
+    assert isinstance(read(Strange()), AccessLost)
+
+
+def test_a_record_that_is_too_long_only_moves_the_position():
+    assert read(Message(value=b"x" * MAX_RECORD_BYTES)) == EndReached(3, 6)
+
+
 class Producer:
-    """Takes what is produced."""
+    """Takes what is produced, and fails with the errors it is given."""
 
-    def __init__(self):
+    def __init__(self, *errors):
         self.headers = []
+        self.errors = errors
 
-    def produce(self, _topic, **record):
+    def produce(self, _topic, *, on_delivery, **record):
         self.headers.append(record["headers"])
+        for error in self.errors:
+            on_delivery(KafkaError(error), None)
 
 
-def test_each_record_has_the_header_of_the_format_that_it_is_written_in(monkeypatch):
-    second = plant_second_format(monkeypatch)
-    monkeypatch.setattr(_Producing, "_new_producer", lambda _self: Producer())
-    monkeypatch.setattr(Client, "writer", WRITER, raising=False)
-    monkeypatch.setattr(Client, "replica", Replica(WRITER, "pod-0"), raising=False)
-    monkeypatch.setattr(Client, "is_stopping", False, raising=False)
-    producing = _Producing(Client())
+def writer(monkeypatch, producer):
+    monkeypatch.setattr(LogWriter, "_new_producer", lambda _self: producer)
+    client = Running()
+    return LogWriter(client, WRITER, b"replica"), client.told
+
+
+def test_a_failed_write_is_told_once_with_its_reason(monkeypatch):
+    one, told = writer(monkeypatch, Producer(KafkaError._MSG_TIMED_OUT, KafkaError._MSG_TIMED_OUT))
+    one._take(Write(time.monotonic(), WRITER, 3, KEY_BYTES, VALUE_BYTES, FORMAT))
+    assert told == [WriteFailed(WRITER, KafkaError(KafkaError._MSG_TIMED_OUT).str())]
+
+
+def test_a_right_to_write_that_is_missing_is_told_with_the_command_that_gives_it(monkeypatch):
+    one, (told) = writer(monkeypatch, Producer(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    one._take(Write(time.monotonic(), WRITER, 3, KEY_BYTES, VALUE_BYTES, FORMAT))
+    (lost,) = told
+    assert isinstance(lost, AccessLost)
+    assert access_hint(FLEET) in lost.reason
+
+
+def test_what_waited_too_long_is_not_written(monkeypatch):
+    producer = Producer()
+    one, told = writer(monkeypatch, producer)
+    one._take(Write(time.monotonic() - _OLD_S - 1, WRITER, 3, KEY_BYTES, VALUE_BYTES, FORMAT))
+    assert told == [WriteFailed(WRITER, "this process stood still")]
+    assert producer.headers == []
+
+
+def test_each_record_has_the_header_of_its_format_and_a_probe_names_the_replica(monkeypatch):
+    producer = Producer()
+    one, _ = writer(monkeypatch, producer)
     for value in (VALUE_BYTES, None):
-        producing._produce(WriteRecord(3, KEY_BYTES, value, WRITER, second.number))
-    of_record, of_probe = producing._producer.headers
-    assert of_record == {FORMAT_HEADER: b"\x02"}
-    assert of_probe.keys() == {FORMAT_HEADER, REPLICA_HEADER}
-    assert of_probe[FORMAT_HEADER] == b"\x02"
+        one._take(Write(time.monotonic(), WRITER, 3, KEY_BYTES, value, b"\x02"))
+    assert producer.headers == [
+        {FORMAT_HEADER: b"\x02"},
+        {FORMAT_HEADER: b"\x02", REPLICA_HEADER: b"replica"},
+    ]
 
 
 def test_the_end_of_a_partition():
-    assert reader()._event(Message(9, error=KafkaError._PARTITION_EOF)) == EndReached(3, 9)
+    assert read(Message(9, error=KafkaError._PARTITION_EOF)) == EndReached(3, 9)
 
 
 def test_a_right_that_is_missing_is_told_with_the_command_that_gives_it():
-    event = reader()._event(Message(error=KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    event = read(Message(error=KafkaError.TOPIC_AUTHORIZATION_FAILED))
     assert isinstance(event, AccessLost)
     assert access_hint(FLEET) in event.reason
 
 
 def test_a_right_on_the_group_is_not_needed():
-    assert reader()._event(Message(error=KafkaError.GROUP_AUTHORIZATION_FAILED)) is None
+    assert read(Message(error=KafkaError.GROUP_AUTHORIZATION_FAILED)) is None
 
 
 def test_what_was_read_may_be_lost():
@@ -221,10 +276,14 @@ class Consumer:
     def assign(self, places):
         self.assigned = [(one.partition, one.offset, one.leader_epoch) for one in places]
 
+    def poll(self, _seconds):
+        if self._messages:
+            return self._messages.pop(0)
+        self._then()
+        return None
+
     def consume(self, _count, _seconds):
         given, self._messages = self._messages, []
-        if not given:
-            self._then()
         return given
 
     def close(self):
