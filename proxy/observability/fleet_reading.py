@@ -30,6 +30,7 @@ class LogSource(Protocol):
     log: MemberLog
     replicas: Replicas
     refused: str | None
+    warning: str | None
 
     @property
     def replica(self) -> Replica:
@@ -202,6 +203,7 @@ class FleetReader:
         return FleetView(
             state=state,
             reason=source.refused,
+            warning=source.warning,
             partitions=len(healths),
             partitions_away=len(healths)
             if source.refused is not None

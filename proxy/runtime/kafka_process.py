@@ -115,12 +115,13 @@ class KafkaProcess:
                         await self._process.wait()
                 self._process.kill()
                 code = await self._process.wait()
-            self._cause = cause or _exit_text(code)
+            self._cause = cause or exit_text(code)
             self._crashed()
         return ProcessEnded(self._cause)
 
 
-def _exit_text(code: int) -> str:
+def exit_text(code: int) -> str:
+    """Say how a process ended that has this code (negative: of the signal)."""
     if code >= 0:
         return f"it ended with the exit code {code}"
     try:
