@@ -139,7 +139,13 @@ class AskingProcess:
                 *lines, last = rest.split(b"\n")
                 rest = last
                 for line in lines:
-                    answer = self._decoder.decode(line)
+                    try:
+                        answer = self._decoder.decode(line)
+                    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                        _logger.warning(
+                            "the process that reads lag sent what is no answer", reason=str(error)
+                        )
+                        return
                     for told in self.on_answer:
                         told(answer)
                     await time_slice.yield_if_spent()

@@ -185,6 +185,7 @@ class Server:
         )
         self.driver.on_disconnected = self._gates.disconnected
         self._lag = LagReader(None if config.fleet is None else kafka_properties(config.fleet, os.environ))
+        self._lag.asking.crashed = self.metrics.kafka_process_crashes.labels("lag").inc
         self._gates.lag_source = partial(read_lags, self._lag)
         for say in Say:
             self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))

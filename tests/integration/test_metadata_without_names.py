@@ -1,6 +1,5 @@
 """A broker whose Metadata has topics with a null name ends librdkafka with SIGSEGV, and the proxy loads none of it."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -8,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import ROOT
 from support.broker import Kafka
 from support.clients import CONFLUENT
 from support.entry import Proxy
@@ -114,28 +112,3 @@ def test_the_proxy_and_its_clients_survive_what_ends_librdkafka(kafka, relay, co
         assert "it was ended by SIGSEGV" in proxy.log.read_text()
     finally:
         proxy.stop()
-
-
-def test_a_preflight_survives_it_and_says_so(relay):
-    relay.names_topics = False
-    account = ["--kafka-conf", f"bootstrap.servers={relay.bootstrap}"]
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "proxy",
-            "preflight",
-            "--kafka-conf",
-            f"bootstrap.servers={relay.bootstrap}",
-            "-o",
-            "json",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    report = json.loads(done.stdout)
-    assert done.returncode == 4, done.stderr
-    whats = " ".join(one["what"] for one in report["findings"])
-    assert "has crashed: it was ended by SIGSEGV" in whats
