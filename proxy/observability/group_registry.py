@@ -149,7 +149,7 @@ class GroupRegistry:
             group.last_move_us = group.move_requested_us = now_us
         if not event.member_id or not event.protocol:
             return RecordedEvent(group=group, event=event)
-        if event.kind is EventKind.JOINED and event.protocol == "translated":
+        if event.kind in (EventKind.JOINED, EventKind.ADOPTED) and event.protocol == "translated":
             group.why_not = None
             group.last_move_us = now_us
         return self._members.record(group, event, now_us)

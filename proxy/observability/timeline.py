@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from proxy.observability.snapshot import EventView, GroupView
+from translation.migration.in_place import REASON
 from translation.partitions import Role, TopicPartitions
 
 WINDOW_S = 15 * 60.0
@@ -110,7 +111,7 @@ def timeline(group: GroupView, now: float) -> Timeline:
     marks = [
         Mark((event.time_us / 1e6 - start) * scale, _mark_text(event, names))
         for event in group.events
-        if event.kind in _MARKS and event.time_us / 1e6 >= start
+        if (event.kind in _MARKS or _is_conversion(event)) and event.time_us / 1e6 >= start
     ]
     return Timeline(
         lanes=tuple(lanes),
@@ -203,6 +204,10 @@ def _bars(
         until = max(end, until or end)
     if until is not None and until < now:
         yield Bar((until - start) * scale, (now - until) * scale, nobody, -1, now - until, lasts=True)
+
+
+def _is_conversion(event: EventView) -> bool:
+    return event.kind == "adopted" and event.reason == REASON
 
 
 def _mark_text(event: EventView, names: dict[str, str]) -> str:

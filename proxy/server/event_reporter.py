@@ -19,6 +19,8 @@ from translation.passthrough.observer import Observer
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
 
 _SESSION_CHECK_INTERVAL_S = 2.0
+_TRANSLATED_NOW = (EventKind.JOINED, EventKind.ADOPTED)
+"""After these the calls of a member that passed through are translated, under the same id."""
 
 
 class EventReporter:
@@ -36,7 +38,7 @@ class EventReporter:
             self._emit(event)
             if event.kind is EventKind.POLICY_CHANGED and event.protocol != MemberProtocol.TRANSLATED:
                 self.report(self._observer.member_moved(event.group_id, event.member_id, event.reason))
-            elif event.kind is EventKind.JOINED and event.protocol == MemberProtocol.TRANSLATED:
+            elif event.kind in _TRANSLATED_NOW and event.protocol == MemberProtocol.TRANSLATED:
                 self._observer.member_translated(event.group_id, event.member_id)
 
     def call_forwarded(self, request: Request) -> None:

@@ -242,12 +242,18 @@ def _is_converted(
 
 
 def _is_back(context: Context, conversion: Conversion, described: DescribedGroup | None) -> bool:
-    """Whether all members have gone back and reached the group epoch."""
+    """Whether the helper of this process may leave: all members have gone back and reached the group epoch.
+
+    Each helper that leaves moves that, so of those of several processes one is the last, and waits once more.
+    """
     if context.now - conversion.changed_at >= _LONGEST_RETURN_S:
         return True
     if described is None:
         return False
+    helpers = [member.member_id for member in described.members if is_helper(member.member_id)]
     others = [member for member in described.members if not is_helper(member.member_id)]
-    return all(
-        member.member_type == CLASSIC and member.member_epoch == described.group_epoch for member in others
-    )
+    if any(member.member_type != CLASSIC for member in others):
+        return False
+    if conversion.helper_id and helpers != [conversion.helper_id]:
+        return conversion.helper_id in helpers and conversion.helper_id != min(helpers)
+    return all(member.member_epoch == described.group_epoch for member in others)

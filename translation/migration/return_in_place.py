@@ -17,6 +17,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation import static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
+from translation.engine.conversion import is_helper
 from translation.engine.join_outcomes import (
     refuse_superseded,
     refused,
@@ -52,7 +53,9 @@ def return_in_place(
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.stop()
     try:
-        with member.group.departing(member.member_id):  # so that of several at once the last one brings the helper
+        with member.group.departing(
+            member.member_id
+        ):  # so that of several at once the last one brings the helper
             if not _others(member) and not (yield from _has_helper(context, member.group, connection)):
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
             code = yield from relay_classic_join(
@@ -87,13 +90,16 @@ def _others(member: Member) -> bool:
 
 
 def _has_helper(context: Context, group: Group, connection: Connection) -> Procedure[bool]:
-    """Whether a helper of this process is in the group; let one join if there is none."""
+    """Whether a helper is in the group, of this process or of another one; let one join if there is none."""
     conversion = group.conversion or helper.begin(context, group, connection)
     conversion.changed_at = context.now
-    if not conversion.helper_id:
-        response = yield from helper.join(context, conversion)
-        return response.error_code == ErrorCode.NONE
-    return True
+    if conversion.helper_id:
+        return True
+    described = yield from helper.describe(connection, group.group_id)
+    if described is not None and any(is_helper(member.member_id) for member in described.members):
+        return True  # that waits for this member too
+    response = yield from helper.join(context, conversion)
+    return response.error_code == ErrorCode.NONE
 
 
 def _gone_back(context: Context, member: Member) -> None:

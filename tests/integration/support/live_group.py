@@ -116,7 +116,22 @@ class LiveGroup:
         self.until_shared()
         self.read_up_to_now()
         self.until_quiet()
+        self.until_shown({"translate": "translated", "observe": "classic"}[mode])
         return marks
+
+    def until_shown(self, protocol: str) -> None:
+        """The pages of all proxies together show all members, of this protocol, and what they own."""
+
+        def shown() -> dict[str, tuple[str, int]]:
+            pages = [proxy.group(self.group)["members"] for proxy in self.proxies]
+            return {
+                one["client_id"]: (one["protocol"], sum(len(at["partitions"]) for at in one["partitions"] or ()))
+                for page in pages
+                for one in page
+            }
+
+        expected = {one.name: (protocol, len(one.owned())) for one in self.members}
+        eventually(shown, lambda seen: seen == expected, what="the pages show the members", timeout_s=20)
 
     def until_quiet(self) -> None:
         """No callback for a second: the broker describes a group as Stable before the clients have called theirs."""

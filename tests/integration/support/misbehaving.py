@@ -7,6 +7,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+from kio.schema.types import GroupId
+
 from support import raw
 from support.raw_member import RawMember
 from translation.engine.member_ids import is_issued_form
@@ -16,6 +19,7 @@ _CLIENT_ID = "broken"
 _OVER = {22, 25}
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID: it joins as a new member."""
 _REBALANCE = 27
+_NEW_PROTOCOL = 1
 
 
 class Misbehaving:
@@ -39,8 +43,17 @@ class Misbehaving:
 
     @property
     def is_translated(self) -> bool:
-        """Whether its member id was given out by the proxy, with a slot."""
-        return self.member is not None and is_issued_form(self.member.member_id)
+        """Whether the proxy gave out its member id, with a slot, or has converted it in place, as the broker says."""
+        if self.member is None or is_issued_form(self.member.member_id):
+            return self.member is not None
+        with raw.to_coordinator(self.bootstrap, self.group, client_id=_CLIENT_ID) as connection:
+            request = ConsumerGroupDescribeRequest(
+                group_ids=(GroupId(self.group),), include_authorized_operations=False
+            )
+            members = connection.call(request).groups[0].members
+        return any(
+            one.member_id == self.member.member_id and one.member_type == _NEW_PROTOCOL for one in members
+        )
 
     def calm_down(self) -> None:
         """Do no more harm from now on."""
