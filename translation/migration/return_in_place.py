@@ -52,7 +52,9 @@ def return_in_place(
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.stop()
     try:
-        with member.group.departing(member.member_id):  # so that of several at once the last one brings the helper
+        with member.group.departing(
+            member.member_id
+        ):  # so that of several at once the last one brings the helper
             if not _others(member) and not (yield from _has_helper(context, member.group, connection)):
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
             code = yield from relay_classic_join(
@@ -92,6 +94,8 @@ def _has_helper(context: Context, group: Group, connection: Connection) -> Proce
     conversion.changed_at = context.now
     if not conversion.helper_id:
         response = yield from helper.join(context, conversion)
+        if response.error_code != ErrorCode.NONE:
+            helper.end(context, group)
         return response.error_code == ErrorCode.NONE
     return True
 
