@@ -99,6 +99,8 @@ def _has_helper(context: Context, group: Group, connection: Connection) -> Proce
     if described is not None and any(is_helper(member.member_id) for member in described.members):
         return True  # that waits for this member too
     response = yield from helper.join(context, conversion)
+    if response.error_code != ErrorCode.NONE:
+        helper.end(context, group)
     return response.error_code == ErrorCode.NONE
 
 
