@@ -32,6 +32,7 @@ from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, ProcedureQueue, Send
+from translation.reach import coordinator_answered
 
 NOBODY = "epochgate-nobody"
 """The member id of the question. Kafka never gives it out. A member with this id would not be disturbed either: a
@@ -110,6 +111,7 @@ def ask_broker(
         context.forward(request)
         return
     context.authorized_groups.add(connection.id, group_id)
+    coordinator_answered(context, group_id, connection.id, response.error_code)
     proceed()
 
 

@@ -9,8 +9,9 @@ import math
 
 from translation.engine.context import Context
 from translation.engine.member import Group, Member
-from translation.engine.procedure import Procedure
-from translation.expiry import asks_log, forget_expired, remove_expired, timeout_expired
+from translation.engine.procedure import Procedure, ProcedureQueue
+from translation.expiry import asks_log, end_dead, forget_expired, is_dying, remove_expired, timeout_expired
+from translation.reach import connection_of, connection_to_end, suspend
 from translation.rebalance_detection import announce_additions
 from translation.upstream.assignor_vote import update_assignors
 from translation.upstream.consumer_group_heartbeat import schedule_keepalive
@@ -20,9 +21,18 @@ _AFTER_TURN_S = 1.0
 """After this much more than a turn's limit, a membership whose end waits for its turn is looked at again."""
 
 
+_DEAD_AGAIN_S = 60.0
+"""Between two looks whether dead ids are ended, while nobody of their group is here."""
+
+
 def member_time(context: Context, member: Member, now: float) -> None:
     """Handle every deadline of a member that is due."""
+    if member.deadlines.suspended_until <= now:
+        forget_expired(context, member)
+        return
     if timeout_expired(context, member):
+        if suspend(context, member):
+            return  # until somebody can end it, or the client calls
         if asks_log(context, member):
             return  # until the log says something, or the client calls
         _start(context, member, expiring=True)
@@ -44,8 +54,27 @@ def group_time(context: Context, group: Group, now: float) -> None:
         for member in list(group.members.values()):
             if member.broker.replied_at < due[-1]:
                 heartbeat(context, member)
+    if group.dead:
+        _end_dead_ids(context, group, now)
     if group.scheduled_heartbeats:
         context.timers.book(group, group.scheduled_heartbeats[0])
+
+
+def _end_dead_ids(context: Context, group: Group, now: float) -> None:
+    """Have epoch -1 sent for the dead ids of a group whose time has come, if its coordinator is in reach."""
+    for member_id in [member_id for member_id, when in group.dead.items() if when <= now]:
+        connection_id = connection_of(context, group)
+        del group.dead[member_id]
+        if connection_id is not None:
+            context.scheduler.start(
+                end_dead(context, group, member_id), ProcedureQueue(), connection_id, None
+            )
+        elif is_dying(context, group, member_id):
+            group.dead[member_id] = now + _DEAD_AGAIN_S
+    if group.dead:
+        context.timers.book(group, min(group.dead.values()))
+    else:
+        context.registry.drop_group_if_empty(group)
 
 
 def heartbeat(context: Context, member: Member) -> None:
@@ -86,7 +115,8 @@ def _heartbeat(context: Context, member: Member, asked_at: float) -> Procedure[N
 
 
 def _start(context: Context, member: Member, *, expiring: bool) -> None:
-    if member.connection_id is None:
+    connection_id = connection_to_end(context, member) if expiring else member.connection_id
+    if connection_id is None:
         # Its upstream connection is gone, so nothing can be sent for it: the broker's own timeouts decide.
         member.deadlines.keep_alive_at = math.inf
         if expiring:
@@ -94,8 +124,8 @@ def _start(context: Context, member: Member, *, expiring: bool) -> None:
     elif expiring:
         steps = remove_expired(context, member)
         context.scheduler.start(
-            steps, member.queue, member.connection_id, member.client.client_id, ends_session=True
+            steps, member.queue, connection_id, member.client.client_id, ends_session=True
         )
     else:
         steps = _heartbeat(context, member, context.now)
-        context.scheduler.start_keep_alive(steps, member.queue, member.connection_id, member.client.client_id)
+        context.scheduler.start_keep_alive(steps, member.queue, connection_id, member.client.client_id)

@@ -9,20 +9,21 @@ asks that first, and what the log says ends the membership; without one, only th
 """
 
 import math
-from contextlib import suppress
 
 from protocol_codecs import ErrorCode
 from translation.actions import EventKind
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
-from translation.engine.member import Member
+from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure, UpstreamLost, Wait
-from translation.error_mapping import IS_OUT
+from translation.error_mapping import IS_OUT, NO_COORDINATOR
 from translation.fleet.member_log import MemberLog
-from translation.fleet.records import MemberKey
-from translation.leave_epoch import leave, let_others_begin
+from translation.fleet.records import Kind, MemberKey, member_key
+from translation.leave_epoch import leave, leave_dead, let_others_begin
 from translation.member_state import MemberEvent, MemberState
+from translation.reach import END_AGAIN_S, remember_dead
 from translation.upstream.assignor_vote import update_assignors
+from translation.upstream.consumer_group_heartbeat import HeartbeatProcedure
 
 
 def timeout_expired(context: Context, member: Member) -> bool:
@@ -31,6 +32,8 @@ def timeout_expired(context: Context, member: Member) -> bool:
     If only SyncGroup is missing, the membership does not end: the client had given up the JoinGroup before it was
     answered, and goes on with its older generation. It is told to rejoin instead.
     """
+    if member.deadlines.suspended_until < math.inf:
+        return False  # nobody could end it (translation.reach)
     if member.deadlines.session_deadline <= context.now:
         return True
     if member.deadlines.rebalance_deadline > context.now:
@@ -55,12 +58,20 @@ def remove_expired(context: Context, member: Member) -> Procedure[None]:
         context, member
     )  # before the client is heard again, while the -1 is under way
     if context.settings.sole_process:
-        # A lost answer changes nothing: then the broker's session timeout decides.
-        with suppress(UpstreamLost), member.group.departing(member.member_id):
-            yield from let_others_begin(context, member.group)
-            if not member.joined or not timeout_expired(context, member):
-                return  # since a moment ago
-            yield from leave(member)
+        try:
+            with member.group.departing(member.member_id):
+                yield from let_others_begin(context, member.group)
+                if not member.joined or not timeout_expired(context, member):
+                    return  # since a moment ago
+                response = yield from leave(member)
+        except UpstreamLost:  # whether the broker has got it is not known: tried again
+            context.timers.book(member, context.now)
+            return
+        if response.error_code in NO_COORDINATOR:
+            context.connections.unbind(member)
+            context.lose_sight(member.group)
+            context.timers.book(member, context.now)
+            return
     _forget(context, member, kind, reason)
 
 
@@ -75,26 +86,49 @@ def forget_expired(context: Context, member: Member) -> None:
 def asks_log(context: Context, member: Member) -> bool:
     """Whether the member log decides about a membership whose timeout has passed; it has been asked then.
 
-    It says :class:`~translation.fleet.outputs.Expired` if no other replica has served the client meanwhile. Nothing is
-    asked for a member that has no connection on which epoch -1 could go out: then the broker's session timeout decides.
+    It says :class:`~translation.fleet.outputs.Expired` if no other replica has served the client meanwhile.
     """
     log = context.fleet.log
-    if log is None or member.connection_id is None:
-        return False
-    return log.expire(member.key, context.now)
+    return log is not None and log.expire(member.key, context.now)
 
 
 def remove_dead(context: Context, member: Member) -> Procedure[None]:
     """Have the broker remove a member whose id the log has said to be dead.
 
-    The log is told of the end only if the broker confirms it. Else somebody who meets the id sends epoch -1 again, or
-    the broker's session timeout decides.
+    The log is told of the end only if the broker confirms it. Else epoch -1 is sent again when the coordinator answers,
+    here or by whoever meets the id.
     """
-    with member.group.departing(member.member_id):
-        response = yield from leave(member)
-    if response.error_code in IS_OUT:
-        context.fleet.end(member.group.group_id, member.member_id)
-        context.memberships.heartbeat_group(member.group)  # its partitions are free from now on
+    yield from _end_dead(context, member.group, member.member_id, leave(member))
+
+
+def end_dead(context: Context, group: Group, member_id: str) -> Procedure[None]:
+    """Have the broker remove a dead member id for which nobody may have done that, unless the log has its end.
+
+    Whoever served it may reach no coordinator; a second epoch -1 for a dead id hits nobody.
+    """
+    if is_dying(context, group, member_id) and member_id not in group.leaving:
+        yield from _end_dead(context, group, member_id, leave_dead(group.group_id, member_id))
+
+
+def is_dying(context: Context, group: Group, member_id: str) -> bool:
+    """Whether the log has a member id as dead, and not the end of its membership."""
+    log = context.fleet.log
+    record = None if log is None else log.record(member_key(group.group_id, member_id))
+    return record is not None and record.kind is Kind.EXPIRING
+
+
+def _end_dead(context: Context, group: Group, member_id: str, steps: HeartbeatProcedure) -> Procedure[None]:
+    code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    try:
+        with group.departing(member_id):
+            code = (yield from steps).error_code
+    except UpstreamLost:
+        pass
+    if code in IS_OUT:
+        context.fleet.end(group.group_id, member_id)
+        context.memberships.heartbeat_group(group)  # its partitions are free from now on
+    else:
+        remember_dead(context, group, member_id, context.now + END_AGAIN_S)
 
 
 def ensure_dead(context: Context, member: Member) -> Procedure[None]:

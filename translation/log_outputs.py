@@ -10,22 +10,30 @@ from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.expiry import drop_taken, forget_expired, remove_dead
 from translation.fleet.group_records import HOST
-from translation.fleet.outputs import Ended, Expired, Health, HealthChanged, Output, Serving, Settled, Taken
-from translation.fleet.records import MemberKey
+from translation.fleet.outputs import (
+    Dying,
+    Ended,
+    Expired,
+    GroupServed,
+    Health,
+    HealthChanged,
+    Output,
+    Serving,
+    Settled,
+    Taken,
+)
+from translation.fleet.records import LENGTH_OF_HASH, MemberKey
 from translation.migration import judging
+from translation.reach import END_AGAIN_S, connection_to_end, in_reach, log_is_ready, remember_dead
 
 
 def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
     """Handle what the log says, in order."""
+    ready: set[int] = set()
     for output in outputs:
         match output:
             case Settled(key):
-                context.fleet.settled(key)
-                context.scheduler.settled(key)
-                context.moves.settled(key)
-                if key.member_id == HOST and context.hosting.hosts is not None:
-                    context.hosting.hosts.note(key.group_id, context.now)
-                judging.settled(context, key)
+                _settled(context, key)
             case Taken(key):
                 member = context.registry.find_key(key)
                 if member is not None:
@@ -34,11 +42,27 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
                 _expired(context, context.registry.find_key(key))
             case Ended(key):
                 _heartbeat_the_others(context, key)
-            case HealthChanged(_, Health.READY):
+            case Dying(key):
+                _remember_dead(context, key)
+            case GroupServed(group_id) if group_id in context.registry.groups:
+                in_reach(context, context.registry.groups[group_id])
+            case HealthChanged(partition, Health.READY):
+                ready.add(partition)
                 context.moves.look_through()
+    log_is_ready(context, frozenset(ready))
     for output in outputs:
         if isinstance(output, Serving) and context.registry.find_key(output.key) is None:
             context.fleet.release_key(output.key)  # the call that claimed it is over
+
+
+def _settled(context: Context, key: MemberKey) -> None:
+    """Have whoever waits for a verdict on a member, or on a whole group, go on."""
+    context.fleet.settled(key)
+    context.scheduler.settled(key)
+    context.moves.settled(key)
+    if key.member_id == HOST and context.hosting.hosts is not None:
+        context.hosting.hosts.note(key.group_id, context.now)
+    judging.settled(context, key)
 
 
 def _heartbeat_the_others(context: Context, key: MemberKey) -> None:
@@ -49,23 +73,38 @@ def _heartbeat_the_others(context: Context, key: MemberKey) -> None:
     """
     group = context.registry.groups.get(key.group_id)
     if group is not None:
+        group.ended_at = context.now
         context.memberships.heartbeat_group(group)
+
+
+def _remember_dead(context: Context, key: MemberKey) -> None:
+    """Another replica ends a member: see to it that the broker does, should that replica not reach it.
+
+    A group or a member with an id so long that the log has a hash of it is not found.
+    """
+    if LENGTH_OF_HASH not in (len(key.group_id), len(key.member_id)):
+        group = context.registry.group(key.group_id)
+        remember_dead(context, group, key.member_id, context.now + END_AGAIN_S)
 
 
 def _expired(context: Context, member: Member | None) -> None:
     """The id of a member whose timeout has passed is dead: end its membership, and have epoch -1 sent in its turn.
 
-    Without a connection somebody who meets the id sends that, or the broker's session timeout decides.
+    Without a connection in its group it is sent when there is one, here or at another replica, or by whoever meets the
+    id.
     """
     if member is None or not member.joined or member.member_id in member.group.leaving:
         return  # who ends it waits for this (translation.migration.old_membership)
-    if member.connection_id is not None:
+    connection_id = connection_to_end(context, member)
+    if connection_id is not None:
         context.scheduler.start(
             remove_dead(context, member),
             member.queue,
-            member.connection_id,
+            connection_id,
             member.client.client_id,
             ends_session=True,
         )
+    else:
+        remember_dead(context, member.group, member.member_id, context.now + END_AGAIN_S)
     # At once: no call that is under way is answered as if it were still a member.
     forget_expired(context, member)

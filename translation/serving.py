@@ -31,6 +31,7 @@ from translation.fleet.outputs import Terms, Verdict
 from translation.fleet.records import Kind, MemberKey, member_key
 from translation.fleet.seats import Seat
 from translation.leave_epoch import leave_dead
+from translation.reach import END_AGAIN_S, remember_dead
 from translation.upstream.member_lookup import Described, Found, lookup_member
 
 _REFUSALS: Mapping[Verdict, ErrorCode] = {
@@ -214,6 +215,8 @@ def _finish_expiry(context: Context, log: MemberLog, group_id: str, member_id: s
         response = yield from leave_dead(group_id, member_id)
         if response.error_code in IS_OUT:
             context.fleet.end(group_id, member_id)
+        else:  # the coordinator has moved away, or loads its groups
+            remember_dead(context, context.registry.group(group_id), member_id, context.now + END_AGAIN_S)
 
 
 def code_for_dead(

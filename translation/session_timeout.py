@@ -9,6 +9,7 @@ The broker's own session timeout (``group.consumer.session.timeout.ms``) is anot
 that, and it decides alone about a client that several processes may serve.
 """
 
+import math
 from typing import Protocol
 
 
@@ -22,6 +23,8 @@ class _Deadlines(Protocol):
     """In seconds of the caller's clock; ``math.inf`` while the timeout does not run."""
 
     session_deadline: float
+    rebalance_deadline: float
+    suspended_until: float
 
 
 class _Join(Protocol):
@@ -52,3 +55,15 @@ def renew(member: _Member, now: float) -> None:
     """Start the session timeout anew: the client gave a sign of life. It does not run while a JoinGroup waits."""
     if member.join.waiting is None:
         member.deadlines.session_deadline = now + member.client.session_timeout_ms / 1000
+        if member.deadlines.suspended_until < math.inf:
+            restart(member, now)
+
+
+def restart(member: _Member, now: float) -> None:
+    """Give a client whose timeouts were suspended a whole session timeout, also to rejoin if its time for that ran."""
+    deadlines = member.deadlines
+    deadlines.suspended_until = math.inf
+    if member.join.waiting is None:
+        deadlines.session_deadline = now + member.client.session_timeout_ms / 1000
+        if deadlines.rebalance_deadline < math.inf:
+            deadlines.rebalance_deadline = max(deadlines.rebalance_deadline, deadlines.session_deadline)

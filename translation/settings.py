@@ -10,6 +10,10 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The longest that a member without partitions waits in JoinGroup. Of the tested clients sarama gives up first,
     after 30 s."""
 
+    join_wait_after_outage_s: float = 15.0
+    """The same within so long after an outage of the coordinator: most session timeouts (10 s), and what the member
+    log and the broker take until the partitions are assigned."""
+
     join_wait_share: float = 0.5
     """The same limit as a share of the client's own rebalance timeout; the smaller of the two holds."""
 
@@ -70,6 +74,9 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     broker_session_s: float = 45.0
     """The broker's own session timeout (``group.consumer.session.timeout.ms``, which can't be shorter). With a member
     log: after so long without a verdict on its calls a client is told to join anew."""
+
+    out_of_reach_limit_s: float = 1_800.0
+    """For how long a member is kept that nobody can end because its coordinator, or the member log, is away."""
 
     relayed_s: float = 60.0
     """How long a member that the broker has as a classic one is relayed before the broker is asked for it again."""

@@ -1,38 +1,41 @@
-"""Drives the member log of this process: what its client reads goes in, what it says is written or handed on."""
+"""Drives the member log of this process: what its client reads goes in, what it says is written or handed on.
+
+What ends the use of the log from outside (a crash of the client, a right withdrawn, another topic) ends one process of
+the client, and after a pause the next one begins. Only an error of our own ends it for good.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 
 import structlog
 import trio
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
 
 from proxy.config.fleet import Fleet, Property
-from proxy.fleet.broker_settings import migration_policy
-from proxy.fleet.log_client import LogClient
+from proxy.fleet.log_client import LogClient, NotReached
 from proxy.fleet.log_events import (
     AccessLost,
     EndReached,
     GroupRecordRead,
     LogEvent,
+    Noted,
     PartitionLost,
-    ReadEvent,
+    PolicyRead,
     RecordIgnored,
     RecordRead,
     RecordUnknown,
+    SettingsRead,
     WriteFailed,
 )
+from proxy.fleet.log_messages import Begun
 from proxy.fleet.log_metrics import LogMetrics
 from proxy.fleet.reader_watch import ReaderWatch
-from proxy.fleet.refusals import MemberLogRefused, TopicRefused
-from proxy.fleet.topic import TopicIdentity, identify_topic, prepare_topic, when_known
+from proxy.fleet.record_handling import RecordHandler
+from proxy.fleet.refusals import MemberLogRefused
 from proxy.metrics.registry import Metrics
-from translation.fleet.counting import Stored
+from proxy.runtime.pauses import Pauses
 from translation.fleet.group_mac import GroupMac
-from translation.fleet.group_records import GroupKey
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, HealthChanged, Output, WriteRecord
 from translation.fleet.records import Ignored
@@ -43,9 +46,6 @@ READY_WITHIN_S = 60.0
 
 _REPLACE_EVERY_S = 5.0
 """A producer is replaced at most so often, so that an outage leaves few keys in the log."""
-_LONGEST_WHY = 300
-_CHECK_EVERY_S = 10.0
-"""Whether the topic is still the same: librdkafka goes on silently with another one of its name."""
 
 _logger = structlog.get_logger()
 
@@ -54,8 +54,6 @@ class FleetDriver:
     """The member log of this process on its topic.
 
     Made in trio, before what it reports to; :meth:`attach` connects the two.
-
-    :raises MemberLogRefused: librdkafka refuses the properties.
     """
 
     def __init__(
@@ -68,13 +66,9 @@ class FleetDriver:
         mac_key: bytes | None = None,
     ) -> None:
         self._fleet = fleet
-        self._properties = properties
-        try:
-            self._client = LogClient(fleet, properties, self._handle, server)
-            self._admin = self._new_admin()
-        except KafkaException as error:
-            raise MemberLogRefused(f"`fleet.kafka`: {error.args[0].str()}") from None
-        settings = FleetSettings(
+        self._is_plain = "security.protocol" not in properties
+        self._client = LogClient(fleet, properties, self._handle, server, self._crashed)
+        self._settings = FleetSettings(
             partitions=fleet.partitions,
             server=server,
             record_format=fleet.record_format,
@@ -86,80 +80,135 @@ class FleetDriver:
             probe_s=probe_s,
         )
         mac = None if mac_key is None else GroupMac(mac_key)
-        self.log = MemberLog(settings, self._client.writer, trio.current_time(), mac)
+        self.log = MemberLog(self._settings, self._client.writer, trio.current_time(), mac)
         self.replicas = Replicas()
         """Who writes the log, for people."""
         self.refused: str | None = None
-        """Why the log can't be used any more until this process is started again, or None."""
-        self.ignored: Counter[Ignored] = Counter()
-        """The records of the topic that were skipped since the start, by why."""
+        """Why the log can't be used now, or None. It is tried again, but for an error of our own."""
+        self.warning: str | None = None
+        """Which settings of the topic are wrong, and what mends them; None if none is. Nobody is expired meanwhile."""
         self._tell: Callable[[list[Output]], None] = lambda _outputs: None
-        self._on_refused: Callable[[str], None] = lambda _reason: None
+        self._on_refused: Callable[[str | None], None] = lambda _reason: None
         self.on_migration_policy: Callable[[str | None], None] = lambda _policy: None
         """Is told the brokers' ``group.consumer.migration.policy``, None if the account may not know it."""
         self._metrics = LogMetrics(Metrics(), self.log, self.replicas, self.replica)
+        self._records = RecordHandler(self.log, self.replicas, self._metrics)
+        self.ignored: Counter[Ignored] = self._records.ignored
+        """The records of the topic that were skipped since the start, by why."""
         self._away = set(range(fleet.partitions))
         """Partitions that are not ready."""
         self._reader_watch = ReaderWatch(fleet.partitions, trio.current_time())
         self._scope = trio.CancelScope()
         self._replaced_at = -math.inf
         self._has_failed = False
+        self._is_cut_off = False
+        """Whether nothing is read or written until the next process of the client."""
+        self._is_broken = False
+        """Whether that has no end: an error of our own."""
+        self._unheard: set[int] = set()
+        """Partitions of which nothing was read since the client's last process began."""
+        self._pauses = Pauses()
         self._changed = trio.Event()
         self.replayed = trio.Event()
         """Set when every partition has been read to its end and written to."""
 
-    def _new_admin(self) -> AdminClient:
-        return AdminClient({**self._properties, "log_level": 0})
-
     def attach(
-        self, tell: Callable[[list[Output]], None], on_refused: Callable[[str], None], metrics: Metrics
+        self, tell: Callable[[list[Output]], None], on_refused: Callable[[str | None], None], metrics: Metrics
     ) -> None:
         """Report from now on: ``tell`` gets what the member log says, but for what is written and how it does.
 
-        ``on_refused`` is called once, with the reason, if the log can't be used until the process is started again.
+        ``on_refused`` is called with the reason when the log can't be used, and with None when it can be again.
         """
         self._tell = tell
         self._on_refused = on_refused
         self._metrics = LogMetrics(metrics, self.log, self.replicas, self.replica)
+        self._records.metrics = self._metrics
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Prepare the topic, start to read it, and go on until :meth:`stop` is called.
 
-        What was written is then flushed, and both clients are closed, within four seconds.
+        What was written is then flushed, and the client's process ended, within four seconds.
 
         :raises MemberLogRefused: the topic or the account is not as it has to be, or no broker answers.
         """
         try:
             with self._scope:
-                identity = await self._start()
+                await self._start()
                 task_status.started()
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._watch_topic, identity)
-                    nursery.start_soon(self._ask_migration_policy)
+                    nursery.start_soon(self._keep_client)
                     await self._keep_time()
         finally:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(self._client.stop)
+            await self._client.close()
 
-    async def _start(self) -> TopicIdentity:
+    async def _start(self) -> None:
         try:
-            identity = await trio.to_thread.run_sync(
-                prepare_topic, self._admin, self._fleet, abandon_on_cancel=True
-            )
-            ends = await trio.to_thread.run_sync(when_known, self._client.ends)
-        except (KafkaException, TimeoutError) as error:
-            why = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
-            if "security.protocol" not in self._properties:  # brokers do not say that they ask for it
+            begun = await self._client.begin()
+        except NotReached as error:
+            why = str(error)
+            if self._is_plain:  # brokers do not say that they ask for it
                 why += ". They were asked without TLS and without an account, since `security.protocol` is not set"
             raise MemberLogRefused(
                 f"the brokers of `fleet.kafka` ({self._fleet.kafka.get('bootstrap.servers', '')}) can't be used: {why}"
             ) from None
-        self._client.start()
-        self._reader_watch = ReaderWatch(self._fleet.partitions, trio.current_time())
-        for partition, end in ends.items():
-            self.log.replay_to(partition, end, trio.current_time())
+        if begun.wrong is not None:
+            raise MemberLogRefused(begun.wrong)
+        self._client.begin_with(begun.topic_id)
+        self._replay(begun)
         self.carry_out()
-        return identity
+
+    async def _keep_client(self) -> None:
+        """Use the client's process, and after its end another one, for ever."""
+        while True:
+            self._pauses.began(trio.current_time())
+            why = await self._client.serve()
+            if self._is_broken:
+                return
+            if not self._is_cut_off:
+                self._cut_off()
+                _logger.error("the process of the member log's Kafka client has ended", reason=why)
+            while not await self._begin_again():
+                pass
+
+    async def _begin_again(self) -> bool:
+        await trio.sleep(self._pauses.next(trio.current_time()))
+        try:
+            begun = await self._client.begin()
+        except MemberLogRefused as refused:
+            self._refuse(str(refused))
+            return False
+        except NotReached as error:
+            _logger.warning("the member log's Kafka client can't begin", reason=str(error))
+            return False
+        self._note_settings(begun.wrong)
+        self._unheard = set(range(self._fleet.partitions))
+        is_another = self._client.begin_with(begun.topic_id)
+        self._is_cut_off = False
+        try:
+            if is_another:
+                self._lose_all(begun)
+            else:
+                self._reader_watch.replaced(trio.current_time())
+                self.log.replace_writer(self._client.replace_writer(), trio.current_time())
+        except Exception as error:  # noqa: BLE001  as in _handle
+            self._fail(error)
+        self.carry_out()
+        return True
+
+    def _crashed(self) -> None:
+        self._metrics.crashed()
+
+    def _lose_all(self, begun: Begun) -> None:
+        """The topic is another one, and read from its beginning."""
+        _logger.warning("the member log is read again: the topic is another one")
+        for partition in range(self._fleet.partitions):
+            self.log.lose(partition, self._client.replace_writer(), trio.current_time())
+        self._replay(begun)
+
+    def _replay(self, begun: Begun) -> None:
+        self._reader_watch = ReaderWatch(self._fleet.partitions, trio.current_time())
+        for partition, end in begun.ends.items():
+            self.log.replay_to(partition, end, trio.current_time())
 
     def stop(self) -> None:
         """Make :meth:`run` flush what was written, and return."""
@@ -195,7 +244,7 @@ class FleetDriver:
             self._tell(said)
 
     def _write(self, write: WriteRecord) -> None:
-        if self.refused is None:
+        if not self._is_cut_off:
             self._client.write(write)
             self._metrics.written(write)
 
@@ -220,7 +269,7 @@ class FleetDriver:
         now = trio.current_time()
         try:
             for event in events:
-                if self.refused is not None:
+                if self._is_cut_off:
                     return
                 self._handle_one(event, now)
         except Exception as error:  # noqa: BLE001  a bug here ends the use of the log, never the process
@@ -228,84 +277,87 @@ class FleetDriver:
         self._metrics.count_bounds()
         self._changed.set()
         self.carry_out()
+        self._see_whether_it_is_mended()
 
     def _handle_one(self, event: LogEvent, now: float) -> None:
-        if not isinstance(event, WriteFailed | AccessLost):
-            self._reader_watch.heard(event.partition, now)
         match event:
             case EndReached(partition, position):
+                self._heard(partition, now)
                 self.log.read_to(partition, position, now)
             case PartitionLost(partition, end):
                 _logger.warning("the member log is read again", partition=partition)
+                self._heard(partition, now)
                 self.log.lose(partition, self._client.replace_writer(), now)
                 self.log.replay_to(partition, end, now)
+            case RecordRead() | GroupRecordRead() | RecordUnknown() | RecordIgnored():
+                self._heard(event.partition, now)
+                self._records.handle(event, now)
+            case _:
+                self._handle_report(event)
+
+    def _heard(self, partition: int, now: float) -> None:
+        self._reader_watch.heard(partition, now)
+        self._unheard.discard(partition)
+
+    def _handle_report(self, event: WriteFailed | AccessLost | SettingsRead | PolicyRead | Noted) -> None:
+        match event:
             case WriteFailed(writer, reason):
                 if writer == self._client.writer:
                     _logger.warning("writing the member log failed", reason=reason)
                     self._has_failed = True
-            case AccessLost(reason):
+            case AccessLost(reason, pause_s):
+                self._pauses.at_least(pause_s)
                 self._refuse(reason)
-            case _:
-                self._handle_any_record(event, now)
-
-    def _handle_any_record(self, event: ReadEvent, now: float) -> None:
-        """Handle a record. One that meets a bug here is skipped: it would be there after a restart too."""
-        offset = event.stored.offset if isinstance(event, GroupRecordRead) else event.offset
-        try:
-            self._handle_record(event, now)
-        except Exception as error:
-            _logger.exception("a record met an unexpected error")
-            self._metrics.failed()
-            self._ignore(event.partition, offset, Ignored.ERROR, repr(error)[:_LONGEST_WHY])
-            self.log.read_to(event.partition, offset + 1, now)
-
-    def _handle_record(self, event: ReadEvent, now: float) -> None:
-        match event:
-            case RecordRead(partition, _, writer, None, offset, appended_ms, replica):
-                self._metrics.read(partition, None, now)
-                self.replicas.heard(writer, replica, appended_ms)
-                self.log.read_probe(partition, writer, offset, appended_ms, now)
-            case RecordRead(partition, key, _, Stored() as stored):
-                self._metrics.read(partition, stored.record, now)
-                self.log.read(partition, key, stored, now)
-            case GroupRecordRead(partition, group, group_record, value):
-                self._metrics.read_group(partition, now)
-                if not self.log.read_group(partition, group, group_record, value):
-                    why = f"{group.name} of {group.group_id}: no valid MAC"
-                    self._ignore(partition, group_record.offset, Ignored.MAC, why)
-            case RecordUnknown(partition, unknown, stands_for, offset, appended_ms, why):
-                self._ignore(partition, offset, Ignored.FORMAT, why)
-                if isinstance(unknown, GroupKey):
-                    self.log.read_unknown_group(partition, unknown, offset, appended_ms)
-                elif stands_for is not None:
-                    self.log.read(partition, unknown, stands_for, now)
-            case RecordIgnored(partition, offset, ignored, why):
-                self._ignore(partition, offset, ignored, why)
-                self.log.read_to(partition, offset + 1, now)
-
-    def _ignore(self, partition: int, offset: int, reason: Ignored, why: str) -> None:
-        self.ignored[reason] += 1
-        self._metrics.ignored(reason)
-        _logger.warning(
-            "a record of the member log is ignored",
-            partition=partition,
-            offset=offset,
-            reason=reason,
-            why=why,
-        )
+            case SettingsRead(wrong):
+                self._note_settings(wrong)
+            case PolicyRead(policy):
+                _logger.info("the brokers' migration policy", policy=policy or "not known")
+                self.on_migration_policy(policy)
+            case Noted(what, reason):
+                _logger.warning(what, reason=reason)
 
     def _refuse(self, reason: str) -> None:
-        """From now on the log counts as away: nothing is written, and nothing that is read counts."""
-        if self.refused is None:
-            _logger.error("the member log can't be used until this process is started again", reason=reason)
+        """The log counts as away: nothing is written, and nothing that is read counts, until it is tried again."""
+        self._cut_off()
+        self._client.end()
+        if self.refused != reason:
+            _logger.error("the member log can't be used", reason=reason)
             self.refused = reason
-            self._metrics.refused()
+            self._metrics.refused(is_refused=True)
             self._on_refused(f"the member log can't be used: {reason}")
+
+    def _cut_off(self) -> None:
+        self._is_cut_off = True
+        self._has_failed = False
+
+    def _see_whether_it_is_mended(self) -> None:
+        """It is when something was read of each partition, and all are ready: what failed before was written again."""
+        if self.refused is None or self._is_cut_off or self._unheard or self._away:
+            return
+        _logger.info("the member log can be used again")
+        self.refused = None
+        self._metrics.refused(is_refused=False)
+        self._on_refused(None)
+
+    def _note_settings(self, wrong: str | None) -> None:
+        """With wrong settings replicas may come to disagree, so nobody is expired here until they are mended."""
+        if wrong == self.warning:
+            return
+        if wrong is None:
+            _logger.info("the settings of the member log's topic are as they have to be again")
+        else:
+            _logger.error(
+                "the member log's topic has wrong settings; nobody is expired until then", reason=wrong
+            )
+        self.warning = wrong
+        self.log.settings = replace(self.log.settings, expires=self._settings.expires and wrong is None)
+        self._metrics.wrong_settings(is_wrong=wrong is not None)
 
     def _fail(self, error: Exception) -> None:
         _logger.error("the member log failed", exc_info=error)
         self._metrics.failed()
-        self._refuse("an unexpected error; the log has it")
+        self._is_broken = True
+        self._refuse("an unexpected error, which the log has; start this process again")
 
     async def _keep_time(self) -> None:
         while True:
@@ -313,7 +365,7 @@ class FleetDriver:
             if self._has_failed and self._replaced_at + _REPLACE_EVERY_S <= now:
                 self._has_failed, self._replaced_at = False, now
                 self.log.replace_writer(self._client.replace_writer(), now)
-            if self._reader_watch.next_deadline() <= now and self.refused is None:
+            if self._reader_watch.next_deadline() <= now and not self._is_cut_off:
                 self._replace_reader(now)
             try:
                 if self.log.next_deadline() <= now:
@@ -324,7 +376,7 @@ class FleetDriver:
             self.carry_out()
             self._changed = trio.Event()
             deadline = self.log.next_deadline()
-            if self.refused is None:
+            if not self._is_cut_off:
                 deadline = min(deadline, self._reader_watch.next_deadline())
             if self._has_failed:
                 deadline = min(deadline, self._replaced_at + _REPLACE_EVERY_S)
@@ -336,30 +388,3 @@ class FleetDriver:
         self._reader_watch.replaced(now)
         self._client.replace_reader()
         self._metrics.reader_replaced()
-
-    async def _ask_migration_policy(self) -> None:
-        policy = await trio.to_thread.run_sync(migration_policy, self._admin, abandon_on_cancel=True)
-        _logger.info("the brokers' migration policy", policy=policy or "not known")
-        self.on_migration_policy(policy)
-
-    async def _watch_topic(self, identity: TopicIdentity) -> None:
-        while self.refused is None:
-            await trio.sleep(_CHECK_EVERY_S)
-            try:
-                is_another = await trio.to_thread.run_sync(self._is_another, identity, abandon_on_cancel=True)
-            except TopicRefused as refused:
-                self._refuse(str(refused))
-            else:
-                if is_another:
-                    self._refuse(
-                        f"the topic {self._fleet.topic} is another one than at the start; start this process again"
-                    )
-
-    def _is_another(self, identity: TopicIdentity) -> bool:
-        """In a thread: neither the brokers' answer nor the end of an admin client is waited for in trio."""
-        try:
-            return identify_topic(self._admin, self._fleet) != identity
-        except (KafkaException, TimeoutError):
-            with suppress(KafkaException):  # a certificate that can't be read just now, for example
-                self._admin = self._new_admin()  # the one before may be stuck, as a reader may
-            return False  # the log is away, which the member log notices by itself

@@ -1,58 +1,65 @@
-"""Reads and writes the topic of the member log: a thread that consumes and a thread that produces, beside trio.
+"""The client of the member log's topic, as the proxy sees it: one process after another that reads and writes.
 
-What the threads find goes to the thread of trio in batches, in order: records, ends of partitions, partitions whose log
-was lost, failed writers. librdkafka does the connections, the account and the idempotent producer; what counts is
-decided by :class:`translation.fleet.member_log.MemberLog`, which this module does not know.
-
-The idempotent producer is a setting that safety rests on: else a retry may land behind the next record of its key, and
-compaction would keep that one.
+librdkafka runs in a process of its own (:mod:`proxy.fleet.log_process`), since what a broker answers may end it. Here
+is kept what survives such an end: how far each partition is read, and the name of the producer. What was sent to a
+process and not read back has an unknown outcome, like a produce request that failed.
 """
 
 import os
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
-import structlog
+import msgspec
 import trio
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from proxy.config.fleet import Fleet, Property
-from proxy.fleet.log_events import AccessLost, LogEvent, WriteFailed
-from proxy.fleet.log_reader import LogReader
+from proxy.fleet.log_events import AccessLost, LogEvent, PartitionLost
+from proxy.fleet.log_messages import (
+    ENCODER,
+    REPORTS,
+    Begin,
+    Begun,
+    Failed,
+    Go,
+    NoAnswer,
+    Ordered,
+    Record,
+    Refused,
+    ReplaceReader,
+    ReplaceWriter,
+    Reported,
+    Write,
+)
+from proxy.fleet.record_decoding import RawRecord, decode_record
+from proxy.fleet.refusals import MemberLogRefused, TopicRefused
+from proxy.runtime.kafka_process import KafkaProcess, ProcessEnded
 from translation.fleet.formats import FORMAT_HEADER, FORMATS
 from translation.fleet.outputs import WriteRecord
 from translation.fleet.records import Writer
 from translation.fleet.replicas import REPLICA_HEADER, Replica, replica_header
 
-_WRITER: Mapping[str, Property] = {
-    "enable.idempotence": True,
-    "acks": "all",
-    "linger.ms": 0,
-    "message.timeout.ms": 60_000,
-    "enable.gapless.guarantee": False,
-    "queue.buffering.max.messages": 20_000,
-    "log_level": 0,
-}
+MODULE = "proxy.fleet.log_process"
+_MAX_UNSENT = 20_000
+"""Orders that wait for the process to take them; one that takes none for so long is replaced."""
+_CLOSES_WITHIN_S = 4.0
 
-_BATCH = 500
-"""Events that are handed to trio at once."""
-_MAX_BACKLOG = 20_000
-"""Records that wait for trio; the reader waits while there are more."""
-_POLL_S = 0.05
-_OLD_S = 60.0
-"""A record that waited for its producer so long is not written any more: what its writer had read is too old."""
+_BAD_FRAME = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
-_Headers = dict[str, str | bytes | None]
 
-_logger = structlog.get_logger()
+class _NoMessage(Exception):
+    """The process sent what it may not send here."""
+
+
+class NotReached(Exception):
+    """No broker answers, or the process has ended; it may go better next time. The message says why."""
 
 
 class LogClient:
-    """One consumer and one producer of the member log. Made and used in the thread of trio.
+    """Reads and writes through one process at a time. To be used in the thread of trio.
 
-    ``handle`` is called there with at most a few hundred events at a time. ``server`` names this process for people.
+    ``handle`` is called with at most a few hundred events at a time, ``crashed`` when a process has ended by itself.
+    ``server`` names this process for people.
     """
 
     def __init__(
@@ -61,191 +68,194 @@ class LogClient:
         properties: Mapping[str, Property],
         handle: Callable[[list[LogEvent]], None],
         server: str = "",
+        crashed: Callable[[], None] = lambda: None,
     ) -> None:
         self._fleet = fleet
         self._properties = dict(properties)
         self._handle = handle
-        self._token = trio.lowlevel.current_trio_token()
-        self._events: deque[LogEvent] = deque()
-        self._writes: deque[tuple[float, WriteRecord | Writer]] = deque()
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
+        self._crashed = crashed
+        self._process = KafkaProcess(MODULE)
+        self._unsent: list[Ordered] = []
+        self._send = trio.Event()
+        self._is_open = False
+        self._is_sending = False
+        self.topic_id: str | None = None
+        """Of the topic that was read last."""
+        self._positions: dict[int, tuple[int, int | None]] = {}
+        """Of each partition of which a record was read: where to go on, and the record's leader epoch."""
         self.writer = Writer(os.urandom(16))
         """Names the producer. Records of an earlier one are dropped."""
         self.replica = Replica(self.writer, server)
         """Names this process, whatever producer it has."""
-        self._reader = LogReader(self)
-        self._threads = [
-            threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
-            for name, work in (("fleet-reader", self._reader.run), ("fleet-writer", _Producing(self).run))
-        ]
 
-    def ends(self) -> dict[int, int]:
-        """Ask for the ends of all partitions, before :meth:`start`. It blocks.
+    @property
+    def pid(self) -> int | None:
+        """The process that reads and writes; None before the first."""
+        return self._process.pid
 
-        :raises TopicRefused: the account may not read the topic.
-        :raises KafkaException: a broker does not answer.
+    async def begin(self) -> Begun:
+        """Start a process, and have it make or check the topic. One that is there already ends.
+
+        :raises TopicRefused: the topic or the account is not as it has to be.
+        :raises MemberLogRefused: librdkafka does not take the properties.
+        :raises NotReached: see there.
         """
-        return self._reader.ends()
+        await self._process.close()
+        self._process = KafkaProcess(MODULE, self._crashed)
+        first = Begin(self._fleet, self._properties, replica_header(self.replica), self.topic_id)
+        try:
+            await self._process.start()
+            await self._process.send(ENCODER.encode([first]))
+            answers = await self._receive()
+        except ProcessEnded as ended:
+            raise NotReached(f"the process of the Kafka client: {ended}") from None
+        except _NoMessage:
+            raise NotReached("the process of the Kafka client does not answer as it should") from None
+        match answers:
+            case [Begun() as begun]:
+                return begun
+            case [Refused(reason)]:
+                raise TopicRefused(reason)
+            case [NoAnswer(reason, True)]:
+                raise MemberLogRefused(f"`fleet.kafka`: {reason}")
+            case [NoAnswer(reason) | Failed(reason)]:
+                raise NotReached(reason)
+            case _:
+                raise NotReached("the process of the Kafka client does not answer as it should")
 
-    def start(self) -> None:
-        """Start the threads."""
-        for thread in self._threads:
-            thread.start()
+    def begin_with(self, topic_id: str) -> bool:
+        """Use the process that has begun: what is written from now on waits for :meth:`serve`.
+
+        Return whether the topic is another one than before, which is then read from its beginning.
+        """
+        is_another = topic_id != self.topic_id
+        if is_another:
+            self._positions.clear()
+        self.topic_id = topic_id
+        self._unsent.clear()
+        self._is_open = True
+        return is_another
+
+    async def serve(self) -> str:
+        """Hand on what is read until the process ends or :meth:`end` is called; return why it ended."""
+        written = (order for order in self._unsent if isinstance(order, Write))
+        self._unsent = [Go(self.writer, dict(self._positions)), *written]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_sending)
+            why = await self._keep_receiving()
+            nursery.cancel_scope.cancel()
+        self._is_open = False
+        await self._process.close()
+        return why
 
     def write(self, record: WriteRecord) -> None:
-        """Produce a record, if its writer is the present one."""
-        self._writes.append((time.monotonic(), record))
-        self._wake.set()
+        """Produce a record. Without a process nothing is written: what is not read back is written again."""
+        self._queue(
+            Write(
+                time.monotonic(),
+                record.writer,
+                record.partition,
+                record.key,
+                record.value,
+                FORMATS[record.format].header,
+            )
+        )
 
     def replace_writer(self) -> Writer:
         """Replace the producer, and give up what it has not delivered. Return the name of the new one."""
         self.writer = Writer(os.urandom(16))
-        self._writes.append((time.monotonic(), self.writer))
-        self._wake.set()
+        self._queue(ReplaceWriter(self.writer))
         return self.writer
 
     def replace_reader(self) -> None:
         """Replace the consumer by one that goes on where it was."""
-        self._reader.replace()
+        self._queue(ReplaceReader())
 
-    def stop(self, timeout_s: float = 4.0) -> None:
-        """Write what is queued, close both, and wait for the threads. It blocks, for ``timeout_s`` at most."""
-        self._stopping.set()
-        self._wake.set()
-        if self._threads[0].ident is None:
-            self._reader.close()
-            return
-        deadline = time.monotonic() + timeout_s
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+    def end(self) -> None:
+        """Nothing more is read or written until the next :meth:`serve`."""
+        self._is_open = False
 
-    # -- in the threads ----------------------------------------------------------------------------------------
+    async def close(self) -> None:
+        """End the process; what was to be written is written, within four seconds."""
+        if self._is_open and self._unsent and not self._is_sending:
+            with trio.move_on_after(_CLOSES_WITHIN_S, shield=True), suppress(ProcessEnded):
+                await self._process.send(ENCODER.encode(self._unsent))
+        self._is_open = False
+        await self._process.close(_CLOSES_WITHIN_S)
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    def _queue(self, order: Ordered) -> None:
+        if self._is_open:
+            self._unsent.append(order)
+            self._send.set()
+
+    async def _keep_sending(self) -> None:
+        process = self._process
+        while True:
+            while self._unsent:
+                unsent, self._unsent = self._unsent, []
+                self._is_sending = True
+                try:
+                    await process.send(ENCODER.encode(unsent))
+                except ProcessEnded:
+                    return  # what is received says why
+                self._is_sending = False
+            self._send = trio.Event()
+            await self._send.wait()
+
+    async def _keep_receiving(self) -> str:
         try:
-            work()
-        except Exception:
-            _logger.exception("the member log's thread ended")
-            self.tell([AccessLost("a thread of the member log ended; see the log")])
+            while self._is_open:
+                reports = await self._receive()
+                events: list[LogEvent] = []
+                for report in reports:
+                    if isinstance(report, Failed):
+                        await self._process.refuse(report.reason)
+                        return report.reason
+                    events.append(self._event(report))
+                    if isinstance(events[-1], AccessLost):
+                        break
+                self._handle(events)
+                if len(self._unsent) > _MAX_UNSENT:
+                    return str(await self._process.refuse("it does not take what is to be written"))
+                await trio.lowlevel.checkpoint()
+        except ProcessEnded as ended:
+            return str(ended)
+        except _NoMessage as error:
+            return str(await self._process.refuse(str(error)))
+        return "the log can't be used"
 
-    def tell(self, events: list[LogEvent]) -> None:
-        """Hand events to trio; wait while it has too many of them."""
-        self._events.extend(events)
-        self._book()
-        while len(self._events) > _MAX_BACKLOG and not self._stopping.wait(0.01):
-            pass
-
-    def _book(self) -> None:
+    async def _receive(self) -> list[Reported]:
         try:
-            self._token.run_sync_soon(self._drain, idempotent=True)
-        except trio.RunFinishedError:
-            self._stopping.set()
+            return REPORTS.decode(await self._process.receive())
+        except _BAD_FRAME as error:
+            raise _NoMessage(f"it sent what is no message: {error}") from None
 
-    def _drain(self) -> None:
-        batch = [self._events.popleft() for _ in range(min(len(self._events), _BATCH))]
-        if batch:
-            self._handle(batch)
-        if self._events:
-            self._book()
+    def _event(self, report: Reported) -> LogEvent:
+        """Note how far the log is read.
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the threads are to end."""
-        return self._stopping.is_set()
-
-    @property
-    def fleet(self) -> Fleet:
-        """The section of the configuration."""
-        return self._fleet
-
-    def configured(self, settings: Mapping[str, Property]) -> dict[str, Property]:
-        """The account's properties and these."""
-        return {**self._properties, **settings}
-
-    def pause(self, seconds: float) -> None:
-        """Let a thread wait, unless it is to end."""
-        self._stopping.wait(seconds)
-
-    def next_writes(self) -> list[tuple[float, WriteRecord | Writer]]:
-        """Wait a moment for something to be written, and return it."""
-        self._wake.wait(_POLL_S)
-        self._wake.clear()
-        return [self._writes.popleft() for _ in range(len(self._writes))]
+        :raises _NoMessage: there is no such partition, or the message does not belong here.
+        """
+        if isinstance(report, Begun | Refused | NoAnswer | Failed):
+            raise _NoMessage(f"it sent {type(report).__name__} while the log is read")
+        partition = getattr(report, "partition", 0)
+        if not 0 <= partition < self._fleet.partitions:
+            raise _NoMessage(f"it named partition {partition}")
+        if isinstance(report, PartitionLost):
+            self._positions.pop(partition, None)
+        if not isinstance(report, Record):
+            return report
+        self._positions[partition] = report.offset + 1, report.epoch
+        return decode_record(_raw(report), self._fleet.partitions)
 
 
-class _Producing:
-    """Produces what is written, in its own thread."""
-
-    def __init__(self, client: LogClient) -> None:
-        self._client = client
-        self._headers_of_probe: _Headers = {REPLICA_HEADER: replica_header(client.replica)}
-        self._writer = client.writer
-        self._producer = self._new_producer()
-        self._has_failed = False
-
-    def _new_producer(self) -> Producer:
-        return Producer(self._client.configured(_WRITER))
-
-    def run(self) -> None:
-        while not self._client.is_stopping:
-            for queued_at, record in self._client.next_writes():
-                self._take(queued_at, record)
-            self._producer.poll(0)
-        self._producer.flush(2.0)
-        self._producer.purge()
-        self._producer.flush(0.5)
-
-    def _take(self, queued_at: float, record: WriteRecord | Writer) -> None:
-        if not isinstance(record, WriteRecord):
-            self._replace(record)
-        elif record.writer != self._writer or self._has_failed:
-            return
-        elif time.monotonic() - queued_at > _OLD_S:
-            self._fail(self._writer, "this process stood still")
-        else:
-            self._produce(record)
-
-    def _produce(self, record: WriteRecord) -> None:
-        writer = self._writer
-        headers: _Headers = {FORMAT_HEADER: FORMATS[record.format].header}
-        if record.value is None:
-            headers |= self._headers_of_probe
-
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            if error is not None:
-                self._fail(writer, error.str())
-
-        while not self._client.is_stopping:
-            try:
-                self._producer.produce(
-                    self._client.fleet.topic,
-                    key=record.key,
-                    value=record.value,
-                    partition=record.partition,
-                    headers=headers,
-                    on_delivery=delivered,
-                )
-            except BufferError:
-                self._producer.poll(_POLL_S)
-            except KafkaException as error:
-                self._fail(writer, error.args[0].str())
-                return
-            else:
-                return
-
-    def _fail(self, writer: Writer, reason: str) -> None:
-        """Every error means that the outcome is unknown; success is not looked at, because only reading back counts."""
-        if writer == self._writer and not self._has_failed:
-            self._has_failed = True
-            self._client.tell([WriteFailed(writer, reason)])
-
-    def _replace(self, writer: Writer) -> None:
-        self._writer = writer  # first: so that what is purged below is not said to have failed
-        self._producer.purge()
-        self._producer.flush(0.5)
-        released = [self._producer]
-        self._producer = self._new_producer()
-        # librdkafka's end may take long if it is stuck (proxy/fleet/reader_watch.py), and nobody waits for it.
-        threading.Thread(target=released.clear, name="fleet-writer-ends", daemon=True).start()
-        self._has_failed = False
+def _raw(record: Record) -> RawRecord:
+    return RawRecord(
+        record.partition,
+        record.offset,
+        (record.timestamp_type, record.appended_ms),
+        {FORMAT_HEADER: record.format, REPLICA_HEADER: record.replica},
+        record.key,
+        record.value,
+    )

@@ -1,6 +1,12 @@
-"""What the threads of the member log's client have found: events for the thread of trio."""
+"""What the client of the member log reports: events, most of which its process sends as they are.
+
+A record comes from there as bytes (:class:`proxy.fleet.log_messages.Record`) and is decoded here, in the proxy
+(:mod:`proxy.fleet.record_decoding`).
+"""
 
 from typing import NamedTuple
+
+import msgspec
 
 from translation.fleet.counting import Stored
 from translation.fleet.group_records import GroupKey, StoredGroup
@@ -53,34 +59,63 @@ class RecordIgnored(NamedTuple):
     why: str
 
 
-class EndReached(NamedTuple):
+class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """What the process sends, or is sent."""
+
+
+class EndReached(Message, frozen=True):
     """Everything before this offset of a partition has been read."""
 
     partition: int
     position: int
 
 
-class PartitionLost(NamedTuple):
+class PartitionLost(Message, frozen=True):
     """What was read of the partition may not be so any more; it is read again, up to ``end`` at least."""
 
     partition: int
     end: int
 
 
-class WriteFailed(NamedTuple):
+class WriteFailed(Message, frozen=True):
     """The outcome of a write of this writer is unknown."""
 
     writer: Writer
     reason: str
 
 
-class AccessLost(NamedTuple):
-    """The account may not read or write the topic."""
+class AccessLost(Message, frozen=True):
+    """The log can't be used: a right is missing, or the topic is another.
 
+    It is tried again ``pause_s`` seconds later at the earliest.
+    """
+
+    reason: str
+    pause_s: float = 0.0
+
+
+class SettingsRead(Message, frozen=True):
+    """The topic's settings were looked up; ``wrong`` says which differ and what mends them, None if none does."""
+
+    wrong: str | None
+
+
+class PolicyRead(Message, frozen=True):
+    """The brokers' ``group.consumer.migration.policy``; None if the account may not know it."""
+
+    policy: str | None
+
+
+class Noted(Message, frozen=True):
+    """Something for the log: librdkafka has reported an error from which it recovers."""
+
+    what: str
     reason: str
 
 
 ReadEvent = RecordRead | GroupRecordRead | RecordUnknown | RecordIgnored
 """What a record of the topic is."""
 
-LogEvent = ReadEvent | EndReached | PartitionLost | WriteFailed | AccessLost
+LogEvent = (
+    ReadEvent | EndReached | PartitionLost | WriteFailed | AccessLost | SettingsRead | PolicyRead | Noted
+)

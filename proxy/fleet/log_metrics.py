@@ -37,6 +37,7 @@ class LogMetrics:
         self._read = {kind: records.labels(kind, "read") for kind in _KINDS}
         self._written = {kind: records.labels(kind, "written") for kind in _KINDS}
         self._ignored = {one: metrics.fleet_ignored.labels(one) for one in Ignored}
+        self._crashes = metrics.kafka_process_crashes.labels("member log")
         self._decisions = {one: metrics.fleet_verdicts.labels(one) for one in Decision}
         metrics.fleet_verdicts.before_collect = self._show_decisions
         metrics.fleet_away.set_function(self._away)
@@ -83,10 +84,18 @@ class LogMetrics:
         """Count a consumer that was replaced because it read nothing."""
         self._metrics.fleet_reader_replacements.inc()
 
-    def refused(self) -> None:
-        """The log can't be used until this process is started again."""
-        self._is_refused = True
-        self._metrics.fleet_refused.set(1)
+    def refused(self, *, is_refused: bool) -> None:
+        """Whether the log can't be used."""
+        self._is_refused = is_refused
+        self._metrics.fleet_refused.set(is_refused)
+
+    def wrong_settings(self, *, is_wrong: bool) -> None:
+        """Whether a setting of the topic is wrong."""
+        self._metrics.fleet_wrong_settings.set(is_wrong)
+
+    def crashed(self) -> None:
+        """Count a process of the Kafka client that has ended by itself."""
+        self._crashes.inc()
 
     def failed(self) -> None:
         """Count an unexpected exception."""

@@ -1,4 +1,4 @@
-"""Reads the topic of the member log, in a thread of its own.
+"""Reads the topic of the member log, in a thread of the log's own process (:mod:`proxy.fleet.log_process`).
 
 ``auto.offset.reset=error`` is a setting that safety rests on: else librdkafka goes on silently after a truncation.
 """
@@ -8,22 +8,18 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from proxy.config.fleet import Property
-from proxy.fleet.log_events import (
-    AccessLost,
-    EndReached,
-    LogEvent,
-    PartitionLost,
-)
-from proxy.fleet.record_decoding import RawRecord, decode_record
+from proxy.fleet.log_events import AccessLost, EndReached, Noted, PartitionLost
+from proxy.fleet.log_messages import MAX_PART_BYTES, Record, Reported
 from proxy.fleet.refusals import TopicRefused
-from proxy.fleet.topic import TIMEOUT_S, access_hint
+from proxy.fleet.topic import FORBIDDEN, TIMEOUT_S, access_hint
+from translation.fleet.formats import FORMAT_HEADER
+from translation.fleet.replicas import REPLICA_HEADER
 
 if TYPE_CHECKING:
-    from proxy.fleet.log_client import LogClient
+    from proxy.fleet.log_threads import LogThreads
 
 _READER: Mapping[str, Property] = {
     # librdkafka wants one, and asks for its coordinator. Nothing is committed, and the account needs no right on it.
@@ -41,6 +37,9 @@ _READER: Mapping[str, Property] = {
 _BATCH = 500
 """Records that are taken from librdkafka at once."""
 _WAIT_S = 0.2
+_LINGER_S = 0.005
+"""So long more records are waited for when one is there: each batch costs both processes a wake-up."""
+_MAX_HEADER_BYTES = 1024
 _MOST_CLOSING = 10
 """Replaced consumers that are not closed yet; of one that is stuck the close may never end."""
 
@@ -53,7 +52,6 @@ _LOST = frozenset(
         KafkaError.INCONSISTENT_TOPIC_ID,
     }
 )
-_FORBIDDEN = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _IGNORED = frozenset(
     {
         KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -63,13 +61,11 @@ _IGNORED = frozenset(
 )
 """The reader has no group, and an outage is noticed by what is not read back."""
 
-_logger = structlog.get_logger()
-
 
 class LogReader:
-    """Consumes all partitions from their beginning, in its own thread."""
+    """Consumes all partitions in its own thread: from their beginning, or from where it is told (:meth:`begin_at`)."""
 
-    def __init__(self, client: "LogClient") -> None:
+    def __init__(self, client: "LogThreads") -> None:
         self._client = client
         self._topic = client.fleet.topic
         self._consumer = self._new_consumer()
@@ -80,6 +76,13 @@ class LogReader:
 
     def _new_consumer(self) -> Consumer:
         return Consumer(self._client.configured(_READER))
+
+    def begin_at(self, positions: Mapping[int, tuple[int, int | None]]) -> None:
+        """Begin at these offsets, each with the leader epoch of the record before it. Before :meth:`run`."""
+        for partition, (offset, epoch) in positions.items():
+            self._positions[partition] = offset
+            if epoch is not None:
+                self._epochs[partition] = epoch
 
     def ends(self) -> dict[int, int]:
         """The end of each partition. A topic that was just made has no leaders at once."""
@@ -98,7 +101,7 @@ class LogReader:
                 TopicPartition(self._topic, partition), timeout=TIMEOUT_S
             )
         except KafkaException as error:
-            if error.args[0].code() in _FORBIDDEN:
+            if error.args[0].code() in FORBIDDEN:
                 raise TopicRefused(
                     f"the account of `fleet.kafka` may not read the topic {self._topic}. "
                     + access_hint(self._client.fleet)
@@ -111,9 +114,9 @@ class LogReader:
         self._assign()
         while not self._client.is_stopping:
             self._replace_if_asked()
-            events: list[LogEvent] = []
+            events: list[Reported] = []
             lost: set[int] = set()
-            for message in self._consumer.consume(_BATCH, _WAIT_S):
+            for message in self._consume():
                 partition = message.partition()
                 if partition in lost:
                     continue
@@ -127,6 +130,11 @@ class LogReader:
             if lost:
                 self._read_again(lost)
         self.close()
+
+    def _consume(self) -> list[Message]:
+        """What is there, or comes within a moment. ``consume`` alone waits for its whole batch."""
+        first = self._consumer.poll(_WAIT_S)
+        return [] if first is None else [first, *self._consumer.consume(_BATCH - 1, _LINGER_S)]
 
     def close(self) -> None:
         """Close the consumer."""
@@ -142,12 +150,14 @@ class LogReader:
         self._is_to_be_replaced.clear()
         self._closing = [thread for thread in self._closing if thread.is_alive()]
         if len(self._closing) >= _MOST_CLOSING:
-            _logger.warning("the member log's reader is not replaced: too many of before do not close")
+            self._client.tell(
+                [Noted("the member log's reader is not replaced", "too many before do not close")]
+            )
             return
         try:
             consumer = self._new_consumer()
         except KafkaException as error:  # a certificate that can't be read just now, for example
-            _logger.warning("the member log's reader is not replaced", reason=error.args[0].str())
+            self._client.tell([Noted("the member log's reader is not replaced", error.args[0].str())])
             return
         closing = threading.Thread(target=self._consumer.close, name="fleet-reader-closes", daemon=True)
         closing.start()
@@ -192,34 +202,53 @@ class LogReader:
             self._epochs.pop(partition, None)
         self._assign()
 
-    def _event(self, message: Message) -> LogEvent | None:
+    def _event(self, message: Message) -> Reported | None:
         error, partition, offset = message.error(), message.partition(), message.offset()
         if error is not None:
             return self._event_of_error(error, partition, offset)
         if partition is None or offset is None or offset < self._positions[partition]:
             return None
         self._positions[partition] = offset + 1
-        raw = RawRecord(
-            partition, offset, message.timestamp(), _headers(message), message.key(), message.value()
+        timestamp_type, appended_ms = message.timestamp()
+        headers = _headers(message)
+        key, value = _bytes(message.key()), _bytes(message.value())
+        return Record(
+            partition,
+            offset,
+            timestamp_type,
+            appended_ms,
+            message.leader_epoch(),
+            key,
+            value,
+            headers.get(FORMAT_HEADER),
+            headers.get(REPLICA_HEADER),
         )
-        return decode_record(raw, self._client.fleet.partitions)
 
     def _event_of_error(
         self, error: KafkaError, partition: int | None, offset: int | None
-    ) -> LogEvent | None:
+    ) -> Reported | None:
         code = error.code()
         if code == KafkaError._PARTITION_EOF and partition is not None and offset is not None:  # noqa: SLF001
             return EndReached(partition, offset)
-        if code in _FORBIDDEN:
+        if code in FORBIDDEN:
             return AccessLost(f"{error.str()}. {access_hint(self._client.fleet)}")
         if code not in _IGNORED:
-            _logger.warning("reading the member log", error=error.str())
+            return Noted("reading the member log", error.str())
         return None
 
 
-def _headers(message: Message) -> dict[str, object]:
-    """The headers of a record; none if the name of one is not UTF-8, which librdkafka's binding raises for."""
+def _headers(message: Message) -> dict[str, bytes]:
+    """The short headers of a record. Whoever writes the topic chooses them; librdkafka's binding fails on some."""
     try:
-        return dict(message.headers() or ())
-    except UnicodeDecodeError:
+        found = dict(message.headers() or ())
+    except Exception:  # noqa: BLE001  such as a name that is not UTF-8
         return {}
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, bytes) and len(value) <= _MAX_HEADER_BYTES
+    }
+
+
+def _bytes(data: bytes | str | None) -> bytes | None:
+    return data if isinstance(data, bytes) and len(data) <= MAX_PART_BYTES else None

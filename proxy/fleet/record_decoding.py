@@ -13,7 +13,10 @@ that names why, is counted, shown and skipped. All replicas of a release decide 
   (:meth:`~translation.fleet.group_log.GroupLog.read_unknown`).
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
+
+import structlog
 
 from proxy.fleet.log_events import GroupRecordRead, ReadEvent, RecordIgnored, RecordRead, RecordUnknown
 from translation.fleet.counting import CLOCK_SKEW_MS, Stored
@@ -44,6 +47,8 @@ LOG_APPEND_TIME = 2
 _LONGEST_WHY = 300
 _BYTES_OF_RECORD = 1_000
 
+_logger = structlog.get_logger()
+
 
 class RawRecord(NamedTuple):
     """A record as the topic has it. ``timestamp`` is its type and milliseconds since 1970."""
@@ -51,17 +56,20 @@ class RawRecord(NamedTuple):
     partition: int
     offset: int
     timestamp: tuple[int, int]
-    headers: dict[str, object]
+    headers: Mapping[str, object]
     key: object
     value: object
 
 
 def decode_record(raw: RawRecord, partitions: int) -> ReadEvent:
-    """Return what a record is, in a topic of so many partitions."""
+    """Return what a record is, in a topic of so many partitions. One that meets a bug here is skipped too."""
     try:
         return _decoded(raw, partitions)
     except InvalidRecord as invalid:
         return RecordIgnored(raw.partition, raw.offset, invalid.reason, str(invalid)[:_LONGEST_WHY])
+    except Exception as error:
+        _logger.exception("a record met an unexpected error")
+        return RecordIgnored(raw.partition, raw.offset, Ignored.ERROR, repr(error)[:_LONGEST_WHY])
 
 
 def _decoded(raw: RawRecord, partitions: int) -> ReadEvent:
@@ -125,5 +133,5 @@ def _unknown(raw: RawRecord) -> str:
 
 def _bytes(data: object, reason: Ignored) -> bytes:
     if not isinstance(data, bytes):
-        raise InvalidRecord(f"it has no {reason}", reason)
+        raise InvalidRecord(f"it has no {reason}, or one that is too long", reason)
     return data

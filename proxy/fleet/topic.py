@@ -5,7 +5,7 @@ replicas disagree (:mod:`translation.fleet.counting`).
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -28,6 +28,9 @@ _NOT_KNOWN_YET = (
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
 )
 
+FORBIDDEN = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+"""A right of the account is missing."""
+
 _REQUIRED = {
     "cleanup.policy": "compact,delete",
     "retention.ms": str(RETENTION_MS),
@@ -43,10 +46,24 @@ _REQUIRED = {
 
 
 class TopicIdentity(NamedTuple):
-    """What may not change while a process runs."""
+    """What may not change while the log is used."""
 
     topic_id: str
     partitions: int
+
+
+class FoundTopic(NamedTuple):
+    """The topic as the brokers describe it."""
+
+    identity: TopicIdentity
+    replication: int
+
+
+class PreparedTopic(NamedTuple):
+    """The topic that is to be used; ``wrong`` says which settings differ and what mends them, None if none does."""
+
+    identity: TopicIdentity
+    wrong: str | None
 
 
 def required_settings(replication: int) -> dict[str, str]:
@@ -54,12 +71,12 @@ def required_settings(replication: int) -> dict[str, str]:
     return {**_REQUIRED, "min.insync.replicas": "2" if replication >= 3 else "1"}
 
 
-def prepare_topic(admin: AdminClient, fleet: Fleet) -> TopicIdentity:
+def prepare_topic(admin: AdminClient, fleet: Fleet) -> PreparedTopic:
     """Make the topic if it is missing, and check it.
 
-    :raises TopicRefused: it is another than it has to be, or the account may not.
+    :raises TopicRefused: it has another number of partitions, or the account may not.
     """
-    found = _describe(admin, fleet)
+    found = identify_topic(admin, fleet)
     if found is None:
         _create(admin, fleet)
         found = _await_topic(admin, fleet)
@@ -69,8 +86,7 @@ def prepare_topic(admin: AdminClient, fleet: Fleet) -> TopicIdentity:
             f"the topic {fleet.topic} has {identity.partitions} partitions, and `fleet.partitions` is "
             f"{fleet.partitions}: all replicas have to say the same, and it can't be changed"
         )
-    when_known(lambda: _check_settings(admin, fleet, required_settings(replication)))
-    return identity
+    return PreparedTopic(identity, when_known(lambda: wrong_settings(admin, fleet, replication)))
 
 
 def when_known(ask: Callable[[], T]) -> T:
@@ -90,27 +106,23 @@ def when_known(ask: Callable[[], T]) -> T:
         time.sleep(_PAUSE_S)
 
 
-def _await_topic(admin: AdminClient, fleet: Fleet) -> tuple[TopicIdentity, int]:
+def _await_topic(admin: AdminClient, fleet: Fleet) -> FoundTopic:
     """The topic that was just made, once a broker knows all of it."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
-        if (found := _describe(admin, fleet)) is not None and found[0].partitions == fleet.partitions:
+        found = identify_topic(admin, fleet)
+        if found is not None and found.identity.partitions == fleet.partitions:
             return found
         time.sleep(_PAUSE_S)
     raise TopicRefused(f"the topic {fleet.topic} was made, and the brokers do not show it; start again")
 
 
-def identify_topic(admin: AdminClient, fleet: Fleet) -> TopicIdentity | None:
+def identify_topic(admin: AdminClient, fleet: Fleet) -> FoundTopic | None:
     """The topic as it is now; None if there is none.
 
     :raises TopicRefused: the account may not.
     :raises KafkaException: the brokers do not answer.
     """
-    found = _describe(admin, fleet)
-    return found and found[0]
-
-
-def _describe(admin: AdminClient, fleet: Fleet) -> tuple[TopicIdentity, int] | None:
     futures = admin.describe_topics(TopicCollection([fleet.topic]), request_timeout=TIMEOUT_S)
     try:
         topic = futures[fleet.topic].result(TIMEOUT_S + 1)
@@ -122,7 +134,7 @@ def _describe(admin: AdminClient, fleet: Fleet) -> tuple[TopicIdentity, int] | N
             _refuse_access(fleet, "describe")
         raise
     replication = min((len(partition.replicas) for partition in topic.partitions), default=0)
-    return TopicIdentity(str(topic.topic_id), len(topic.partitions)), replication
+    return FoundTopic(TopicIdentity(str(topic.topic_id), len(topic.partitions)), replication)
 
 
 def _create(admin: AdminClient, fleet: Fleet) -> None:
@@ -153,7 +165,13 @@ def create_command(fleet: Fleet) -> str:
     )
 
 
-def _check_settings(admin: AdminClient, fleet: Fleet, required: Mapping[str, str]) -> None:
+def wrong_settings(admin: AdminClient, fleet: Fleet, replication: int) -> str | None:
+    """Say which settings of the topic differ from those it has to have, and what mends them; None if none does.
+
+    :raises TopicRefused: the account may not describe them.
+    :raises KafkaException: the brokers do not answer.
+    """
+    required = required_settings(replication)
     resource = ConfigResource(ResourceType.TOPIC, fleet.topic)
     try:
         described = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result(
@@ -168,13 +186,14 @@ def _check_settings(admin: AdminClient, fleet: Fleet, required: Mapping[str, str
         for name, value in required.items()
         if name not in described or _normal(described[name].value) != _normal(value)
     }
-    if wrong:
-        found = ", ".join(f"{name}={value}" for name, value in wrong.items())
-        mended = " ".join(f"--add-config '{name}=[{required[name]}]'" for name in wrong)
-        raise TopicRefused(
-            f"the topic {fleet.topic} has {found}. Change it: kafka-configs.sh --bootstrap-server {_brokers(fleet)} "
-            f"--alter --entity-type topics --entity-name {fleet.topic} {mended}"
-        )
+    if not wrong:
+        return None
+    found = ", ".join(f"{name}={value}" for name, value in wrong.items())
+    mended = " ".join(f"--add-config '{name}=[{required[name]}]'" for name in wrong)
+    return (
+        f"the topic {fleet.topic} has {found}. Change it: kafka-configs.sh --bootstrap-server {_brokers(fleet)} "
+        f"--alter --entity-type topics --entity-name {fleet.topic} {mended}"
+    )
 
 
 def _normal(value: Any) -> object:

@@ -12,12 +12,15 @@ import trio
 from proxy.config.fleet import Property
 from proxy.lag.messages import Answer, Begin, Question, ToAsker
 from proxy.lag.readings import Unknown, Why
+from proxy.runtime.kafka_process import exit_text
 from proxy.runtime.time_slice import TimeSlice
 
 TIMEOUT_S = 10.0
 """How long one request to a broker may take, with all of librdkafka's retries."""
 
 _RESTART_S = 2.0
+_ENDS_WITHIN_S = 1.0
+"""A process whose output has ended gets so long to end itself, so that its exit code says why."""
 _MAX_LINE = 16 * 1024 * 1024
 """Bytes of one answer: one group's commits or one leader's ends."""
 
@@ -38,6 +41,8 @@ class AskingProcess:
         self.on_lost: list[Callable[[], None]] = []
         self.process_id = 0
         """0: none runs."""
+        self.crashed: Callable[[], None] = lambda: None
+        """Called when the process has ended by itself."""
         self._process: trio.Process | None = None
         self._wanted = trio.Event()
         self._unsent: list[bytes] = []
@@ -80,7 +85,8 @@ class AskingProcess:
         """End the process, which answers nothing any more; another one is started."""
         if self._process is not None:
             _logger.warning("the process that reads lag is replaced: it answers nothing")
-            self._process.kill()
+            process, self._process = self._process, None
+            process.kill()
 
     def _queue(self, message: ToAsker) -> None:
         self._unsent.append(self._encoder.encode(message) + b"\n")
@@ -103,6 +109,11 @@ class AskingProcess:
                 nursery.start_soon(self._write, process.stdin)
                 await self._listen(process.stdout)
                 nursery.cancel_scope.cancel()
+            with trio.move_on_after(_ENDS_WITHIN_S):
+                await process.wait()
+            if process.returncode is not None and self._process is process:
+                self.crashed()
+                _logger.warning("the process that reads lag has ended", reason=exit_text(process.returncode))
         finally:
             self._process, self.process_id = None, 0
             process.kill()
@@ -129,7 +140,13 @@ class AskingProcess:
                 *lines, last = rest.split(b"\n")
                 rest = last
                 for line in lines:
-                    answer = self._decoder.decode(line)
+                    try:
+                        answer = self._decoder.decode(line)
+                    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                        _logger.warning(
+                            "the process that reads lag sent what is no answer", reason=str(error)
+                        )
+                        return
                     for told in self.on_answer:
                         told(answer)
                     await time_slice.yield_if_spent()

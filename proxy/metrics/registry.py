@@ -386,7 +386,19 @@ class Metrics:
         )
         self.fleet_refused = self._gauge(
             "fleet_log_refused",
-            "1 if the member log can't be used until this process is started again; /readyz and the log say why.",
+            "1 while the member log can't be used, although its brokers answer; /readyz and the log say why. It is "
+            "tried again every 30 s at least.",
+        )
+        self.fleet_wrong_settings = self._gauge(
+            "fleet_topic_settings_wrong",
+            "1 while a setting of the member log's topic is not as it has to be: no member is expired meanwhile; the "
+            "log and `/api/groups` say which, and what mends it. Looked up every 60 s.",
+        )
+        self.kafka_process_crashes = self._counter(
+            "kafka_process_crashes",
+            "Processes of librdkafka that have ended by themselves, by what they do: `member log`, `journal`, `proof`, "
+            "`lag`. Another one is started; the log says how it ended.",
+            "process",
         )
         self.fleet_unresolved = self._gauge(
             "fleet_unresolved_records",

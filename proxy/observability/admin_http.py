@@ -48,14 +48,14 @@ class Health:
         self._metrics.ready.set(0)
 
     def ready(self) -> None:
-        """Report that the process is ready for clients. It is not after :meth:`fail`."""
+        """Report that the process is ready for clients. It is not while a failure is reported (:meth:`fail`)."""
         self._reason = None
         self._metrics.ready.set(self._failure is None)
 
-    def fail(self, reason: str) -> None:
-        """Report that the process should get no new clients until it is started again, and why."""
+    def fail(self, reason: str | None) -> None:
+        """Report a failure, whatever else is ready: the process should get no new clients. None: it is over."""
         self._failure = reason
-        self._metrics.ready.set(0)
+        self._metrics.ready.set(self.reason is None)
 
 
 class AdminBackend(Processes, Protocol):

@@ -56,6 +56,7 @@ def _merged(views: Sequence[FleetView], best: FleetView, own: set[str]) -> Fleet
         best,
         state=worst.state,
         reason=worst.reason,
+        warning=next((one.warning for one in views if one.warning is not None), None),
         partitions_away=max(one.partitions_away for one in views),
         newest_record_at=None if None in newest else min(at for at in newest if at is not None),
         unresolved=sum(one.unresolved for one in views),

@@ -31,6 +31,7 @@ class LogSource(Protocol):
     log: MemberLog
     replicas: Replicas
     refused: str | None
+    warning: str | None
     ignored: Counter[Ignored]
 
     @property
@@ -204,6 +205,7 @@ class FleetReader:
         return FleetView(
             state=state,
             reason=source.refused,
+            warning=source.warning,
             partitions=len(healths),
             partitions_away=len(healths)
             if source.refused is not None

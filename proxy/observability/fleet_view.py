@@ -27,7 +27,8 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The member log as this proxy reads it.
 
     ``state`` is ``ready``, ``reading`` (not read to its end yet), ``away`` (at least one partition can't be read or
-    written now) or ``refused`` (not used until the process is started again; ``reason`` says why).
+    written now) or ``refused`` (it can't be used now, although its brokers answer; ``reason`` says why).
+    ``warning`` says which settings of the topic are wrong and what mends them; nobody is expired meanwhile.
     ``partitions_away`` counts the partitions that can't be used now. In all states but ``ready`` what is shown of other
     replicas may be old, and calls of clients that come from them are refused for now. ``newest_record_at`` is when the
     newest record that was read was written, in the partition where that is longest ago; None if one has none.
@@ -48,6 +49,7 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     members: int
     replicas: tuple[FleetReplica, ...]
     replicas_left_out: int
+    warning: str | None = None
     ignored: dict[str, int] = {}
 
 

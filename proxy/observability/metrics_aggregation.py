@@ -32,6 +32,7 @@ _HIGHEST = frozenset(
         f"{PREFIX}fleet_oldest_unresolved_seconds",
         f"{PREFIX}fleet_replay_seconds",
         f"{PREFIX}fleet_replicas",
+        f"{PREFIX}fleet_topic_settings_wrong",
         f"{PREFIX}group_gates",
         f"{PREFIX}group_moves",
         f"{PREFIX}known_nodes",

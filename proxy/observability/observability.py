@@ -18,8 +18,10 @@ from proxy.observability.event_dispatcher import EventDispatcher
 from proxy.observability.group_metrics import GroupCollector, GroupCounts, GroupLabels, counts_of_record
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.journal import STARTED, STOPPED, Journal, Sink
+from proxy.observability.journal_account import AccountTopicSink
 from proxy.observability.journal_files import FileSink
 from proxy.observability.journal_folder import Terms
+from proxy.observability.journal_messages import JournalTopic
 from proxy.observability.journal_topic import TopicSink
 from proxy.observability.shadowing import Shadowing
 from proxy.observability.snapshot import Snapshot
@@ -42,11 +44,9 @@ def replica_name() -> str:
 
 
 def journal_sinks(
-    config: Config, folder: Path | None, replica: str, boot: str, open_: Open, deleted: Callable[[], None]
+    config: Config, folder: Path | None, replica: str, boot: str, open_: Open, metrics: Metrics
 ) -> list[Sink]:
     """Return the configured sinks of the journal. ``folder`` is the base of relative paths.
-
-    ``deleted`` is called for each file that is deleted for lack of room.
 
     :raises UnreadableSecret: a secret of the account that writes the topic is not there.
     """
@@ -59,24 +59,20 @@ def journal_sinks(
                 Terms(journal.file_max_bytes, journal.file_max_age_s, journal.keep_bytes, journal.shared),
                 replica=replica,
                 boot=boot,
-                deleted=deleted,
+                deleted=metrics.journal_files_deleted.inc,
             )
         )
     if journal.topic is not None:
-        found.append(_topic_sink(config, journal.topic, open_))
+        found.append(_topic_sink(config, journal.topic, open_, metrics))
     return found
 
 
-def _topic_sink(config: Config, topic: str, open_: Open) -> Sink:
+def _topic_sink(config: Config, topic: str, open_: Open, metrics: Metrics) -> Sink:
     if config.fleet is None:
         return TopicSink(topic, config.upstream.addresses, open_)
-    from proxy.observability.journal_account import (  # noqa: PLC0415 - needs confluent-kafka, as `fleet` does
-        AccountTopicSink,
-        JournalTopic,
-    )
-
     made = JournalTopic(topic, config.fleet.replication, config.journal.keep_bytes)
-    return AccountTopicSink(made, kafka_properties(config.fleet, os.environ))
+    crashes = metrics.kafka_process_crashes.labels("journal")
+    return AccountTopicSink(made, kafka_properties(config.fleet, os.environ), crashes.inc)
 
 
 class Observability:
@@ -110,7 +106,7 @@ class Observability:
             policy, on_drop=self._on_drop, limits=config.visibility, hit=metrics.hit
         )
         self._dispatcher = EventDispatcher(metrics, self.registry, self.clock, self.labels, config.visibility)
-        sinks = journal_sinks(config, folder, self.replica, boot, open_, metrics.journal_files_deleted.inc)
+        sinks = journal_sinks(config, folder, self.replica, boot, open_, metrics)
         self._journal = Journal(
             [*sinks, *more_sinks(self)],
             replica=self.replica,

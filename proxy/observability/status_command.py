@@ -220,6 +220,8 @@ def _fleet(fleet: FleetView, now: float) -> list[Text]:
         ),
         f", {read}, {unresolved}",
     )
+    if fleet.warning is not None:
+        log.append(f"; {fleet.warning}", "bold red")
     named = [
         f"{one.name or one.id}{' (here)' if one.here else ''}{' (silent)' if one.silent else ''} {one.members}"
         for one in fleet.replicas[:_REPLICAS_SHOWN]

@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -15,6 +14,8 @@ from proxy.config.regular_file import read_regular_file
 from proxy.config.schema import Address, Config, Upstream
 from proxy.config.tls import UpstreamTls
 from proxy.metrics.registry import Metrics
+from proxy.preflight.account import ask_with_account
+from proxy.preflight.account_messages import Answers
 from proxy.preflight.ask_brokers import Found, ask_apis, find_brokers
 from proxy.preflight.ask_proxies import ask_proxies
 from proxy.preflight.facts import BadProperty, Broker, Facts, Unknown, Version
@@ -22,9 +23,6 @@ from proxy.transport.listeners import BindError, bind
 from proxy.transport.tcp_stream import open_tcp
 from proxy.transport.tls_context import Certificates, TlsOpener
 from translation.policy.policy import Policy
-
-if TYPE_CHECKING:
-    from proxy.preflight.ask_account import Answers
 
 _MAX_SECRET_BYTES = 64 * 1024
 _TLS_PROTOCOLS = ("ssl", "sasl_ssl")
@@ -89,10 +87,8 @@ class _Asking:
             why = "the Kafka client that asks for it, confluent-kafka, is not installed"
             self._answers = Unknown(why, "pip install '.[fleet]' in a checkout of Epochgate")
             return
-        from proxy.preflight.ask_account import ask_account  # noqa: PLC0415  needs confluent-kafka
-
         try:
-            self._answers = await trio.to_thread.run_sync(ask_account, properties, self._target.timeout_s)
+            self._answers = await ask_with_account(properties, self._target.timeout_s)
         except BadProperty as error:
             self._refused = error
 

@@ -1,5 +1,5 @@
 """Asks the brokers what they tell an account only: settings, groups, ACLs. By librdkafka's admin client, which knows
-every way to authenticate, in threads of its own.
+every way to authenticate, in a process of its own (:mod:`proxy.preflight.account_process`).
 
 Every request has a deadline, and several brokers are asked at once with a bound. Nothing is written, and no group is
 joined.
@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
 from confluent_kafka import ConsumerGroupType, KafkaError, KafkaException
 from confluent_kafka.admin import (
     AclBindingFilter,
@@ -27,6 +26,7 @@ from confluent_kafka.admin import (
 from protocol_codecs.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from proxy.config.fleet import Property
 from proxy.config.schema import Address
+from proxy.preflight.account_messages import Answers
 from proxy.preflight.ask_brokers import CONCURRENT, BrokerAddress, believable
 from proxy.preflight.facts import Acl, BadProperty, Group, Kind, Member, Unknown
 from translation.engine.conversion import is_helper
@@ -54,16 +54,6 @@ _BY_HAND = "see to it by hand, then --accept it"
 _REACH_DO = (
     "see that the account's brokers are reached from here, and that its user name, password and CA are right"
 )
-
-
-class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """What an account is told; each is the answer or why there is none."""
-
-    brokers: tuple[BrokerAddress, ...] | Unknown
-    settings: Mapping[int, Mapping[str, str] | Unknown]
-    groups: tuple[Group, ...] | Unknown
-    complete_groups: Unknown | None
-    acls: tuple[Acl, ...] | Unknown
 
 
 def ask_account(properties: Mapping[str, Property], timeout_s: float) -> Answers:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
-class Unknown(msgspec.Struct, frozen=True):
+class Unknown(msgspec.Struct, frozen=True, tag=True):
     """Something that could not be learned: why, and what the operator can do about it."""
 
     why: str

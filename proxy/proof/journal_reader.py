@@ -1,18 +1,17 @@
 """Reads the journal's topic from its beginning, and goes on as it grows. It joins no group and commits nothing.
 
 Its partitions are read side by side: one that is ahead of the others by a minute waits for them, so that events can be
-put in order without many that wait. All of it runs in a thread.
+put in order without many that wait. All of it runs in a process of its own (:mod:`proxy.proof.journal_process`).
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
-import trio
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from proxy.config.fleet import Property
-from proxy.proof.sources import JournalUnreadable, Open, Read, ReadNext
+from proxy.proof.sources import JournalUnreadable, Read
 
 AHEAD_MS = 60_000
 """How far a partition may be ahead of the others, by its records' times."""
@@ -36,7 +35,7 @@ _ENDS_READING = frozenset(
 
 
 class JournalReader:
-    """Reads one topic with a consumer of these librdkafka properties. Its methods block: call them in a thread.
+    """Reads one topic with a consumer of these librdkafka properties. Its methods block.
 
     :raises JournalUnreadable: the topic is not there, or the account may not read it.
     """
@@ -134,18 +133,3 @@ class JournalReader:
         if go_on := self._waits - ahead:
             self._consumer.resume([TopicPartition(self._topic, number) for number in go_on])
         self._waits = ahead
-
-
-def topic_of(name: str, properties: Mapping[str, Property]) -> Open:
-    """Return what opens the journal's topic with the account of these librdkafka properties."""
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[ReadNext]:
-        reader = await trio.to_thread.run_sync(JournalReader, name, properties)
-        try:
-            yield lambda: trio.to_thread.run_sync(reader.read)
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(reader.close)
-
-    return opened

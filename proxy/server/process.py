@@ -14,6 +14,7 @@ from proxy.cluster.dialer import UnreachableError
 from proxy.config.fleet import UnreadableSecret, kafka_properties, mac_key
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
+from proxy.fleet.driver import FleetDriver
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.listeners import BindError
@@ -25,7 +26,6 @@ from translation.settings import TranslatorSettings
 from translation.translator import Translator
 
 if TYPE_CHECKING:
-    from proxy.fleet.driver import FleetDriver
     from proxy.server.hosted_room import ProcessRoom
 
 COLLECTOR_THRESHOLDS = (20_000, 10, 5)
@@ -49,7 +49,7 @@ _START_ERRORS = (
 """Errors whose message is all that a person needs."""
 
 
-def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" = None) -> Translator:
+def make_translator(config: Config, policy: Policy, fleet: FleetDriver | None = None) -> Translator:
     """Make the translator that this configuration describes, with this policy. It asks ``fleet``, the member log.
 
     To be called in trio if ``experimental`` is set.
@@ -100,20 +100,17 @@ def check_fleet(config: Config) -> None:
     mac_key(config.fleet)
 
 
-def make_fleet(config: Config, server: str) -> "FleetDriver | None":
+def make_fleet(config: Config, server: str) -> FleetDriver | None:
     """Make the member log of this process, which ``server`` names there for people; None without ``fleet``.
 
     To be called in trio.
 
     :raises StartError: its Kafka client is not installed.
     :raises UnreadableSecret: a secret of its account is not there.
-    :raises MemberLogRefused: librdkafka refuses the properties of its account.
     """
     if config.fleet is None:
         return None
     check_fleet(config)
-    from proxy.fleet.driver import FleetDriver  # noqa: PLC0415 - needs confluent-kafka, which only it does
-
     return FleetDriver(
         config.fleet,
         kafka_properties(config.fleet, os.environ),

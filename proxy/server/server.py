@@ -36,6 +36,7 @@ from proxy.observability.metrics_aggregation import MetricDump, dump_metrics
 from proxy.observability.observability import Observability
 from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import QueryHandler
+from proxy.proof.journal_topic import topic_of
 from proxy.proof.live_proof import LiveProof
 from proxy.proof.sources import Election
 from proxy.runtime.fd_limits import pipe_limit
@@ -184,6 +185,7 @@ class Server:
         )
         self.driver.on_disconnected = self._gates.disconnected
         self._lag = LagReader(None if config.fleet is None else kafka_properties(config.fleet, os.environ))
+        self._lag.asking.crashed = self.metrics.kafka_process_crashes.labels("lag").inc
         self._gates.lag_source = partial(read_lags, self._lag)
         for say in Say:
             self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
@@ -227,9 +229,11 @@ class Server:
             return ()
         open_journal = election = None
         if fleet is not None and config.fleet is not None and config.journal.topic is not None:
-            from proxy.proof.journal_reader import topic_of  # noqa: PLC0415 - needs confluent-kafka, as `fleet` does
-
-            open_journal = topic_of(config.journal.topic, kafka_properties(config.fleet, os.environ))
+            open_journal = topic_of(
+                config.journal.topic,
+                kafka_properties(config.fleet, os.environ),
+                self.metrics.kafka_process_crashes.labels("proof").inc,
+            )
             election = Election.among(fleet.replicas, lambda: fleet.replica)
         self._proof = LiveProof(
             config.verify,

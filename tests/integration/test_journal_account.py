@@ -22,7 +22,8 @@ from support.waiting import eventually
 
 from proxy.metrics.registry import Metrics
 from proxy.observability.journal import Journal, JournalError, JournalEvent
-from proxy.observability.journal_account import PARTITIONS, AccountTopicSink, JournalTopic
+from proxy.observability.journal_account import AccountTopicSink
+from proxy.observability.journal_messages import PARTITIONS, JournalTopic
 from translation.actions import Event, EventKind
 from translation.partitions import TopicPartitionSet
 
@@ -82,8 +83,10 @@ async def test_events_wait_for_the_rights_of_the_account_which_then_makes_the_to
         await until("errors", 1)
         described = AclOperation.DESCRIBE, AclOperation.WRITE
         allow(admin, "bob", ResourceType.TOPIC, "journal", *described)
+        other = AccountTopicSink(JournalTopic("journal", 1), account)
         with pytest.raises(JournalError, match=r"kafka-topics\.sh .*--create --topic journal"):
-            await AccountTopicSink(JournalTopic("journal", 1), account).write([])
+            await other.write([])
+        await other.close()
         allow(admin, "bob", ResourceType.TOPIC, "journal", AclOperation.CREATE)
         await until("events", 41)
         too_large = Event(kind=EventKind.ASSIGNED, group_id="g-0", partitions=large, owned=large)

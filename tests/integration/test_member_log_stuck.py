@@ -9,10 +9,9 @@ from confluent_kafka import Producer
 from support.metadata_relay import MetadataRelay
 
 from proxy.config.fleet import Fleet
-from proxy.fleet import driver, log_client, reader_watch
+from proxy.fleet import log_client, reader_watch
 from proxy.fleet.driver import FleetDriver
 from proxy.fleet.log_events import LogEvent, RecordRead
-from proxy.fleet.topic import TopicIdentity
 from proxy.metrics.registry import Metrics
 from translation.fleet.formats import FORMAT_HEADER, FORMATS
 from translation.fleet.outputs import Health, Terms, Verdict
@@ -84,9 +83,7 @@ class Watched:
 
 async def test_clients_that_were_told_of_no_broker_are_replaced(relay, monkeypatch):
     monkeypatch.setattr(reader_watch, "PATIENCE_S", PATIENCE_S)
-    identity = TopicIdentity("", PARTITIONS)  # a mock cluster does not describe topics
-    monkeypatch.setattr(driver, "prepare_topic", lambda _admin, _fleet: identity)
-    monkeypatch.setitem(log_client._WRITER, "message.timeout.ms", 3_000)
+    monkeypatch.setattr(log_client, "MODULE", "tests.integration.support.mock_cluster_log_child")
     watched = Watched(relay)
     async with trio.open_nursery() as nursery:
         await nursery.start(watched.driver.run)

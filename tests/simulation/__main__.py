@@ -66,6 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
         choices=(ANY_GATE, "none", *filter(None, KINDS)),
         help="with --steps: the move has gates, and this is planted (default: any)",
     )
+    parser.add_argument(
+        "--outage", action="store_true", help="the brokers and the member log go away for up to a minute"
+    )
     options = parser.parse_args(arguments)
     if options.gates is not None and not options.steps:
         parser.error("--gates needs --steps")
@@ -79,6 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
         steps=options.steps,
         gates="" if options.gates == "none" else options.gates,
         busy=options.busy,
+        outage=options.outage,
     )
     if options.seed is not None:
         result = run_one(options.seed, always_story=True)
@@ -129,6 +133,7 @@ def run_seed(
     steps: bool = False,
     gates: str | None = None,
     busy: bool = False,
+    outage: bool = False,
     always_story: bool = False,
 ) -> Result:
     """Run the history of a seed, on the requested kind of network and of fleet."""
@@ -140,6 +145,7 @@ def run_seed(
         steps=steps,
         gates=gates,
         busy=busy,
+        outage=outage,
     )
     return run(seed, plan, always_story=always_story)
 

@@ -114,6 +114,8 @@ class Broker:
         self._deposed: dict[Link, Deposed] = {}
         """The connections that still lead to a coordinator which has been deposed."""
         self.oversights = Oversights()
+        self.is_down = False
+        """Whether it is away: every connection to it ends at once."""
         self.coordinator = GroupCoordinator(config, uuids=self._uuids, log=self._log)
 
     def __repr__(self) -> str:
@@ -122,7 +124,7 @@ class Broker:
     # -- connections ---------------------------------------------------------------------------------------------
 
     def received(self, link: Link, ask: Ask) -> None:
-        if not link.principal.is_authenticated:
+        if self.is_down or not link.principal.is_authenticated:
             link.close(self)
             return
         served = self._connections.get(link)
@@ -257,6 +259,18 @@ class Broker:
         if cuts:
             self.cut_all()
         self.kernel.after(away_ms, self._load, loading_ms)
+
+    def go_down(self, *, for_ms: int, loading_ms: int) -> None:
+        """Be away with all connections, and load the log when it is back; no request that waits is answered."""
+        self.oversights.failed_over(self._group)
+        self.is_down = True
+        self.trouble = ErrorCode.NOT_COORDINATOR
+        self.cut_all()
+        self.kernel.after(for_ms, self._come_back, loading_ms)
+
+    def _come_back(self, loading_ms: int) -> None:
+        self.is_down = False
+        self._load(loading_ms)
 
     def leave_deposed(self, *, for_ms: int, knows: bool) -> None:
         """Have the coordinator go on answering on its connections for a while, although it is about to be deposed.

@@ -10,6 +10,7 @@ from tests.simulation.network import Link
 from tests.simulation.plan import (
     ANOTHER_COMES,
     COMMAND,
+    OUTAGE,
     PRODUCER_COMMITS,
     SHOWS_OLD_STATE,
     STEPS,
@@ -409,6 +410,44 @@ def _replace(world: "World") -> None:
         process.start()
 
 
+# -- outages -------------------------------------------------------------------------------------------------------
+
+
+def _outage(world: "World") -> None:
+    """The brokers are away, the member log, or both; each is back at its own moment."""
+    kernel, watch = world.kernel, world.watch
+    brokers_ms = (0, 5_000, 12_000, 20_000, 35_000, 60_000)[kernel.between(0, 5)]
+    log_ms = max(0, brokers_ms + kernel.between(-4_000, 4_000))
+    if world.log_topic is None:
+        log_ms, brokers_ms = 0, brokers_ms or 15_000
+    elif kernel.chance(0.3):
+        log_ms = (0, 12_000, 24_000)[kernel.between(0, 2)]  # after 45 s a client is told to begin anew
+    loading_ms = kernel.between(0, 2_000)
+    watch.fault(f"the brokers are away for {brokers_ms} ms, the member log for {log_ms} ms")
+    watch.count(
+        f"outages of {' and '.join(['brokers'] * bool(brokers_ms) + ['log'] * bool(log_ms)) or 'nothing'}"
+    )
+    _everybody_broken(world, max(brokers_ms + loading_ms, log_ms))
+    watch.outages.begins(world)
+    if brokers_ms:
+        world.broker.go_down(for_ms=brokers_ms, loading_ms=loading_ms)
+    if world.log_topic is not None and log_ms:
+        world.log_topic.go_away(log_ms)
+    over_ms = max(brokers_ms + loading_ms if brokers_ms else 0, log_ms)
+    kernel.after(over_ms, watch.outages.over, world)
+    for _ in range(kernel.between(0, 2)):
+        kernel.after(kernel.between(0, max(over_ms - 1, 0)), _crash_in_outage, world)
+
+
+def _crash_in_outage(world: "World") -> None:
+    """A client ends for good while nobody can be told; another one goes on, so that somebody needs its partitions."""
+    if len(_classic(world)) > 1:
+        client = _pick(world, _classic(world))
+        assert isinstance(client, ClassicClient)
+        world.watch.fault(f"{client} crashes in the outage")
+        client.stop("crashed")
+
+
 # -- topics and policy ---------------------------------------------------------------------------------------------
 
 
@@ -502,6 +541,7 @@ _ALL: dict[str, Callable[["World"], None]] = {
     "writing the member log fails": _log_fails,
     "the member log is read again": _log_lost,
     "a replica is replaced": _replace,
+    OUTAGE: _outage,
     "the coordinator fails over": _fail_over,
     SHOWS_OLD_STATE: _fail_over_and_show_old_state,
     PRODUCER_COMMITS: _producer_commits,

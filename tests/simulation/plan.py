@@ -85,6 +85,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether nothing else goes wrong."""
     in_wave: bool = False
     """Whether the group is the first wave of the policy, so that it is to be known when its move is over."""
+    outage: bool = False
+    """Whether the brokers and the member log go away for a while; their session timeout is a stock broker's."""
     hostiles: tuple[HostilePlan, ...] = ()
     """The attackers. They end before ``calm_from_ms``."""
 
@@ -150,6 +152,8 @@ ANY_GATE = "any"
 
 STEPS_CHANGE = "the steps of the policy change"
 
+OUTAGE = "brokers or log are away"
+
 COMMAND = "somebody gives a command about the move"
 
 STEPS: tuple[tuple[int | str, ...], ...] = (
@@ -181,6 +185,7 @@ def make_plan(
     steps: bool = False,
     gates: str | None = None,
     busy: bool = False,
+    outage: bool = False,
 ) -> Plan:
     """Make the plan of a seed, with two to five clients, to which others may be added.
 
@@ -189,6 +194,7 @@ def make_plan(
     what is out of date: see :func:`_with_old_state`. With ``steps`` the group moves by steps, and is held at some: see
     :func:`_with_steps`. With ``gates`` that move has gates, and this is planted: see :func:`_with_gates`. With ``busy``
     clients commit all the time: see :func:`_with_busy_clients`.
+    With ``outage`` the brokers and the log are away for a while: see :func:`_with_outage`.
     """
     plan = _with_initial_rebalance(_plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet, steps=steps))
     if steps:
@@ -197,6 +203,8 @@ def make_plan(
         plan = _with_gates(plan, gates)
     if busy:
         plan = _with_busy_clients(plan)
+    if outage:
+        plan = _with_outage(plan)
     return _with_old_state(plan) if old_state else plan
 
 
@@ -208,6 +216,38 @@ def _with_initial_rebalance(plan: Plan) -> Plan:
     chance = random.Random(f"initial rebalance {plan.seed}")  # noqa: S311  reproducible on purpose
     return msgspec.structs.replace(
         plan, initial_rebalance_delay_ms=chance.choice((0, 500, 1_500, 3_000, 3_000))
+    )
+
+
+_NOT_IN_AN_OUTAGE = frozenset(
+    {SWITCH, "a proxy crashes", "a replica is replaced", "the member log is read again"}
+)
+"""What would leave members that no process knows, so that only the broker's session timeout ends them; and moves."""
+
+
+def _with_outage(plan: Plan) -> Plan:
+    """Have the brokers and the log go away after everything else, once or twice, at brokers with stock sessions.
+
+    The clients of a stock broker have 45 s there, so a member that no client is any more is ended by a proxy or late.
+    Without a fleet there is one process: several without a log leave that to the broker.
+    """
+    chance = random.Random(f"outage {plan.seed}")  # noqa: S311  reproducible on purpose
+    faults = [fault for fault in plan.faults if fault.kind not in _NOT_IN_AN_OUTAGE]
+    at_ms = plan.calm_from_ms
+    for _ in range(chance.choice((1, 1, 2))):
+        faults.append(FaultPlan(at_ms=at_ms, kind=OUTAGE))
+        at_ms += chance.randint(65_000, 90_000)
+    return msgspec.structs.replace(
+        plan,
+        outage=True,
+        broker_session_ms=45_000,
+        broker_heartbeat_ms=5_000,
+        processes=plan.processes if plan.fleet else 1,
+        starts_observed=False,
+        slow_network=False,
+        hostiles=(),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+        calm_from_ms=at_ms,
     )
 
 

@@ -43,6 +43,7 @@ from tests.simulation.watch_answers import AnswerWatch
 from tests.simulation.watch_commits import CommitWatch
 from tests.simulation.watch_gates import GateWatch
 from tests.simulation.watch_memberships import MembershipWatch
+from tests.simulation.watch_outages import OutageWatch
 from tests.simulation.watch_ownership import OwnershipWatch
 from tests.simulation.watch_producers import ProducerWatch
 from tests.simulation.watch_releases import ReleaseWatch
@@ -76,6 +77,7 @@ class Watch:
         self.producers = ProducerWatch(self)
         self.steps = StepWatch(self)
         self.gates = GateWatch(self)
+        self.outages = OutageWatch(self)
         self.observers: dict[Any, Any] = {}
         """The observers of clients that this one does not observe: attackers and native members."""
         self.standings: dict[Any, Standing] = {}
@@ -124,6 +126,12 @@ class Watch:
     def renewed(self, client: "Caller") -> None:
         """A client takes over an assignment: its contract begins anew."""
         self.memberships.renewed(client)
+
+    def session_over(self, client: "Caller") -> None:
+        """A client's own clock has ended its session: it gives up everything, and its member id."""
+        self.standings[client].end("its own session timer ended")
+        self.count("clients whose own session timer ended")
+        self.tell(client, "gives up its membership: no coordinator has answered for its session timeout")
 
     def holds(self, client: "Caller", before: frozenset[Pid], held: frozenset[Pid]) -> None:
         """A client's application changes from working on ``before`` to working on ``held``."""

@@ -10,6 +10,7 @@ from tests.simulation import faults
 from tests.simulation.broker import Broker
 from tests.simulation.clients.caller import Caller
 from tests.simulation.clients.classic import ClassicClient
+from tests.simulation.clients.habits import COUNT_THEIR_SESSION
 from tests.simulation.clients.hostile import Hostile, Victim
 from tests.simulation.clients.native import NativeMember
 from tests.simulation.clients.producer import Producer
@@ -181,6 +182,7 @@ class World:
             self.watch.standings[client].member_id = client.member_id
         else:
             client = ClassicClient(name, self, plan.habits, plan.pace, plan.topics, plan.instance_id)
+            client.counts_its_session = self.plan.outage and plan.habits.kind in COUNT_THEIR_SESSION
             self.watch.began(client)
         client.plan = plan
         self.clients.append(client)

@@ -10,7 +10,9 @@ from translation import session_timeout
 def a_member(waiting: object = None) -> Any:
     return SimpleNamespace(
         client=SimpleNamespace(session_timeout_ms=10_000),
-        deadlines=SimpleNamespace(session_deadline=math.inf),
+        deadlines=SimpleNamespace(
+            session_deadline=math.inf, rebalance_deadline=math.inf, suspended_until=math.inf
+        ),
         join=SimpleNamespace(waiting=waiting),
     )
 
@@ -26,3 +28,12 @@ def test_it_does_not_run_while_a_join_group_waits_for_its_answer() -> None:
     member = a_member(waiting=object())
     session_timeout.renew(member, 100.0)
     assert member.deadlines.session_deadline == math.inf
+
+
+def test_a_client_whose_timeouts_were_suspended_has_a_whole_session_also_to_rejoin() -> None:
+    member = a_member()
+    member.deadlines.session_deadline, member.deadlines.rebalance_deadline = 20.0, 12.0
+    member.deadlines.suspended_until = 1_000.0
+    session_timeout.renew(member, 100.0)
+    assert member.deadlines.session_deadline == member.deadlines.rebalance_deadline == 110.0
+    assert member.deadlines.suspended_until == math.inf

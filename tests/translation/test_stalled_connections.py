@@ -58,7 +58,8 @@ def test_a_call_that_nobody_waits_for_any_more_closes_no_connection() -> None:
 
 
 def test_a_call_that_goes_unanswered_does_not_hold_up_the_end_of_a_session() -> None:
-    """Else the member of a client that has gone stays here for as long as the broker does not answer."""
+    """Its connection is closed. The coordinator is out of reach then, and the client has a whole session when it
+    answers again: on the connection of another client of the group the member is ended."""
     bench, own = a_victim()
     bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
     bench.client_disconnected(own)
@@ -66,6 +67,15 @@ def test_a_call_that_goes_unanswered_does_not_hold_up_the_end_of_a_session() -> 
     assert bench.closed == []
     bench.advance(5)
     assert bench.closed == [own.id]
+    bench._lets_in = True
+    other = bench.connect()
+    bench.heartbeat(other, "somebody", 1)  # the coordinator answers again
+    bench.calls.clear()
+    bench.advance(9.9)
+    assert EventKind.SESSION_EXPIRED not in bench.kinds()
+    bench.advance(0.2)
+    assert [call.message.member_epoch for call in bench.calls] == [-1]
+    bench.beat(-1)
     assert EventKind.SESSION_EXPIRED in bench.kinds()
 
 

@@ -12,7 +12,7 @@ from translation import error_mapping
 from translation.actions import Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
-from translation.engine.join_wait import wait_in_join
+from translation.engine.join_wait import awaits_others, wait_in_join
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberState
@@ -42,8 +42,9 @@ def await_assignment(
     is_initial = _joins_initially(context, member)
     has_settled = False
     asks_at = context.now + settings.topics_asked_after_s
-    while context.now < deadline and _has_to_wait(
-        context, member, is_initial=is_initial, has_settled=has_settled
+    while context.now < deadline and (
+        awaits_others(context, member)
+        or _has_to_wait(context, member, is_initial=is_initial, has_settled=has_settled)
     ):
         yield from wait_in_join(member, request, min(deadline, _next_heartbeat_at(context, member)))
         if not member.joined:

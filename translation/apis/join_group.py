@@ -5,8 +5,6 @@ SyncGroup hands them out. If there is no assignment yet, the answer waits here: 
 client expects to wait.
 """
 
-import math
-
 from protocol_codecs import ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -25,7 +23,11 @@ from translation.engine.join_outcomes import (
     restart_session_timer,
     without_member_id,
 )
-from translation.engine.join_wait import join_wait_limit_s, take_over_waiting_join, wait_in_join
+from translation.engine.join_wait import (
+    join_wait_limit_s,
+    take_over_waiting_join,
+    wait_in_join,
+)
 from translation.engine.member import Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost
@@ -86,7 +88,7 @@ def join(
     _describe_client(context, member, connection, request, subscription)
     member.client.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
-    member.deadlines.session_deadline = member.deadlines.rebalance_deadline = math.inf
+    member.deadlines.stop()
     deadline = context.now + join_wait_limit_s(context, member)
     reported_owned = reported_partitions(subscription)
     incarnation = member.incarnation

@@ -111,6 +111,7 @@ class ClientConnections:
         for member in client.members:
             member.may_have_moved = True
             member.connection_id = None
+            member.group.connected -= 1
             last_join_on = (
                 self._clients.get(member.join_answered_on) if member.join_answered_on is not None else None
             )
@@ -148,6 +149,7 @@ class ClientConnections:
             return
         self.unbind(member)
         member.connection_id = connection.id
+        member.group.connected += 1
         member.client.client_host = connection.client_host
         member.client.software = connection.software
         self._clients[connection.id].members.add(member)
@@ -174,6 +176,7 @@ class ClientConnections:
     def unbind(self, member: Member) -> None:
         """Reach the member through no connection."""
         before, member.connection_id = member.connection_id, None
+        member.group.connected -= before is not None
         if before is not None and before in self._clients:
             self._clients[before].members.discard(member)
             self.maybe_release(before)

@@ -125,11 +125,19 @@ class Context(Environment):
         """Handle the end of both sides of a connection: calls on it get no response."""
         waiting = self.connections.members_on(connection_id)
         self.connections.upstream_lost(connection_id)
+        for member in waiting:
+            if not member.group.connected:
+                self.lose_sight(member.group)
         self.authorized_groups.forget(connection_id)
         self.hosting.forget(connection_id)
         self.fleet.lapse(connection_id)
         self.abandon_joins(waiting, connection_id)
         self.scheduler.connection_lost(connection_id)
+
+    def lose_sight(self, group: Group) -> None:
+        """The coordinator of a group is out of reach (:mod:`translation.reach`)."""
+        group.out_of_reach = True
+        self.fleet.await_group(group.group_id)
 
     def abandon_joins(self, members: Iterable[Member], connection_id: ConnectionId) -> None:
         """End the JoinGroups of these members that wait on this connection."""

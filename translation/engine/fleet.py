@@ -5,6 +5,7 @@ and whether the member is ended. Others ask here and need not know whether there
 :mod:`translation.serving` and :mod:`translation.expiry`, where a member log makes another way of things, look at it.
 """
 
+import math
 from collections import OrderedDict
 
 from protocol_codecs import ErrorCode
@@ -161,7 +162,18 @@ class Fleet:
 
     def may_keep_alive(self, member: Member) -> bool:
         """Whether heartbeats of the proxy's own may keep a member at the broker: not past its deadline."""
-        return self.log is None or self.log.may_keep_alive(member.key)
+        is_suspended = member.deadlines.suspended_until < math.inf
+        return self.log is None or (not is_suspended and self.log.may_keep_alive(member.key))
+
+    def await_group(self, group_id: str) -> None:
+        """Have the log say when another replica serves a member of this group (``GroupServed``)."""
+        if self.log is not None:
+            self.log.await_group(group_id)
+
+    def stop_awaiting(self, group_id: str) -> None:
+        """The coordinator of this group has answered here."""
+        if self.log is not None:
+            self.log.stop_awaiting(group_id)
 
     # -- ends --------------------------------------------------------------------------------------------------
 

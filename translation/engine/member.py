@@ -138,15 +138,21 @@ class Group:
 
     __slots__ = (
         "_owner",
+        "answered_on",
         "asked_to_rejoin",
+        "connected",
         "conversion",
+        "dead",
         "departures",
+        "ended_at",
         "first_heartbeats",
         "group_id",
+        "in_reach_at",
         "initial_rebalance",
         "leaving",
         "members",
         "migration",
+        "out_of_reach",
         "pending_moves",
         "relayed_until",
         "scheduled_heartbeats",
@@ -179,6 +185,20 @@ class Group:
         self.scheduled_heartbeats: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf
+
+        # how its coordinator is reached (translation.reach)
+        self.connected = 0
+        """Members that are reached through a connection."""
+        self.out_of_reach = False
+        """Whether the last such connection broke, and the coordinator has not answered since."""
+        self.in_reach_at = -math.inf
+        """When the coordinator last answered again."""
+        self.ended_at = -math.inf
+        """When a membership last ended, as far as is known here."""
+        self.answered_on: ConnectionId | None = None
+        """The connection on which the coordinator answered last who may act in the group."""
+        self.dead: dict[str, float] = {}
+        """Dead member ids for which epoch -1 is to be sent, and when."""
 
     @contextmanager
     def departing(self, *member_ids: str) -> Iterator[None]:

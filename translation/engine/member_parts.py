@@ -155,19 +155,28 @@ class Deadlines:
         "keep_alive_at",
         "rebalance_deadline",
         "session_deadline",
+        "suspended_until",
     )
 
     def __init__(self) -> None:
         self.session_deadline = math.inf
         self.rebalance_deadline = math.inf
+        self.suspended_until = math.inf
+        """When the member is forgotten if its timeouts are suspended until then (:mod:`translation.reach`)."""
         self.addition_debounce_until = math.inf
         """When an eager client is told of added partitions, if no more are added."""
         self.addition_debounce_limit = math.inf
         """When it is told at the latest."""
         self.keep_alive_at = math.inf
 
+    def stop(self) -> None:
+        """Stop the client's own timeouts, as while it waits in JoinGroup."""
+        self.session_deadline = self.rebalance_deadline = self.suspended_until = math.inf
+
     def earliest(self) -> float:
         """The earliest deadline that runs."""
+        if self.suspended_until < math.inf:
+            return min(self.suspended_until, self.addition_debounce_until, self.keep_alive_at)
         return min(
             self.session_deadline, self.rebalance_deadline, self.addition_debounce_until, self.keep_alive_at
         )

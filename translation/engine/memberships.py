@@ -66,12 +66,12 @@ class Memberships:
         member.partitions.broker_assignment = member.partitions.synced_assignment = (
             member.partitions.pending_revocation
         ) = NONE
-        member.deadlines.session_deadline = member.deadlines.rebalance_deadline = (
-            member.deadlines.keep_alive_at
-        ) = math.inf
+        member.deadlines.stop()
+        member.deadlines.keep_alive_at = math.inf
         if member.join.waiting is not None:
             self._scheduler.wake(member.join.waiting, _WAKES.get(event, WakeReason.ABANDONED))
         if was_joined and kind is not None:
+            member.group.ended_at = self._environment.now
             self.heartbeat_group(member.group)
 
     def heartbeat_group(self, group: Group) -> None:

@@ -141,7 +141,12 @@ class Registry:
     def drop_group_if_empty(self, group: Group) -> None:
         """Forget a group of which nothing is known that would have to be remembered."""
         nobody = not (
-            group.members or group.relayed_until or group.pending_moves or group.leaving or group.conversion
+            group.members
+            or group.relayed_until
+            or group.pending_moves
+            or group.leaving
+            or group.conversion
+            or group.dead
         )
         if (
             nobody

@@ -30,7 +30,7 @@ from translation.fleet.members import Members
 from translation.fleet.outputs import Decision, FleetSettings, Health, Output, Terms, Verdict
 from translation.fleet.partition_health import PartitionHealth
 from translation.fleet.record_reader import RecordReader
-from translation.fleet.records import Kind, MemberKey, MemberRecord, Writer
+from translation.fleet.records import Kind, MemberKey, MemberRecord, Writer, shortened
 from translation.fleet.seats import Seat, SeatEvent, SeatMachine
 from translation.fleet.write_queue import WriteQueue
 
@@ -223,6 +223,14 @@ class MemberLog:
         entry.wants_expire = False
         entry.claims.clear()
         self._want(key, now)
+
+    def await_group(self, group_id: str) -> None:
+        """Say :class:`~translation.fleet.outputs.GroupServed` when another replica serves a member of this group."""
+        self._members.awaited.add(shortened(group_id))
+
+    def stop_awaiting(self, group_id: str) -> None:
+        """Say it no more."""
+        self._members.awaited.discard(shortened(group_id))
 
     def begun(self, key: MemberKey) -> None:
         """A membership has begun under the id here: the end of one before it is not written any more.

@@ -36,6 +36,8 @@ class Members:
         self.confirmations = Confirmations(settings.wait_s)
         self.outputs: list[Output] = []
         """What is to be done, in order."""
+        self.awaited: set[str] = set()
+        """Groups of which the next ``served`` of another replica is to be said; ids as in keys."""
 
     def number(self, key: MemberKey) -> int:
         """The number of the partition in which a member's records lie."""

@@ -89,6 +89,18 @@ class Ended(msgspec.Struct, frozen=True):
     key: MemberKey
 
 
+class Dying(msgspec.Struct, frozen=True):
+    """An ``expiring`` of another replica counts: that one sends epoch -1, if it reaches the coordinator."""
+
+    key: MemberKey
+
+
+class GroupServed(msgspec.Struct, frozen=True):
+    """Another replica has come to serve a member of an awaited group: it reaches the coordinator. Said once."""
+
+    group_id: str
+
+
 class HealthChanged(msgspec.Struct, frozen=True):
     """A partition is in another health than before."""
 
@@ -96,7 +108,7 @@ class HealthChanged(msgspec.Struct, frozen=True):
     health: Health
 
 
-Output = WriteRecord | Settled | Serving | Taken | Expired | Ended | HealthChanged
+Output = WriteRecord | Settled | Serving | Taken | Expired | Ended | Dying | GroupServed | HealthChanged
 
 
 class Terms(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import crc32c
 from translation.fleet.counting import Stored
 from translation.fleet.entries import Entry, Partition, Write
 from translation.fleet.members import Members
-from translation.fleet.outputs import Ended, Expired, Health, Serving, Settled, Taken
+from translation.fleet.outputs import Dying, Ended, Expired, GroupServed, Health, Serving, Settled, Taken
 from translation.fleet.records import Kind, MemberKey
 from translation.fleet.seats import Seat, SeatEvent
 from translation.fleet.write_queue import WriteQueue
@@ -37,12 +37,23 @@ class RecordReader:
         is_news = state.health is not Health.REPLAYING
         if entry is not None and is_news:
             self._take_in(key, entry, stored, counts, now)
-        if counts and is_news and stored.record.kind is Kind.ENDED and stored.writer not in self._members.own:
-            self._members.outputs.append(Ended(key))
+        if counts and is_news and stored.writer not in self._members.own:
+            self._report_other(key, stored.record.kind)
         self.forget_old(state)
         if counts:
             self._make_room(state, key.group_id)
         self._writes.write_wanted(number, now)
+
+    def _report_other(self, key: MemberKey, kind: Kind) -> None:
+        """A record of another replica counts."""
+        members = self._members
+        if kind is Kind.ENDED:
+            members.outputs.append(Ended(key))
+        elif kind is Kind.EXPIRING:
+            members.outputs.append(Dying(key))
+        elif kind is Kind.SERVED and key.group_id in members.awaited:
+            members.awaited.discard(key.group_id)
+            members.outputs.append(GroupServed(key.group_id))
 
     def forget_old(self, state: Partition) -> None:
         """Forget the records of a partition that are too old to matter."""

@@ -10,8 +10,6 @@ member of the new protocol leaves, so a helper joins before the last one goes ba
 (:mod:`translation.migration.helper`). That costs all members one ordinary rebalance.
 """
 
-import math
-
 import msgspec
 
 from protocol_codecs import ErrorCode
@@ -53,7 +51,7 @@ def return_in_place(
         return None
     take_over_waiting_join(context, member)
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
-    member.deadlines.session_deadline = member.deadlines.rebalance_deadline = math.inf
+    member.deadlines.stop()
     try:
         with member.group.departing(
             member.member_id

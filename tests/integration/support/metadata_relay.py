@@ -1,4 +1,4 @@
-"""A TCP relay in front of one broker, whose Metadata responses can be made to name no brokers."""
+"""A TCP relay in front of one broker, whose Metadata responses can be made to name no brokers, or no topics."""
 
 import contextlib
 import socket
@@ -7,11 +7,17 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from msgspec.structs import replace
+
 from protocol_codecs import ApiKey
 from protocol_codecs.address_rewrite import rewrite_find_coordinator, rewrite_metadata_brokers
+from protocol_codecs.codec import decode, encode
+from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
 from protocol_codecs.registry import response_header_version
 
 LOOPBACK = "127.0.0.1"
+_NULL_NAMES = 12
+"""The first version of Metadata whose topics may have null for a name."""
 
 
 class MetadataRelay:
@@ -25,6 +31,8 @@ class MetadataRelay:
         self._open: set[socket.socket] = set()
         self._used: set[socket.socket] = set()
         self.names_brokers = True
+        self.names_topics = True
+        """False: each topic's name is null, which librdkafka 2.16.1 does not survive."""
 
     @property
     def bootstrap(self) -> str:
@@ -87,7 +95,8 @@ class MetadataRelay:
     def _rewritten(self, frame: bytes, api_key: int, version: int) -> bytes:
         body = 4 + response_header_version(api_key, version)  # the correlation id, and tags from v1 on: none
         if api_key == ApiKey.METADATA:
-            return frame[:body] + rewrite_metadata_brokers(frame[body:], version, self._named).body
+            rewritten = rewrite_metadata_brokers(frame[body:], version, self._named).body
+            return frame[:body] + (rewritten if self.names_topics else _nameless(rewritten, version))
         if api_key == ApiKey.FIND_COORDINATOR:
             return frame[:body] + rewrite_find_coordinator(frame[body:], version, self._here).body
         return frame
@@ -97,6 +106,14 @@ class MetadataRelay:
 
     def _here(self, _node_id: int, _host: str, _port: int) -> tuple[str, int]:
         return LOOPBACK, self._port
+
+
+def _nameless(body: bytes, version: int) -> bytes:
+    if version < _NULL_NAMES:
+        return body
+    metadata = decode(MetadataResponse, version, body)
+    topics = metadata.topics or (MetadataResponseTopic(),)
+    return encode(replace(metadata, topics=tuple(replace(topic, name=None) for topic in topics)), version)
 
 
 def _frame(sock: socket.socket) -> bytes:

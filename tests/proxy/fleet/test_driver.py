@@ -2,7 +2,6 @@
 
 import pytest
 import trio
-from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from proxy.config.fleet import Fleet
@@ -18,7 +17,6 @@ from proxy.fleet.log_events import (
 )
 from proxy.fleet.reader_watch import PATIENCE_S
 from proxy.fleet.refusals import MemberLogRefused
-from proxy.fleet.topic import TopicIdentity
 from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
 from translation.fleet.formats import FORMATS
@@ -298,39 +296,13 @@ async def test_a_log_that_is_refused_has_no_reader_replaced(autojump_clock):
     assert bench.metric("fleet_reader_replacements_total") == 0
 
 
-async def test_an_admin_client_that_gets_no_answer_is_replaced(monkeypatch):
-    bench = Bench()
-    before = bench.driver._admin
-
-    def fails(_admin, _fleet):
-        raise TimeoutError
-
-    monkeypatch.setattr("proxy.fleet.driver.identify_topic", fails)
-    assert not bench.driver._is_another(TopicIdentity("id", PARTITIONS))
-    assert bench.driver._admin is not before
-
-
-async def test_an_admin_client_that_can_not_be_replaced_now_is_kept(monkeypatch):
-    bench = Bench()
-    before = bench.driver._admin
-
-    def fails(*_):
-        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
-
-    monkeypatch.setattr("proxy.fleet.driver.identify_topic", fails)
-    monkeypatch.setattr("proxy.fleet.driver.AdminClient", fails)
-    assert not bench.driver._is_another(TopicIdentity("id", PARTITIONS))
-    assert bench.driver._admin is before
-
-
 async def test_a_property_that_librdkafka_does_not_know_is_refused():
     fleet = Fleet(kafka={**PROPERTIES, "sasl.pasword": "x"})
-    with pytest.raises(MemberLogRefused, match=r"`fleet\.kafka`.*sasl\.pasword"):
-        FleetDriver(fleet, dict(fleet.kafka))
+    with pytest.raises(MemberLogRefused, match=r"`fleet\.kafka`.*sasl\.pasword"), trio.fail_after(60):
+        await FleetDriver(fleet, dict(fleet.kafka)).run()
 
 
-async def test_brokers_that_do_not_answer_end_the_start(monkeypatch):
-    monkeypatch.setattr("proxy.fleet.topic.TIMEOUT_S", 0.2)
+async def test_brokers_that_do_not_answer_end_the_start():
     fleet = Fleet(kafka=dict(PROPERTIES))
     with pytest.raises(MemberLogRefused, match=r"127\.0\.0\.1:1.*`security\.protocol`"), trio.fail_after(60):
         await FleetDriver(fleet, dict(fleet.kafka)).run()

@@ -1,18 +1,28 @@
-"""What the reader makes of what librdkafka gives it, without a broker (with one: tests/integration)."""
+"""What the threads of the log's process make of what librdkafka gives them, without a broker."""
 
 import threading
+import time
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 
 from proxy.config.fleet import Fleet
-from proxy.fleet.log_client import _Producing
-from proxy.fleet.log_events import AccessLost, EndReached, PartitionLost, RecordRead
+from proxy.fleet.log_client import LogClient
+from proxy.fleet.log_events import (
+    AccessLost,
+    EndReached,
+    PartitionLost,
+    RecordIgnored,
+    RecordRead,
+    RecordUnknown,
+    WriteFailed,
+)
+from proxy.fleet.log_messages import MAX_PART_BYTES, Record, Write
 from proxy.fleet.log_reader import _MOST_CLOSING, LogReader
+from proxy.fleet.log_writer import _OLD_S, LogWriter
 from proxy.fleet.topic import access_hint, create_command, required_settings
 from tests.translation.fleet.test_formats import plant_second_format
 from translation.fleet.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
-from translation.fleet.outputs import WriteRecord
 from translation.fleet.records import (
     Ignored,
     Kind,
@@ -23,7 +33,7 @@ from translation.fleet.records import (
     member_key,
     partition_of,
 )
-from translation.fleet.replicas import REPLICA_HEADER, Replica
+from translation.fleet.replicas import REPLICA_HEADER
 
 KEY, WRITER = member_key("payments", "epochgate-1"), Writer(b"writer")
 RECORD = MemberRecord(Kind.SERVED, 4, first=True)
@@ -72,6 +82,17 @@ class Client:
 PARTITION = partition_of(KEY, FLEET.partitions)
 
 
+def handed_on(report):
+    """What the proxy makes of a report of the process."""
+    return LogClient(FLEET, {}, lambda _events: None)._event(report)
+
+
+def read(message):
+    """What a message is in the proxy, or why the process sends no record of it."""
+    report = reader()._event(message)
+    return handed_on(report) if isinstance(report, Record) else report
+
+
 def reader():
     made = LogReader.__new__(LogReader)
     made._client, made._topic = Client(), FLEET.topic
@@ -80,7 +101,7 @@ def reader():
 
 
 def test_a_record_is_read_with_its_place():
-    event = reader()._event(Message())
+    event = read(Message())
     assert isinstance(event, RecordRead)
     assert event[:3] == (PARTITION, KEY, WRITER)
     assert event.stored is not None
@@ -95,10 +116,14 @@ def test_a_record_that_was_read_is_not_read_again_after_another_assignment():
 
 
 class BadHeaders(Message):
-    """A record whose header has a name that is not UTF-8."""
+    """A record whose header has a name that is not UTF-8, or what else librdkafka's binding fails on."""
+
+    def __init__(self, offset, error):
+        super().__init__(offset)
+        self._error_of_headers = error
 
     def headers(self):
-        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+        raise self._error_of_headers
 
 
 def test_what_is_none_of_the_log_is_named_and_only_moves_the_position():
@@ -108,70 +133,133 @@ def test_what_is_none_of_the_log_is_named_and_only_moves_the_position():
         Message(5, key=b"\xff", headers=None),
         Message(6, key=b"\x93\xa1\xff\xa1m\xc4\x01w"),
         Message(7, value=b"\x81\xa1x" + b"\x91" * 3_000),
-        BadHeaders(8),
-        Message(9, key=None),
+        BadHeaders(8, UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")),
+        BadHeaders(9, SystemError()),
+        Message(10, key=None),
+        Message(11, key=b"x" * (MAX_PART_BYTES + 1)),
+        Message(12, value=b"x" * (MAX_PART_BYTES + 1)),
     )
-    events = [one._event(message) for message in bad]
+    events = [handed_on(one._event(message)) for message in bad]
     assert [(event.partition, event.offset) for event in events] == [
-        (PARTITION, offset) for offset in range(5, 10)
+        (PARTITION, offset) for offset in range(5, 13)
     ]
     assert [event.reason for event in events] == [
-        Ignored.FORMAT, Ignored.KEY, Ignored.VALUE, Ignored.FORMAT, Ignored.KEY
+        Ignored.FORMAT, Ignored.KEY, Ignored.VALUE, Ignored.FORMAT,
+        Ignored.FORMAT, Ignored.KEY, Ignored.KEY, Ignored.VALUE,
     ]  # fmt: skip
-    assert isinstance(one._event(Message(10)), RecordRead)
+    assert isinstance(handed_on(one._event(Message(13))), RecordRead)
+
+
+def test_a_record_that_meets_a_bug_in_its_decoder_is_named_and_the_client_goes_on(monkeypatch):
+    def fails(_data):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("proxy.fleet.record_decoding.decode_key", fails)
+    event = read(Message(5))
+    assert isinstance(event, RecordIgnored)
+    assert (event.offset, event.reason, event.why) == (5, Ignored.ERROR, "ValueError('a bug')")
+
+
+def test_how_far_a_partition_is_read_is_kept_also_past_what_is_none_of_the_log():
+    client = LogClient(FLEET, {}, lambda _events: None)
+    one = reader()
+    client._event(one._event(Message(5, epoch=3)))
+    client._event(one._event(Message(6, key=b"junk", epoch=4)))
+    assert client._positions == {PARTITION: (7, 4)}
+
+
+def test_a_timestamp_that_is_not_the_brokers_is_named():
+    class Early(Message):
+        def timestamp(self):
+            return 1, 1_000
+
+    assert read(Early()).reason is Ignored.TIME
+
+
+def test_a_record_of_a_later_format_stands_for_the_end_of_its_member():
+    event = read(Message(value=b"junk", headers=[(FORMAT_HEADER, b"\x63")]))
+    assert isinstance(event, RecordUnknown)
+    assert (event.key, event.stored.record.kind) == (KEY, Kind.ENDED)
 
 
 def test_a_header_that_is_not_known_does_not_matter():
-    event = reader()._event(Message(headers=[("trace", b"x"), (FORMAT_HEADER, FORMAT), ("cell", None)]))
+    event = read(Message(headers=[("trace", b"x"), (FORMAT_HEADER, FORMAT), ("cell", None)]))
     assert isinstance(event, RecordRead)
 
 
 def test_a_record_is_read_in_its_own_format(monkeypatch):
     second = plant_second_format(monkeypatch)
     message = Message(value=second.encode(RECORD), headers=[(FORMAT_HEADER, second.header)])
-    event = reader()._event(message)
+    event = read(message)
     assert isinstance(event, RecordRead)
     assert event.stored is not None
     assert event.stored.record == RECORD
 
 
 class Producer:
-    """Takes what is produced."""
+    """Takes what is produced, and fails with the errors it is given."""
 
-    def __init__(self):
+    def __init__(self, *errors):
         self.headers = []
+        self.errors = errors
 
-    def produce(self, _topic, **record):
+    def produce(self, _topic, *, on_delivery, **record):
         self.headers.append(record["headers"])
+        for error in self.errors:
+            on_delivery(KafkaError(error), None)
 
 
-def test_each_record_has_the_header_of_the_format_that_it_is_written_in(monkeypatch):
-    second = plant_second_format(monkeypatch)
-    monkeypatch.setattr(_Producing, "_new_producer", lambda _self: Producer())
-    monkeypatch.setattr(Client, "writer", WRITER, raising=False)
-    monkeypatch.setattr(Client, "replica", Replica(WRITER, "pod-0"), raising=False)
-    monkeypatch.setattr(Client, "is_stopping", False, raising=False)
-    producing = _Producing(Client())
+def writer(monkeypatch, producer):
+    monkeypatch.setattr(LogWriter, "_new_producer", lambda _self: producer)
+    client = Running()
+    return LogWriter(client, WRITER, b"replica"), client.told
+
+
+def test_a_failed_write_is_told_once_with_its_reason(monkeypatch):
+    one, told = writer(monkeypatch, Producer(KafkaError._MSG_TIMED_OUT, KafkaError._MSG_TIMED_OUT))
+    one._take(Write(time.monotonic(), WRITER, 3, KEY_BYTES, VALUE_BYTES, FORMAT))
+    assert told == [WriteFailed(WRITER, KafkaError(KafkaError._MSG_TIMED_OUT).str())]
+
+
+def test_a_right_to_write_that_is_missing_is_told_with_the_command_that_gives_it(monkeypatch):
+    one, (told) = writer(monkeypatch, Producer(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    one._take(Write(time.monotonic(), WRITER, 3, KEY_BYTES, VALUE_BYTES, FORMAT))
+    (lost,) = told
+    assert isinstance(lost, AccessLost)
+    assert access_hint(FLEET) in lost.reason
+
+
+def test_what_waited_too_long_is_not_written(monkeypatch):
+    producer = Producer()
+    one, told = writer(monkeypatch, producer)
+    one._take(Write(time.monotonic() - _OLD_S - 1, WRITER, 3, KEY_BYTES, VALUE_BYTES, FORMAT))
+    assert told == [WriteFailed(WRITER, "this process stood still")]
+    assert producer.headers == []
+
+
+def test_each_record_has_the_header_of_its_format_and_a_probe_names_the_replica(monkeypatch):
+    producer = Producer()
+    one, _ = writer(monkeypatch, producer)
     for value in (VALUE_BYTES, None):
-        producing._produce(WriteRecord(3, KEY_BYTES, value, WRITER, second.number))
-    of_record, of_probe = producing._producer.headers
-    assert of_record == {FORMAT_HEADER: b"\x02"}
-    assert of_probe.keys() == {FORMAT_HEADER, REPLICA_HEADER}
-    assert of_probe[FORMAT_HEADER] == b"\x02"
+        one._take(Write(time.monotonic(), WRITER, 3, KEY_BYTES, value, b"\x02"))
+    assert producer.headers == [
+        {FORMAT_HEADER: b"\x02"},
+        {FORMAT_HEADER: b"\x02", REPLICA_HEADER: b"replica"},
+    ]
 
 
 def test_the_end_of_a_partition():
-    assert reader()._event(Message(9, error=KafkaError._PARTITION_EOF)) == EndReached(PARTITION, 9)
+    assert read(Message(9, error=KafkaError._PARTITION_EOF)) == EndReached(PARTITION, 9)
 
 
 def test_a_right_that_is_missing_is_told_with_the_command_that_gives_it():
-    event = reader()._event(Message(error=KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    event = read(Message(error=KafkaError.TOPIC_AUTHORIZATION_FAILED))
     assert isinstance(event, AccessLost)
     assert access_hint(FLEET) in event.reason
 
 
 def test_a_right_on_the_group_is_not_needed():
-    assert reader()._event(Message(error=KafkaError.GROUP_AUTHORIZATION_FAILED)) is None
+    assert read(Message(error=KafkaError.GROUP_AUTHORIZATION_FAILED)) is None
 
 
 def test_what_was_read_may_be_lost():
@@ -205,10 +293,14 @@ class Consumer:
     def assign(self, places):
         self.assigned = [(one.partition, one.offset, one.leader_epoch) for one in places]
 
+    def poll(self, _seconds):
+        if self._messages:
+            return self._messages.pop(0)
+        self._then()
+        return None
+
     def consume(self, _count, _seconds):
         given, self._messages = self._messages, []
-        if not given:
-            self._then()
         return given
 
     def close(self):

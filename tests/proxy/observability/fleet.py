@@ -23,6 +23,7 @@ class FleetLog:
         self.replica = replica("host")
         self.replicas = Replicas()
         self.refused: str | None = None
+        self.warning: str | None = None
         self.ignored: Counter[Ignored] = Counter()
         self.log = MemberLog(FleetSettings(partitions=partitions), self.replica.first, 0.0)
         self._offset = 0

@@ -110,6 +110,10 @@ class ClassicClient(Caller):
         """The topics when it shared out their partitions, as the leader of a classic group."""
         self._heartbeat_out = False
         self._heartbeat_due_ms = 0
+        self._told_ms = self.kernel.now_ms
+        """When its coordinator last answered."""
+        self.counts_its_session = False
+        """Whether it gives up its membership, and its member id, when no coordinator has answered for its session."""
         self._commit_due_ms = 0
 
     # -- the application's loop ------------------------------------------------------------------------------------
@@ -124,6 +128,7 @@ class ClassicClient(Caller):
 
     def _poll(self) -> None:
         now_ms = self.kernel.now_ms
+        self._count_session(now_ms)
         if self.lost_all:
             self.lost_all = False
             self.hold(())
@@ -140,6 +145,18 @@ class ClassicClient(Caller):
                 self._heartbeat()
             self._commit_if_due(now_ms)
         self.later(self.pace.poll_ms, self._poll)
+
+    def _count_session(self, now_ms: int) -> None:
+        """As librdkafka ("session timed out …: revoking assignment and rejoining group") and kafka-python do."""
+        if (
+            self.counts_its_session
+            and self.phase is Phase.STABLE
+            and self.generation >= 0
+            and now_ms - self._told_ms >= self.pace.session_timeout_ms
+        ):
+            self.watch.session_over(self)
+            self._forget_id()
+            self.lost_all = True
 
     def _commit_if_due(self, now_ms: int) -> None:
         if now_ms >= self._commit_due_ms:
@@ -296,6 +313,7 @@ class ClassicClient(Caller):
 
     def _begin_generation(self, response: JoinGroupResponse) -> None:
         self.member_id = response.member_id
+        self._told_ms = self.kernel.now_ms
         if self.generation >= 0 and self.generation != response.generation_id:
             self.zombie_generation = self.previous_generation
             self.previous_generation = self.generation
@@ -399,6 +417,7 @@ class ClassicClient(Caller):
 
         def answered(response: HeartbeatResponse) -> None:
             self._heartbeat_out = False
+            self._told_ms = self.kernel.now_ms
             if attempt == self._attempt and request.generation_id == self.generation:
                 self._told(response.error_code)
 

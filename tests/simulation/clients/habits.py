@@ -233,6 +233,9 @@ def _with_range(habits: Habits) -> Habits:
     return msgspec.structs.replace(habits, protocols=("range",))
 
 
+COUNT_THEIR_SESSION = frozenset({LIBRDKAFKA.kind, KAFKA_PYTHON.kind})
+"""The kinds that give up their member id when no coordinator has answered for a session timeout."""
+
 FAMILIES = (
     (
         JAVA_EAGER,

@@ -46,6 +46,8 @@ class LogTopic:
         self.log = Log()
         self.watch = watch
         self.ways: list[LogWay] = []
+        self.away_until_ms = 0
+        """Nobody reads or writes it before."""
         self._writers = 0
 
     def new_writer(self) -> Writer:
@@ -63,6 +65,12 @@ class LogTopic:
     def pauses_reading(self) -> bool:
         """Whether a reader takes the rest later."""
         return self.random.random() < 0.3
+
+    def go_away(self, for_ms: int) -> None:
+        """Nobody reads or writes it for so long."""
+        self.away_until_ms = self.kernel.now_ms + for_ms
+        for way in self.ways:
+            way.cannot_read_until_ms = way.cannot_write_until_ms = self.away_until_ms
 
     def carry(self, way: "LogWay", queue: "deque[Written]", at_ms: int) -> None:
         """Take the last record of a producer's queue to the log by then."""
@@ -113,7 +121,7 @@ class LogWay:
         self.boot = boot
         self.name = boot[0]
         self.is_alive = True
-        self.cannot_read_until_ms = self.cannot_write_until_ms = 0
+        self.cannot_read_until_ms = self.cannot_write_until_ms = topic.away_until_ms
         self.writer = topic.new_writer()
         self._kernel = topic.kernel
         self._now_s = now_s

@@ -19,6 +19,7 @@ from tests.translation.fleet.model import Entry, Log, Seen
 from translation.fleet.formats import DEFAULT_FORMAT, FORMATS
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import (
+    Dying,
     Ended,
     Expired,
     FleetSettings,
@@ -147,7 +148,7 @@ class Replica:
                 self.health = output.health
             else:
                 assert isinstance(
-                    output, Ended
+                    output, Dying | Ended
                 )  # what a replica does for others of the group is not played here
 
     def end(self, key: MemberKey) -> None:

@@ -17,6 +17,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseMember,
     ConsumerGroupDescribeResponseTopicPartitions,
 )
+from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from protocol_codecs.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
@@ -420,6 +421,7 @@ def test_a_broker_that_refuses_the_member_without_topics_is_not_asked_again() ->
 def test_a_group_with_no_translated_member_here_is_not_looked_at() -> None:
     site = Site()
     site.bench.leave(site.connection, MEMBER)
+    site.bench.reply(LeaveGroupResponse(members=(MemberResponse(member_id=MEMBER),)))
     observer = site.bench.connect()
     site.bench.heartbeat(observer, "stranger", 1)
     site.bench.calls.clear()

@@ -1,0 +1,376 @@
+"""Measures what groups go through when their brokers are away for a while, straight at Kafka and through Epochgate.
+
+    python -m benchmarks.outage --scope cluster --away-s 15,60
+    python -m benchmarks.outage --scope coordinator,log --away-s 5,15,60
+    python -m benchmarks.outage --scope cluster --away-s 300
+
+prints a table for each outage and writes every figure to build/bench-outage.json (``--report``). The brokers have
+Kafka's defaults for groups; the clients have a session timeout of 10 s and a heartbeat every 3 s. Each kind of client
+(library, assignor, dynamic or static) has a group of its own on each way: straight at Kafka, through the only process
+(``sole_process``), and through two replicas with a member log, where the two members of a group enter at different
+replicas. All groups of all ways go through the same outage. What is away:
+
+cluster       the only broker, and with it the member log
+coordinator   of three brokers the one that coordinates every group: the offsets topic has one replica
+log           of three brokers the one that leads the log's partition of every group of the fleet
+
+A broker is killed (SIGKILL) and started ``--away-s`` later. It is back when the cluster answers again; from then on the
+figures count:
+
+owners again  when every partition had an owner for good (seconds; 0: none was without one any more)
+rejoins       the most assignments that a member was given after the outage had begun
+read twice    records that two polls returned
+two owners    partitions that two members owned at one time, of which the first had not reported its own as lost
+fatal         members that ended, or whose library reported a fatal error
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from support import ROOT, find_broker
+from support.broker import Kafka
+from support.clients import CONFLUENT, COOPERATIVE, JAVA, KAFKA_PYTHON, ClientKind
+from support.consumers import ConsumerProcess, Consumers
+from support.entry import running_proxy
+from support.ownership import Partition, account, gaps, overlaps
+
+from tools.kafka import probe
+from tools.kafka.cluster import Cluster
+from tools.kafka.ports import LOOPBACK
+from tools.kafka.settings import GROUP_DEFAULTS
+from translation.fleet.records import member_key, partition_of
+
+REPORT = ROOT / "build" / "bench-outage.json"
+FOLDER = ROOT / "build" / "bench-outage"
+
+STRAIGHT, SOLE, FLEET = "straight", "sole process", "two replicas"
+WAYS = (STRAIGHT, SOLE, FLEET)
+SCOPES = ("cluster", "coordinator", "log")
+MEMBERS = 2
+PARTITIONS = 6
+SESSION_MS, HEARTBEAT_MS = 10_000, 3_000
+LOG_TOPIC = "__epochgate_members"
+COORDINATOR_NODE, LOG_NODE = 2, 3
+"""Of three; the first is neither."""
+QUIET_S = 12.0
+"""No callback for so long: some heartbeats of every client."""
+SETTLES_S = 150.0
+RECORDS = 600
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of client: a group of it on each way."""
+
+    library: ClientKind
+    assignor: str
+    static: bool = False
+
+    def __str__(self) -> str:
+        protocol = "cooperative" if self.assignor == COOPERATIVE else "eager"
+        return f"{self.library} {protocol} {'static' if self.static else 'dynamic'}"
+
+
+KINDS: Mapping[str, Kind] = {
+    "eager": Kind(CONFLUENT, "range"),
+    "cooperative": Kind(CONFLUENT, COOPERATIVE),
+    "static": Kind(CONFLUENT, "range", static=True),
+    "static-cooperative": Kind(CONFLUENT, COOPERATIVE, static=True),
+    "kafka-python": Kind(KAFKA_PYTHON, "range"),
+    "java": Kind(JAVA, "range"),
+    "java-cooperative": Kind(JAVA, COOPERATIVE),
+    "java-static": Kind(JAVA, "range", static=True),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one group went through in one outage."""
+
+    scope: str
+    away_s: float
+    kind: str
+    way: str
+    owners_again_s: float | None
+    """None: some partition had no owner at the end."""
+    rejoins: int
+    read_twice: int
+    lost: int
+    two_owners: int
+    fatal: int
+
+
+@dataclass
+class Group:
+    """The members of one kind on one way, and its topic."""
+
+    kind: Kind
+    way: str
+    topic: str
+    members: list[ConsumerProcess]
+    written: dict[tuple[Partition, int], str] = field(default_factory=dict)
+
+    @property
+    def living(self) -> list[ConsumerProcess]:
+        """The members that can still own something."""
+        return [one for one in self.members if not one.ended and one.fatal is None]
+
+    def is_shared(self) -> bool:
+        """Whether every living member owns something, and together they own everything once."""
+        owned = [one.owned() for one in self.living]
+        return all(owned) and sum(map(len, owned)) == len(frozenset().union(*owned)) == PARTITIONS
+
+    def is_quiet(self) -> bool:
+        """Whether no member was called back for a while."""
+        last = max((event.mono for one in self.members for event in one.callbacks()), default=0)
+        return time.monotonic_ns() - last > QUIET_S * 1e9
+
+    def produce(self, kafka: Kafka, count: int) -> None:
+        """Write records to its topic."""
+        for record in kafka.produce(self.topic, count):
+            self.written[Partition(record.topic, record.partition), record.offset] = record.value
+
+    def row(self, scope: str, away_s: float, began: int, back: int, ended: int) -> Row:
+        """Its figures; times are nanoseconds of CLOCK_MONOTONIC."""
+        logs = [list(one.events) for one in self.members]
+        free = [gap for gap in gaps(logs, until=ended) if gap.end > back]
+        seen = account(self.written, logs)
+        return Row(
+            scope=scope,
+            away_s=away_s,
+            kind=str(self.kind),
+            way=self.way,
+            owners_again_s=None
+            if any(gap.end == ended for gap in free)
+            else round(max((gap.end - back for gap in free), default=0) / 1e9, 1),
+            rejoins=max(sum(event.mono > began for event in one.seen("assigned")) for one in self.members),
+            read_twice=len(seen.duplicates),
+            lost=len(seen.lost),
+            two_owners=sum(one.second.begin > began and not one.after_loss for one in overlaps(logs)),
+            fatal=len(self.members) - len(self.living),
+        )
+
+
+class Scene:
+    """A cluster, the proxies before it, and all groups on all ways."""
+
+    def __init__(
+        self, cluster: Cluster, scope: str, kinds: Sequence[Kind], ways: Sequence[str], folder: Path
+    ) -> None:
+        self._cluster, self._scope, self._folder = cluster, scope, folder
+        self._kafka = Kafka(cluster.bootstrap, source="maven", version=cluster.version)
+        self._consumers = Consumers(folder)
+        self._stack = contextlib.ExitStack()
+        self._kinds, self._ways = kinds, ways
+        self._log_leaders: dict[int, int] = {}
+        self.groups: list[Group] = []
+
+    def __enter__(self) -> Self:
+        with self._stack:
+            self._stack.callback(self._consumers.end)
+            entries = {way: self._entries(way) for way in self._ways}
+            if FLEET in self._ways:
+                topic = self._kafka.admin.list_topics(LOG_TOPIC, timeout=60).topics[LOG_TOPIC]
+                self._log_leaders = {number: at.leader for number, at in topic.partitions.items()}
+            for kind, way in itertools.product(self._kinds, self._ways):
+                self.groups.append(self._start(kind, way, entries[way]))
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _entries(self, way: str) -> list[str]:
+        if way == STRAIGHT:
+            return [self._kafka.bootstrap]
+        fleet = {"kafka": {"bootstrap.servers": self._kafka.bootstrap}, "replication": 1, "expires": True}
+        proxies = [
+            self._stack.enter_context(
+                running_proxy(
+                    self._kafka.bootstrap,
+                    self._folder / f"{way.replace(' ', '-')}-{number}",
+                    sole_process=way == SOLE,
+                    limits={},
+                    fleet=fleet if way == FLEET else None,
+                )
+            )
+            for number in range(2 if way == FLEET else 1)
+        ]
+        return [proxy.bootstrap for proxy in proxies]
+
+    def _start(self, kind: Kind, way: str, entries: Sequence[str]) -> Group:
+        name = next(
+            filter(self._is_placed_right, (f"translate-{len(self.groups)}-{n}" for n in itertools.count()))
+        )
+        topic = self._kafka.new_topic(f"outage-{len(self.groups)}", partitions=PARTITIONS)
+        members = [
+            self._consumers.start(
+                kind.library,
+                entries[number % len(entries)],
+                name,
+                topic,
+                kind.assignor,
+                instance_id=f"instance-{number}" if kind.static else None,
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=HEARTBEAT_MS,
+                max_poll_interval_ms=300_000,
+            )
+            for number in range(MEMBERS)
+        ]
+        return Group(kind, way, topic, members)
+
+    def _is_placed_right(self, group: str) -> bool:
+        """Whether the right brokers of three coordinate a group and lead its partition of the log."""
+        if self._scope == "cluster":
+            return True
+        coordinator = probe.find_coordinator(LOOPBACK, self._cluster.brokers[0].port, group)
+        if coordinator != COORDINATOR_NODE:
+            return False
+        number = partition_of(member_key(group, ""), len(self._log_leaders)) if self._log_leaders else 0
+        return self._log_leaders.get(number, LOG_NODE) == LOG_NODE
+
+    def outage(self, away_s: float) -> list[Row]:
+        """Take away what is to be away, and wait until all groups have settled, or long enough."""
+        self._settle("before the outage", SETTLES_S)
+        for group in self.groups:
+            group.produce(self._kafka, RECORDS)
+        self._read_all()
+        nodes = {"cluster": range(1, len(self._cluster.brokers) + 1), "coordinator": [COORDINATOR_NODE]}.get(
+            self._scope, [LOG_NODE]
+        )
+        began = time.monotonic_ns()
+        for node in nodes:
+            self._cluster.kill_broker(node)
+        time.sleep(max(0.0, away_s - (time.monotonic_ns() - began) / 1e9))
+        for node in nodes:
+            self._cluster.start_broker(node)
+        back = time.monotonic_ns()
+        away_for_s = (back - began) / 1e9
+        print(f"{time.strftime('%H:%M:%S')} {self._scope} away for {away_for_s:.1f} s", flush=True)
+        settled = self._settle("after the outage", SETTLES_S, may_fail=True)
+        ended = time.monotonic_ns()
+        if settled:
+            for group in self.groups:
+                group.produce(self._kafka, RECORDS)
+            self._read_all(may_fail=True)
+        return [group.row(self._scope, away_s, began, back, ended) for group in self.groups]
+
+    def _settle(self, what: str, timeout_s: float, *, may_fail: bool = False) -> bool:
+        def settled() -> bool:
+            return all(group.is_shared() and group.is_quiet() for group in self.groups)
+
+        return self._wait(settled, f"all groups have settled {what}", timeout_s, may_fail=may_fail)
+
+    def _read_all(self, *, may_fail: bool = False) -> None:
+        def read() -> bool:
+            return all(
+                set(group.written) <= set().union(*(one.consumed() for one in group.members))
+                for group in self.groups
+            )
+
+        self._wait(read, "all is read", 30.0, may_fail=may_fail)
+
+    def _wait(self, is_so: Callable[[], bool], what: str, timeout_s: float, *, may_fail: bool) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not is_so():
+            if time.monotonic() > deadline:
+                if not may_fail:
+                    raise AssertionError(
+                        f"{timeout_s:g} s passed, and it is not so that {what}: {self._consumers.all}"
+                    )
+                print(f"{timeout_s:g} s passed, and it is not so that {what}", flush=True)
+                return False
+            time.sleep(0.5)
+        return True
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Format the rows: one for each kind of client in each outage, the ways beside each other."""
+    ways = [way for way in WAYS if any(row.way == way for row in rows)]
+    lines = [
+        f"| away | for | clients | {' | '.join(ways)} |",
+        f"| --- | --- | --- |{' --- |' * len(ways)}",
+    ]
+    for (scope, away_s, kind), found in itertools.groupby(
+        rows, lambda row: (row.scope, row.away_s, row.kind)
+    ):
+        by_way = {row.way: row for row in found}
+        cells = [_cell(by_way[way]) for way in ways if way in by_way]
+        lines.append(f"| {scope} | {away_s:g} s | {kind} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(row: Row) -> str:
+    again = "never" if row.owners_again_s is None else f"{row.owners_again_s:.1f} s"
+    parts = [again, f"{row.rejoins} rejoins", f"{row.read_twice} twice"]
+    parts += [f"{row.lost} lost"] * bool(row.lost)
+    parts += [f"{row.two_owners} two owners"] * bool(row.two_owners)
+    parts += [f"{row.fatal} fatal"] * bool(row.fatal)
+    return ", ".join(parts)
+
+
+def measure(
+    scope: str, away: Sequence[float], kinds: Sequence[Kind], ways: Sequence[str], folder: Path
+) -> list[Row]:
+    """Measure these outages of a scope, each with groups of its own, on a broker with GROUP_DEFAULTS.
+
+    Raises AssertionError if the groups do not settle before an outage.
+    """
+    rows: list[Row] = []
+    options: dict[str, Any] = {"brokers": 1 if scope == "cluster" else 3}
+    overrides = {**GROUP_DEFAULTS, "offsets.topic.replication.factor": "1"}
+    with find_broker.own_cluster(f"bench-outage-{scope}", overrides=overrides, **options) as cluster:
+        for away_s in away:
+            at = folder / f"{scope}-{away_s:g}"
+            at.mkdir(parents=True, exist_ok=True)
+            with Scene(cluster, scope, kinds, ways, at) as scene:
+                found = scene.outage(away_s)
+            print(table(found), flush=True)
+            rows += found
+    return rows
+
+
+def main() -> int:
+    """Measure the outages that the arguments name, print them, and write the report."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.outage",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--scope", default="cluster", help=f"some of {','.join(SCOPES)}")
+    parser.add_argument("--away-s", default="15,60", help="for how long, one or several")
+    parser.add_argument("--clients", default=",".join(KINDS), help=f"some of {','.join(KINDS)}")
+    parser.add_argument("--ways", default=",".join(WAYS), help=f"some of {','.join(WAYS)}")
+    parser.add_argument("--report", type=Path, default=REPORT)
+    options = parser.parse_args()
+    scopes, ways = options.scope.split(","), options.ways.split(",")
+    clients = options.clients.split(",")
+    if not (set(scopes) <= set(SCOPES) and set(ways) <= set(WAYS) and set(clients) <= set(KINDS)):
+        parser.error("an unknown scope, way or kind of client")
+    away = [float(one) for one in options.away_s.split(",")]
+    kinds = [KINDS[one] for one in clients]
+    rows = [row for scope in scopes for row in measure(scope, away, kinds, ways, FOLDER)]
+    print(table(rows))
+    options.report.parent.mkdir(parents=True, exist_ok=True)
+    about = {
+        "kafka": find_broker.wanted_version(),
+        "machine": platform.platform(),
+        "libraries": {str(kind.library): kind.library.version() for kind in kinds},
+        "session_ms": SESSION_MS,
+        "rows": [asdict(row) for row in rows],
+    }
+    options.report.write_text(json.dumps(about, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

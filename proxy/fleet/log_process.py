@@ -1,0 +1,88 @@
+"""The process of the member log's Kafka client: ``python -m proxy.fleet.log_process``. Only the proxy starts it.
+
+What it is to do comes on standard input, what it reads goes to standard output (:mod:`proxy.fleet.log_messages`). It
+ends when its input does.
+"""
+
+import os
+import sys
+import threading
+
+from confluent_kafka import KafkaException
+
+from proxy.console.exit_codes import ExitCode
+from proxy.fleet.log_messages import (
+    ENCODER,
+    MAX_BATCH_BYTES,
+    MAX_BATCH_RECORDS,
+    ORDERS,
+    Begin,
+    Go,
+    NoAnswer,
+    Record,
+    Reported,
+)
+from proxy.fleet.log_threads import LogThreads
+from proxy.runtime.frames import framed, read_frame
+
+_END_S = 3.0
+
+
+class _Output:
+    """Standard output, for several threads. Whoever writes waits while the proxy does not read."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stdout.buffer
+        self._lock = threading.Lock()
+
+    def tell(self, reports: list[Reported]) -> None:
+        batch: list[Reported] = []
+        size = 0
+        for report in reports:
+            batch.append(report)
+            if isinstance(report, Record):
+                size += len(report.key or b"") + len(report.value or b"")
+            if len(batch) == MAX_BATCH_RECORDS or size >= MAX_BATCH_BYTES:
+                self._write(batch)
+                batch, size = [], 0
+        if batch:
+            self._write(batch)
+
+    def _write(self, batch: list[Reported]) -> None:
+        frame = framed(ENCODER.encode(batch))
+        with self._lock:
+            self._stream.write(frame)
+            self._stream.flush()
+
+
+def main() -> None:
+    """Begin when the proxy says so, and go on until it ends."""
+    output = _Output()
+    orders = iter(lambda: read_frame(sys.stdin.buffer), None)
+    (begin,) = ORDERS.decode(next(orders))
+    assert isinstance(begin, Begin)  # noqa: S101  the first message is that
+    try:
+        threads = LogThreads(begin, output.tell, lambda: os._exit(ExitCode.INTERNAL_ERROR))
+    except (KafkaException, TypeError, ValueError) as error:
+        reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        output.tell([NoAnswer(reason, is_final=True)])
+        return
+    output.tell([threads.prepare()])
+    for frame in orders:
+        for order in ORDERS.decode(frame):
+            if isinstance(order, Go):
+                threads.start(order)
+            elif not isinstance(order, Begin):
+                threads.take(order)
+    threads.stop(_END_S)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BrokenPipeError:
+        pass  # the proxy has ended
+    except Exception:  # noqa: BLE001  it ends the process
+        sys.excepthook(*sys.exc_info())
+        os._exit(ExitCode.INTERNAL_ERROR)
+    os._exit(ExitCode.SUCCESS)  # librdkafka's end may take long, and nobody waits for it

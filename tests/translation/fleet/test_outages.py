@@ -1,0 +1,157 @@
+"""Clients that fall silent while their coordinator, or the member log, is away: they are ended when both are back."""
+
+import pytest
+
+from protocol_codecs import ErrorCode
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from tests.translation.answers import A
+from tests.translation.bench import GROUP, Bench
+from tests.translation.fleet.bench import Replica, SharedLog
+from tests.translation.fleet.test_ends import fall_silent, left
+from tests.translation.fleet.test_serving import served_member
+from translation.actions import EventKind
+from translation.fleet.outputs import FleetSettings
+from translation.fleet.records import Kind, member_key
+from translation.settings import TranslatorSettings
+
+SESSION_S = 10.0
+B = "epochgate-b"
+
+
+@pytest.fixture
+def log() -> SharedLog:
+    return SharedLog()
+
+
+def answered_again(bench: Bench) -> None:
+    """Another client of the group comes, and the coordinator answers whether it may act."""
+    bench.heartbeat(bench.connect(), "somebody", 1)
+    bench.calls = [call for call in bench.calls if hasattr(call.message, "member_epoch")]
+
+
+def ends(bench: Bench) -> list[str]:
+    """The members for which epoch -1 is under way."""
+    return [call.message.member_id for call in bench.calls if getattr(call.message, "member_epoch", 0) == -1]
+
+
+# -- one process --
+
+
+def a_silent_member() -> Bench:
+    """The only process, whose coordinator has been away for a minute; its member's client has not come back."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    bench._new_group = False
+    bench.upstream_lost(connection)
+    bench.advance(60)
+    return bench
+
+
+def test_a_deadline_that_passes_while_the_coordinator_is_away_ends_nothing() -> None:
+    assert EventKind.SESSION_EXPIRED not in a_silent_member().kinds()
+
+
+def test_a_client_has_a_whole_session_when_the_coordinator_answers_again() -> None:
+    bench = a_silent_member()
+    answered_again(bench)
+    bench.advance(SESSION_S - 0.1)
+    assert ends(bench) == []
+    bench.advance(0.2)
+    assert ends(bench) == ["epochgate-a"]
+
+
+def test_an_end_whose_answer_is_lost_is_sent_again_when_the_coordinator_answers_again() -> None:
+    bench = a_silent_member()
+    answered_again(bench)
+    bench.advance(SESSION_S)
+    (call,) = (one for one in bench.calls if getattr(one.message, "member_epoch", 0) == -1)
+    bench.upstream_lost(bench.translator._context.connections.connection(call.connection_id))  # type: ignore[arg-type]
+    bench.advance(60)
+    assert EventKind.SESSION_EXPIRED not in bench.kinds()
+    answered_again(bench)
+    bench.advance(SESSION_S + 0.1)
+    assert ends(bench) == ["epochgate-a"]
+    bench.beat(-1)
+    assert EventKind.SESSION_EXPIRED in bench.kinds()
+
+
+def test_a_coordinator_that_loads_its_groups_is_not_back_yet() -> None:
+    """It answers a classic Heartbeat with NONE."""
+    bench = a_silent_member()
+    bench._lets_in = False
+    bench.heartbeat(bench.connect(), "somebody", 1)
+    bench.reply(HeartbeatResponse(error_code=ErrorCode.NONE), bench.questions()[0])
+    bench.calls.clear()
+    bench.advance(2 * SESSION_S)
+    assert ends(bench) == []
+
+
+def test_a_member_that_nobody_can_end_is_forgotten_at_last() -> None:
+    bench = a_silent_member()
+    bench.advance(TranslatorSettings().out_of_reach_limit_s)
+    assert EventKind.SESSION_EXPIRED in bench.kinds()
+    assert bench.translator._context.registry.groups == {}
+
+
+# -- several replicas --
+
+
+def test_a_whole_session_begins_when_the_log_is_back(log: SharedLog) -> None:
+    one = log.replica()
+    one.client_disconnected(served_member(one))
+    log.go_away()
+    fall_silent(one, 3 * SESSION_S)
+    log.come_back()
+    came_back_at = log.now
+    while Kind.EXPIRING not in log.kinds(A):
+        fall_silent(one, 0.2)
+    assert log.now - came_back_at == pytest.approx(SESSION_S, abs=FleetSettings().probe_away_s)
+    assert log.now - came_back_at > SESSION_S / 2
+    assert log.kinds(A)[-1] is Kind.EXPIRING
+    assert one.leave_epochs() == [-1]
+
+
+def after_an_outage(log: SharedLog) -> tuple[Replica, Replica]:
+    """The coordinator of a member was away, and nobody has come back to its replica, but to another one: B."""
+    one, other = log.replica(), log.replica()
+    connection = served_member(one)
+    one.upstream_lost(connection)
+    log.advance(60)
+    other._new_group = True
+    other.stable_member(other.connect(), (2,), member_id=B, epoch=2, session_timeout_ms=45_000)
+    other._new_group = False
+    return one, other
+
+
+def test_another_replica_that_serves_a_member_shows_that_the_coordinator_is_back(log: SharedLog) -> None:
+    after_an_outage(log)
+    assert Kind.EXPIRING not in log.kinds(A)
+    log.advance(SESSION_S)
+    assert log.kinds(A)[-1] is Kind.EXPIRING
+
+
+def test_a_replica_that_reaches_the_coordinator_ends_a_dead_member_of_another_that_does_not(
+    log: SharedLog,
+) -> None:
+    one, other = after_an_outage(log)
+    log.advance(SESSION_S + 2)
+    assert one.leave_epochs() == []
+    assert ends(other) == [A]
+    while ends(other) != [other.heartbeats()[0].message.member_id]:
+        other.beat(2)
+    left(other)
+    assert log.kinds(A)[-1] is Kind.ENDED
+
+
+def test_a_claim_by_another_replica_wins(log: SharedLog) -> None:
+    one, other = after_an_outage(log)
+    log.advance(SESSION_S - 4)
+    other.heartbeat(other.connect(), A, 1)
+    record = other.log.record(member_key(GROUP, A))
+    assert record is not None
+    assert record.kind is Kind.SERVED
+    log.advance(5)
+    assert Kind.EXPIRING not in log.kinds(A)
+    assert (one.leave_epochs(), ends(other)) == ([], [])
+    assert EventKind.SESSION_EXPIRED not in one.kinds()
