@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from support import ROOT, find_broker
 from support.broker import Kafka
@@ -32,11 +33,11 @@ class Case:
 
     client: ClientKind
     assignor: str
-    spec: Mapping[str, object] = field(default_factory=dict)
+    spec: Mapping[str, Any] = field(default_factory=dict)
     more: str = ""
 
 
-COMMITS_IN_CALLBACKS: Mapping[str, object] = {"auto_commit": False, "commit_in": ["revoked", "lost"]}
+COMMITS_IN_CALLBACKS: Mapping[str, Any] = {"auto_commit": False, "commit_in": ["revoked", "lost"]}
 """As Java applications do that have onPartitionsRevoked only: it is called for lost partitions too."""
 
 CASES = {

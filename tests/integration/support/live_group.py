@@ -51,7 +51,7 @@ class LiveGroup:
         return self.proxies[0]
 
     def form(
-        self, client: ClientKind, *assignors: str, count: int = 3, is_static: bool = False, **spec: object
+        self, client: ClientKind, *assignors: str, count: int = 3, is_static: bool = False, **spec: Any
     ) -> None:
         """So many members share the partitions, by all proxies in turn."""
         for number in range(count):
@@ -158,14 +158,13 @@ class LiveGroup:
                 return {}
             return {one.member_id: one.member_type for one in described.members}
 
-        return set(
-            eventually(
-                members,
-                lambda seen: list(seen.values()) == ["consumer"] * len(self.members),
-                what="all are members of the new protocol, and nobody else is in the group",
-                timeout_s=timeout_s,
-            )
+        types = eventually(
+            members,
+            lambda seen: list(seen.values()) == ["consumer"] * len(self.members),
+            what="all are members of the new protocol, and nobody else is in the group",
+            timeout_s=timeout_s,
         )
+        return set(types)
 
     def until_classic(self, *, timeout_s: float = 60.0) -> set[str]:
         """The group is a classic one, Stable with all members; returns their ids."""
