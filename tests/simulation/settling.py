@@ -23,11 +23,7 @@ def why_not_settled(world: "World") -> str | None:
     members = [c for c in world.alive() if isinstance(c, NativeMember) or not c.fenced]
     if group is None:
         return None if not members else "there is no group"
-    ids = {getattr(client, "member_id", "") for client in members}
-    strangers = world.broker.members() - ids
-    if _is_partly_converted(world):  # a helper stays as long as classic members do
-        strangers = {one for one in strangers if not is_helper(one)}
-    if strangers:
+    if strangers := _strangers(world, members):
         return f"the group has members that nobody is: {sorted(strangers)}"
     # The others may make it a consumer group of classic members.
     if not world.translates:
@@ -53,6 +49,14 @@ def why_not_settled(world: "World") -> str | None:
     if members and group.state.value != ConsumerGroupState.STABLE.value:
         return f"the group is {group.state}"
     return world.watch.steps.why_not_settled() or _orphans(world, members, group)
+
+
+def _strangers(world: "World", members: list[Any]) -> set[str]:
+    """Members of the group that no client is. A helper is none, as long as classic members are left."""
+    strangers = world.broker.members() - {getattr(client, "member_id", "") for client in members}
+    if _is_partly_converted(world):
+        return {one for one in strangers if not is_helper(one)}
+    return strangers
 
 
 def _is_of_the_wrong_protocol(world: "World", *, classic: bool) -> bool:

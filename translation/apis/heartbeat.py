@@ -65,7 +65,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         context.answer(request, HeartbeatResponse(error_code=code))
         return
     # It was not asked for a client that another replica may have served: one that loses each connection would never go.
-    code_to_rejoin = downgrade.why_to_rejoin(context, connection, request)
+    code_to_rejoin = downgrade.why_to_rejoin(context, request)
     if code_to_rejoin is not None:
         context.answer(request, HeartbeatResponse(error_code=code_to_rejoin))
         return

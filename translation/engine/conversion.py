@@ -67,6 +67,6 @@ class Conversion:
         self.votes = False
         """Whether no classic member is left, so that members may vote for an assignor."""
 
-    def on_time(self, now: float) -> None:
+    def on_time(self, _now: float) -> None:
         """A booked time has come: the helper's heartbeat is due."""
         self._on_time(self)

@@ -67,10 +67,6 @@ def adopt_then(
             )
         else:
             described, found = looked_up
-        if described is Described.NATIVE_MEMBER:
-            context.natives.add(member.group.group_id, member.member_id)
-            context.forward(request)
-            return
         if described in (Described.UNKNOWN, Described.HIDDEN, Described.REPLACED):
             replaced = described is Described.REPLACED
             refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
@@ -79,16 +75,7 @@ def adopt_then(
                 context.fleet.end(group_id, member.member_id)
             return
         if described is not Described.MEMBER or found is None:
-            if request.api_key == ApiKey.HEARTBEAT and described not in (
-                Described.UNAVAILABLE,
-                Described.LOADING,
-            ):
-                mixed = described is Described.CLASSIC_MEMBER
-                code = yield from move_classic_member(context, member, connection, request, rule, mixed=mixed)
-                if code is not None:
-                    refuse(code)
-                    return
-            context.forward(request)
+            yield from _convert_or_relay(context, member, connection, request, rule, refuse, described)
             return
         if not context.fleet.may_speak_for(member):
             refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -101,6 +88,33 @@ def adopt_then(
         if not is_resumed:
             _adopt(context, member, connection, request, found)
     yield from proceed()
+
+
+def _convert_or_relay(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    rule: Rule,
+    refuse: Callable[[ErrorCode], None],
+    described: Described,
+) -> Procedure[None]:
+    """Relay a call that is the broker's to answer, unless it is a Heartbeat by which its classic member is converted.
+
+    The member is of the new protocol by itself, or a classic one, or the broker gives no description now.
+    """
+    if described is Described.NATIVE_MEMBER:
+        context.natives.add(member.group.group_id, member.member_id)
+    elif request.api_key == ApiKey.HEARTBEAT and described in (
+        Described.CLASSIC_MEMBER,
+        Described.CLASSIC_GROUP,
+    ):
+        mixed = described is Described.CLASSIC_MEMBER
+        code = yield from move_classic_member(context, member, connection, request, rule, mixed=mixed)
+        if code is not None:
+            refuse(code)
+            return
+    context.forward(request)
 
 
 def readopt(

@@ -34,7 +34,7 @@ _TRANSLATE = Mode.TRANSLATE
 """Bound once, for heartbeats: Python 3.11 looks for a member of an enum as long as a message takes to be decoded."""
 
 
-def why_to_rejoin(context: Context, connection: Connection, request: Request) -> ErrorCode | None:
+def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
     """The code by which a Heartbeat has its client rejoin, because of what the policy says now; None if it need not.
 
     * REBALANCE_IN_PROGRESS: a translated member whose group is not translated any more goes back. Its client gives up

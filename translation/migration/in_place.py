@@ -178,7 +178,7 @@ def _convert(
             raise _NotConverted(
                 _Missing.TIME, "a rebalance is not over"
             )  # a JoinGroup would move the member on
-        yield from _rejoin(context, connection, group.group_id, known, subscription)
+        yield from _rejoin(context, group.group_id, known, subscription)
         ensure_unchanged()
     _describe(context, member, connection, known, subscription)
     yield from _heartbeat(context, member, known, topics, owned)
@@ -320,11 +320,7 @@ def _is_described(described: helper.DescribedGroup, known: ClassicMember, owned:
 
 
 def _rejoin(
-    context: Context,
-    connection: Connection,
-    group_id: str,
-    known: ClassicMember,
-    subscription: ConsumerProtocolSubscription,
+    context: Context, group_id: str, known: ClassicMember, subscription: ConsumerProtocolSubscription
 ) -> Procedure[None]:
     """Send the member's JoinGroup and SyncGroup once more, to the consumer group, with all that it owns.
 

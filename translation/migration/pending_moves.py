@@ -17,7 +17,6 @@ from translation.engine.context import Context
 from translation.engine.member import Group
 from translation.engine.member_parts import PendingMove
 from translation.partitions import owns_partitions
-from translation.policy.policy import Rule
 
 _FORGET_S = 900.0
 """A client that was told to join anew and has not done so after this time is gone, and its timeouts have ended its
@@ -25,7 +24,7 @@ membership."""
 
 
 def request_rejoin(
-    context: Context, group: Group, connection: Connection, request: Request, rule: Rule, reason: str
+    context: Context, group: Group, connection: Connection, request: Request, reason: str
 ) -> None:
     """Remember a client that is told to join anew, mostly by its Heartbeat; others are told after a pause."""
     message: HeartbeatRequest | JoinGroupRequest = request.message

@@ -53,9 +53,8 @@ def return_in_place(
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.stop()
     try:
-        with member.group.departing(
-            member.member_id
-        ):  # so that of several at once the last one brings the helper
+        # Of several that go back at once the last one brings the helper.
+        with member.group.departing(member.member_id):
             if not _others(member) and not (yield from _has_helper(context, member.group, connection)):
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
             code = yield from relay_classic_join(
@@ -118,7 +117,7 @@ def _gone_back(context: Context, member: Member) -> None:
 
 
 def _readable(request: Request) -> Request:
-    """The JoinGroup with subscriptions that brokers can read: kafka-go leaves out the owned partitions, and has none."""
+    """The JoinGroup with subscriptions that brokers can read: kafka-go leaves out the owned partitions, having none."""
     message: JoinGroupRequest = request.message
     if not lacks_owned_list(message):
         return request

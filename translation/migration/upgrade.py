@@ -47,25 +47,10 @@ def move_classic_member(
     obstacle, why = Obstacle.NONE, ""
     if not mixed and not group.migration.moves_all(context.now):
         obstacle, why = yield from find_obstacle(context, group)
-    match obstacle:
-        case Obstacle.TRANSIENT:
-            context.registry.relay(
-                group, member.member_id, context.now + context.settings.assignment_interval_s
-            )
-        case Obstacle.PERMANENT:
-            group.migration.relay_for(context.settings.relayed_s, context.now)
-        case Obstacle.MEMBERS if (stays := why_only_as_a_whole(context, group.group_id, why)) is not None:
-            group.migration.relay_for(context.settings.relayed_s, context.now)
-            context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, stays)
+        why_relayed = _why_relayed(context, member, obstacle, why)
+        if why_relayed is not None:
+            context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, why_relayed)
             return None
-        case Obstacle.MEMBERS:
-            group.migration.move_all(context.now)
-            if not group.migration.moves_all(context.now):
-                obstacle = Obstacle.PERMANENT
-                group.migration.relay_for(passthrough_backoff_s(context, group), context.now)
-    if obstacle in (Obstacle.TRANSIENT, Obstacle.PERMANENT):
-        context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, f"not converted: {why}")
-        return None
     if not (yield from admit_classic_member(context, connection, request, rule)):
         held_up = is_held_up(context, group.group_id, rule)
         relayed_s = _HELD_UP_S if held_up else LOOK_AGAIN_S
@@ -80,6 +65,32 @@ def move_classic_member(
     if not member.joined:
         context.moves.free(group.group_id, member.member_id)
     return code
+
+
+def _why_relayed(context: Context, member: Member, obstacle: Obstacle, why: str) -> str | None:
+    """Why this member, or its group, is relayed for a time because of what its conversion would come up against.
+
+    Returns None if it can be converted, or all of its group may move at once.
+    """
+    group = member.group
+    match obstacle:
+        case Obstacle.NONE:
+            return None
+        case Obstacle.TRANSIENT:
+            retry_at = context.now + context.settings.assignment_interval_s
+            context.registry.relay(group, member.member_id, retry_at)
+        case Obstacle.PERMANENT:
+            group.migration.relay_for(context.settings.relayed_s, context.now)
+        case Obstacle.MEMBERS:
+            stays = why_only_as_a_whole(context, group.group_id, why)
+            if stays is not None:
+                group.migration.relay_for(context.settings.relayed_s, context.now)
+                return stays
+            group.migration.move_all(context.now)
+            if group.migration.moves_all(context.now):
+                return None
+            group.migration.relay_for(passthrough_backoff_s(context, group), context.now)
+    return f"not converted: {why}"
 
 
 def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
@@ -124,5 +135,5 @@ def _tell(
     if is_stopped or context.rules.rule_for(group.group_id) is not rule:
         return False
     reason = f"told to join the new protocol, all at once: {why}"
-    request_rejoin(context, group, connection, request, rule, reason)
+    request_rejoin(context, group, connection, request, reason)
     return True

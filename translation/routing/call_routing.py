@@ -189,7 +189,7 @@ def _translate_or_refuse(
         refuse(ErrorCode.FENCED_INSTANCE_ID)
     elif (
         request.api_key == ApiKey.HEARTBEAT
-        and (code := downgrade.why_to_rejoin(context, connection, request)) is not None
+        and (code := downgrade.why_to_rejoin(context, request)) is not None
     ):
         refuse(code)
     else:

@@ -266,8 +266,7 @@ def _translate(context: Context, connection: Connection, request: Request, new_i
     member_id = message.member_id
     if member_id_required.older_join_may_arrive(context, connection, request):
         reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
-        rule = context.rules.rule_for(group.group_id)
-        request_rejoin(context, group, connection, request, rule, reason)
+        request_rejoin(context, group, connection, request, reason)
         fresh_id = context.ids.issue()
         context.moves.rename(group.group_id, member_id, fresh_id)
         member_id_required.answer_with_new_id(context, request, fresh_id)

@@ -176,13 +176,13 @@ class LiveGroup:
                 return {}
             return {one.member_id: one.member_type for one in described.members}
 
-        found = eventually(
+        types = eventually(
             members,
             lambda seen: list(seen.values()) == ["consumer"] * len(self.members),
             what="all are members of the new protocol, and nobody else is in the group",
             timeout_s=timeout_s,
         )
-        return set(found)
+        return set(types)
 
     def until_classic(self, *, timeout_s: float = 60.0) -> set[str]:
         """The group is a classic one, Stable with all members; returns their ids."""

@@ -51,10 +51,10 @@ def test_the_helper_of_a_conversion_is_no_member() -> None:
     )
     poller = BrokerGroupPoller(
         AnsweringBrokers(group),
-        cast(GroupRegistry, registry),
+        cast("GroupRegistry", registry),
         WallClock(),
         1.0,
-        cast(Metrics, None),
+        cast("Metrics", None),
     )
     poller.poll_due_groups(0.0)
     (view,) = views
