@@ -59,7 +59,7 @@ def return_in_place(
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
             code = yield from relay_classic_join(
                 context,
-                _readable(request),
+                readable(request),
                 on_accepted=lambda: _gone_back(context, member),
                 unanswered=_NOT_LET_BACK,
             )
@@ -116,8 +116,8 @@ def _gone_back(context: Context, member: Member) -> None:
         conversion.changed_at = context.now
 
 
-def _readable(request: Request) -> Request:
-    """The JoinGroup with subscriptions that brokers can read: kafka-go leaves out the owned partitions, having none."""
+def readable(request: Request) -> Request:
+    """The JoinGroup with subscriptions that brokers can read: kafka-go leaves out the owned partitions."""
     message: JoinGroupRequest = request.message
     if not lacks_owned_list(message):
         return request

@@ -25,6 +25,7 @@ from translation.migration.classic_join import relay_classic_join
 from translation.migration.downgrade import back_in_place, back_to_classic
 from translation.migration.pending_moves import keeps_membership, match_pending_move, request_rejoin
 from translation.migration.replaced_static_member import may_replace_translated, relay_in_its_place
+from translation.migration.return_in_place import readable
 from translation.policy.policy import Mode, Rule
 from translation.routing import guarded_joins
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
@@ -209,7 +210,7 @@ def _relay_or_move(
     message: JoinGroupRequest = request.message
     may_replace = not is_known_new and may_replace_translated(connection, message)
     group = context.registry.groups.get(message.group_id)
-    if group is None or not (group.pending_moves or group.members):
+    if group is None or not (group.pending_moves or group.members or group.conversion):
         if may_replace:
             steps = relay_in_its_place(context, request)
             context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
@@ -232,7 +233,9 @@ def _relay_or_move(
         if cancelled_move is None and may_replace:
             relayed: Procedure[Any] = relay_in_its_place(context, request)
         else:
-            relayed = relay_classic_join(context, request, cancelled_move)
+            # With a helper in it the group is a consumer group, however classic its members are.
+            to_relay = request if group.conversion is None else readable(request)
+            relayed = relay_classic_join(context, to_relay, cancelled_move)
         context.scheduler.start(relayed, ProcedureQueue(), connection.id, request.client_id)
     else:
         steps = back_to_classic(context, member, connection, request)
