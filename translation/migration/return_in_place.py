@@ -52,7 +52,9 @@ def return_in_place(
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.stop()
     try:
-        with member.group.departing(member.member_id):  # so that of several at once the last one brings the helper
+        with member.group.departing(
+            member.member_id
+        ):  # so that of several at once the last one brings the helper
             if not _others(member) and not (yield from _has_helper(context, member.group, connection)):
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
             code = yield from relay_classic_join(
@@ -103,7 +105,6 @@ def _gone_back(context: Context, member: Member) -> None:
             member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, "back to the classic protocol"
         )
     static_members.forget_instance(member)
-    member.group.asked_to_rejoin.pop(member.member_id, None)
     conversion = member.group.conversion
     if conversion is not None:
         conversion.changed_at = context.now
