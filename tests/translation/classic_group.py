@@ -181,7 +181,7 @@ def usual_answers(others: Described = OTHERS) -> dict[str, Any]:
         "the helper": Bench.heartbeat_answer(GENERATION),
         "the converted group": consumer_group(members),
         "the sizes of its topics": topics(TOPIC),
-        "its conversion": Bench.heartbeat_answer(GENERATION, **{TOPIC: A_OWNS}),
+        "its conversion": Bench.heartbeat_answer(GENERATION, orders=A_OWNS),
     }
 
 

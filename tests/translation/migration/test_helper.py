@@ -268,7 +268,7 @@ def test_a_helper_whose_connection_is_lost_goes_on_on_that_of_a_member() -> None
     bench.reply(HeartbeatResponse())
     bench.reply(topics(TOPIC))
     bench.reply(consumer_group(A_NEW))
-    bench.reply(bench.heartbeat_answer(GENERATION, **{TOPIC: B_OWNS}))
+    bench.reply(bench.heartbeat_answer(GENERATION, orders=B_OWNS))
     bench.client_disconnected(connection)
     bench.upstream_lost(connection)
     bench.advance(1.0)

@@ -124,7 +124,7 @@ def test_the_second_member_here_is_converted_with_the_helper_of_the_first() -> N
     bench.reply(described)
     message = bench.heartbeat_call().message
     assert (message.member_id, owned(message)) == (B, {TOPIC: (2, 3)})
-    bench.reply(bench.heartbeat_answer(GENERATION, **{TOPIC: (2, 3)}))
+    bench.reply(bench.heartbeat_answer(GENERATION, orders=(2, 3)))
     assert bench.error(heartbeat) == ErrorCode.NONE
 
 
@@ -172,7 +172,7 @@ def test_a_client_that_was_not_known_is_converted_after_its_rejoin() -> None:
     bench.reply(consumer_group({A: (CLASSIC, 5, A_OWNS), B: (CLASSIC, 5, (2, 3))}, 5))
     bench.reply(USUAL["the sizes of its topics"])
     assert bench.heartbeat_call().message.member_epoch == 5
-    bench.reply(bench.heartbeat_answer(5, **{TOPIC: A_OWNS}))
+    bench.reply(bench.heartbeat_answer(5, orders=A_OWNS))
     assert bench.error(heartbeat) == ErrorCode.NONE
     assert is_converted(bench)
 
@@ -553,7 +553,7 @@ def test_an_answer_with_fewer_partitions_makes_the_client_rejoin_for_what_it_giv
     bench, connection = live_group()
     heartbeat = bench.heartbeat(connection, A, GENERATION)
     answer_up_to(bench, "its conversion")
-    bench.reply(bench.heartbeat_answer(GENERATION, **{TOPIC: (0,)}))
+    bench.reply(bench.heartbeat_answer(GENERATION, orders=(0,)))
     assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
     member = bench.translator._context.registry.find(GROUP, A)
     assert member is not None
