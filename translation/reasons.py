@@ -37,6 +37,7 @@ class Reason(StrEnum):
     NO_SYNC_GROUP = "no SyncGroup came"
     FOUND_AT_BROKER = "found at the broker"
     JOINS_AGAIN = "it joins again"
+    NOT_KNOWN = "asked to rejoin before its conversion"
     OTHER = "other"
 
 
@@ -55,6 +56,7 @@ _OTHERS = (
     ("its step moves only a part of the group", Reason.STEPS),
     ("its steps need ", Reason.STEPS),
     (_NOT_CONVERTED, Reason.NOT_CONVERTIBLE),
+    ("asked to rejoin: ", Reason.NOT_KNOWN),
 )
 _WHOLE: dict[str, str] = {
     str(reason): str(reason)

@@ -33,10 +33,16 @@ def mixed_group(*classic: str) -> ConsumerGroupDescribeResponse:
     return described(dict.fromkeys(classic, (0, 5)))
 
 
-def described(members: dict[str, tuple[int, int]], target_epoch: int = 5) -> ConsumerGroupDescribeResponse:
-    """A consumer group with these members: their type (0 classic, 1 new) and epoch by member id."""
+def described(
+    members: dict[str, tuple[int, int]], target_epoch: int = 5, group_epoch: int | None = None
+) -> ConsumerGroupDescribeResponse:
+    """A consumer group with these members: their type (0 classic, 1 new) and epoch by member id.
+
+    The group epoch is the target's, unless the next assignment is still to be made.
+    """
     group = ConsumerGroupDescribeResponseDescribedGroup(
         group_id=GROUP,
+        group_epoch=target_epoch if group_epoch is None else group_epoch,
         assignment_epoch=target_epoch,
         members=tuple(
             ConsumerGroupDescribeResponseMember(member_id=member_id, member_epoch=epoch, member_type=kind)

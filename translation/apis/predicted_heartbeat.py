@@ -47,6 +47,7 @@ def is_predictable(
         and member.connection_id == connection.id
         and not member.may_have_moved
         and not member.group.pending_moves
+        and message.member_id not in member.group.asked_to_rejoin
         and context.rules.rule_for(message.group_id).mode is _TRANSLATE
         and (
             message.group_instance_id is None

@@ -23,6 +23,7 @@ from translation.engine.join_outcomes import (
 from translation.engine.join_wait import join_wait_limit_s, suspend_join, take_over_waiting_join
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, UpstreamLost, WakeReason
+from translation.member_state import MemberState
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.last_consumer_member import has_to_wait_for_others
 from translation.migration.old_membership import leave_consumer_membership
@@ -51,6 +52,8 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
     if member is None or not member.joined:
         return ErrorCode.UNKNOWN_MEMBER_ID if message.member_id in group.pending_moves else None
     if context.rules.rule_for(message.group_id).mode is _TRANSLATE:
+        if member.member_id in group.asked_to_rejoin:
+            _need_not_go_back(member)
         return None
     if member.deadlines.session_deadline < math.inf:
         session_timeout.renew(member, context.now)
@@ -68,6 +71,13 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
         rebalance_timeout.start(member, context.now)
         context.book(member)
     return ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def _need_not_go_back(member: Member) -> None:
+    """Stop the rebalance timeout of the way back: the group is translated again, and the client may not rejoin."""
+    del member.group.asked_to_rejoin[member.member_id]
+    if member.state is MemberState.STABLE:
+        member.deadlines.rebalance_deadline = math.inf
 
 
 def back_in_place(

@@ -3,8 +3,8 @@
 When it leaves, the broker makes the group a classic one again. It takes the target assignment of each member for what
 the member owns, and starts a rebalance that corrects this (KIP-848, "Supporting Online Consumer Group Upgrade"). A
 first heartbeat that arrives in that rebalance, from another client or through another process, converts the group once
-more, and partitions are given away while members still work on them. So the last member waits until no classic member
-has anything to give up; then each owns its target assignment.
+more, and partitions are given away while members still work on them. So the last member waits until each classic member
+has reached the group epoch; then each owns its target assignment.
 """
 
 from collections.abc import Container
@@ -52,9 +52,11 @@ def _is_known_not_to_be_the_last(member: Member) -> bool:
 def others_have_to_give_up(
     group: ConsumerGroupDescribeResponseDescribedGroup, member_id: str, leaving: Container[str]
 ) -> bool:
-    """Whether all other members are classic, and one of them has not reached the target assignment.
+    """Whether all other members are classic, and one of them has not reached the group epoch.
 
-    Those that are ``leaving`` do not count.
+    The broker makes the group epoch the generation of the classic group (``ClassicGroup.fromConsumerGroup``), and
+    answers a member with an older epoch ILLEGAL_GENERATION: its client loses its partitions. The group epoch is ahead
+    of the assignment epoch from a leave until the next assignment. Those that are ``leaving`` do not count.
     """
     others = [
         other for other in group.members if other.member_id != member_id and other.member_id not in leaving
@@ -62,5 +64,5 @@ def others_have_to_give_up(
     return (
         group.error_code == ErrorCode.NONE
         and all(other.member_type != _NEW_PROTOCOL for other in others)
-        and any(0 <= other.member_epoch < group.assignment_epoch for other in others)
+        and any(0 <= other.member_epoch < group.group_epoch for other in others)
     )

@@ -93,6 +93,8 @@ def _has_helper(context: Context, group: Group, connection: Connection) -> Proce
     conversion.changed_at = context.now
     if not conversion.helper_id:
         response = yield from helper.join(context, conversion)
+        if response.error_code != ErrorCode.NONE:
+            helper.end(context, group)
         return response.error_code == ErrorCode.NONE
     return True
 

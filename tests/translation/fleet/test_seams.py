@@ -161,8 +161,8 @@ def test_calls_whose_turn_comes_when_another_replica_serves_the_member_ask_the_b
 # -- moves back to the classic protocol --------------------------------------------------------------------------------
 
 
-def test_no_client_is_told_to_go_back_while_the_log_is_away(log: SharedLog) -> None:
-    """Its old id could not be said to be dead, so that it would wait for the broker's session timeout."""
+def test_no_client_rejoins_to_go_back_while_the_log_is_away(log: SharedLog) -> None:
+    """Its id could not be written as that of a classic member, so that its JoinGroup would be refused."""
     one = log.replica()
     connection = served_member(one)
     log.go_away()
@@ -171,7 +171,7 @@ def test_no_client_is_told_to_go_back_while_the_log_is_away(log: SharedLog) -> N
     one.beat(1)
     assert one.error(told) == ErrorCode.NONE
     log.come_back()
-    assert one.error(one.heartbeat(connection, A, 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert one.error(one.heartbeat(connection, A, 1)) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 # -- LeaveGroup --------------------------------------------------------------------------------------------------------

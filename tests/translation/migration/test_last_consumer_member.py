@@ -10,17 +10,21 @@ from protocol_codecs.messages.join_group import JoinGroupResponse
 from tests.translation.bench import KAFKA_4_3, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
 from tests.translation.live_groups import A, B, described
 from translation.actions import Connection, RequestId
+from translation.engine.conversion import is_helper
 from translation.policy.policy import Mode, Policy, Rule
 
 OBSERVE_AT_ONCE = Policy(rules=(Rule(pattern=".*", mode=Mode.OBSERVE, switch_pause_ms=0),))
 CLASSIC, NEW = 0, 1
 BEHIND = described({"epochgate-a": (NEW, 5), A: (CLASSIC, 4)})
 """A has not come to the target assignment of epoch 5 yet."""
+AFTER_A_LEAVE = described({"epochgate-a": (NEW, 5), A: (CLASSIC, 5)}, group_epoch=6)
+"""A member has left; the assignment of epoch 6 is still to be made."""
 SETTLED = described({"epochgate-a": (NEW, 5), A: (CLASSIC, 5)})
 
 
 class Returning(Bench):
-    """The group goes back to the classic protocol; member-a has been told, and its client joins anew."""
+    """The group goes back to the classic protocol, and its client rejoins. The group has no place for a helper, so the
+    membership of epochgate-a has to end."""
 
     def __init__(self, *others: str, **options: Any) -> None:
         super().__init__(**options)
@@ -30,12 +34,20 @@ class Returning(Bench):
         self.settle(5)
         self._new_group = False
         self._do(self.translator.set_policy(self.now, OBSERVE_AT_ONCE))
-        self.rejoined = self.told_and_rejoined(self.line, "epochgate-a")
+        assert self.error(self.heartbeat(self.line, "epochgate-a", 5)) == ErrorCode.REBALANCE_IN_PROGRESS
+        self.rejoined = self.rejoin(self.line, "epochgate-a")
 
-    def told_and_rejoined(self, line: Connection, member_id: str) -> RequestId:
-        told = self.heartbeat(line, member_id, 5)
-        assert self.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
-        return self.join(line, "")
+    def rejoin(self, line: Connection, member_id: str) -> RequestId:
+        """A JoinGroup under the member's id; the broker does not take it back in place."""
+        before = list(self.calls)
+        request = self.join(line, member_id)
+        (call,) = (call for call in self.calls if call not in before)
+        if call.api_key == ApiKey.JOIN_GROUP:  # another member stays
+            self.reply(JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL), call)
+        else:
+            assert is_helper(call.message.member_id)
+            self.reply(self.heartbeat_answer(0, ErrorCode.GROUP_MAX_SIZE_REACHED), call)
+        return request
 
     def asked(self) -> list[ApiKey]:
         return [ApiKey(call.api_key) for call in self.calls]
@@ -72,6 +84,15 @@ def test_it_does_not_wait_if_nobody_has_anything_to_give_up() -> None:
     assert bench.leaves_now()
 
 
+def test_it_waits_until_the_others_have_reached_the_group_epoch() -> None:
+    """That is the generation of the classic group, which answers an older one ILLEGAL_GENERATION."""
+    bench = Returning()
+    bench.reply(AFTER_A_LEAVE)
+    assert bench.calls == []
+    bench.poll(described({"epochgate-a": (NEW, 5), A: (CLASSIC, 6)}, target_epoch=6))
+    assert bench.leaves_now()
+
+
 def test_it_does_not_wait_for_a_static_member_that_is_away() -> None:
     bench = Returning()
     bench.reply(described({"epochgate-a": (NEW, 5), A: (CLASSIC, -2)}))
@@ -92,7 +113,9 @@ def test_nobody_is_asked_if_another_client_of_this_process_stays() -> None:
 def test_of_two_that_leave_at_once_the_second_is_the_last() -> None:
     bench = Returning("epochgate-b")
     (first,) = bench.calls
-    bench.told_and_rejoined(bench.connect(), "epochgate-b")
+    line = bench.connect()
+    assert bench.error(bench.heartbeat(line, "epochgate-b", 5)) == ErrorCode.REBALANCE_IN_PROGRESS
+    bench.rejoin(line, "epochgate-b")
     assert bench.asked() == [ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE]
     both = described({"epochgate-a": (NEW, 5), "epochgate-b": (NEW, 5), A: (CLASSIC, 4)})
     bench.reply(both, bench.calls[1])
@@ -119,7 +142,7 @@ def test_a_client_that_has_waited_for_long_is_to_try_again_and_stays_a_member() 
     while bench.rejoined not in bench.answers:
         bench.poll(BEHIND)
     assert bench.error(bench.rejoined) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    bench.join(bench.line, "")
+    bench.rejoin(bench.line, "epochgate-a")
     bench.reply(SETTLED)
     assert bench.leaves_now()
 
@@ -139,7 +162,7 @@ def test_a_client_that_hangs_up_while_it_waits_stays_a_member_until_its_session_
 def test_a_newer_join_group_of_the_client_waits_in_the_place_of_the_older_one() -> None:
     bench = Returning()
     bench.reply(BEHIND)
-    newer = bench.join(bench.connect(), "")
+    newer = bench.rejoin(bench.connect(), "epochgate-a")
     bench.reply(SETTLED)
     assert bench.leaves_now()
     bench.beat(-1)
@@ -212,8 +235,7 @@ def test_a_lost_connection_to_the_broker_leaves_the_member_as_it_was() -> None:
     bench = Returning()
     bench.reply(BEHIND)
     bench.upstream_lost(bench.line)
-    line = bench.connect()
-    bench.join(line, "")
+    bench.rejoin(bench.connect(), "epochgate-a")
     assert bench.asked() == [ApiKey.CONSUMER_GROUP_DESCRIBE]
     bench.reply(SETTLED)
     assert bench.leaves_now()
@@ -260,12 +282,13 @@ def test_a_late_join_group_of_a_client_that_has_joined_again_since_ends_nothing(
     bench.stable_member(line, (0, 1))
     bench._do(bench.translator.set_policy(bench.now, OBSERVE_AT_ONCE))
     told = bench.heartbeat(line, "epochgate-a", 1)
-    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
 
     late = bench.join(stalled, "epochgate-a")
 
     assert bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert bench.calls == []
     bench.join(line, "epochgate-a")
-    bench.answer_lookups()
-    assert bench.heartbeat_call().message.member_epoch == -1
+    bench.reply(bench.heartbeat_answer(1), bench.heartbeat_call())  # the helper's
+    (call,) = bench.calls
+    assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, "epochgate-a")

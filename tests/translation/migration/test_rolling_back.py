@@ -9,6 +9,7 @@ from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.live_groups import A, classic_group
 from translation.actions import Connection, Request
+from translation.engine.conversion import is_helper
 from translation.fleet.group_log import RENEW_MS
 from translation.fleet.group_records import MOVE, GroupKey, Move, Phase
 from translation.fleet.outputs import Settled
@@ -33,18 +34,18 @@ def test_what_a_rollback_says_of_the_move() -> None:
     assert not BACK.is_moving
 
 
-def test_a_translated_member_is_told_to_go_back_and_its_client_joins_as_a_classic_one() -> None:
+def test_a_translated_member_rejoins_as_a_classic_one_under_its_own_id() -> None:
     bench = Bench(policy=BY_STEPS)
     connection = bench.connect()
     write(bench, replace(FIRST, step=2))
     bench.stable_member(connection, (0, 1), member_id=M)
     write(bench, BACK)
-    assert bench.error(bench.heartbeat(connection, M, 1)) == ErrorCode.UNKNOWN_MEMBER_ID
-    bench.join(connection, "")
-    leave = bench.heartbeat_call().message
-    assert (leave.member_id, leave.member_epoch) == (M, -1)
-    bench.beat(-1)
-    assert [call.api_key for call in bench.calls] == [ApiKey.JOIN_GROUP]
+    assert bench.error(bench.heartbeat(connection, M, 1)) == ErrorCode.REBALANCE_IN_PROGRESS
+    bench.join(connection, M)
+    helper = bench.heartbeat_call()
+    assert is_helper(helper.message.member_id)
+    bench.reply(bench.heartbeat_answer(1), helper)
+    assert [(call.api_key, call.message.member_id) for call in bench.calls] == [(ApiKey.JOIN_GROUP, M)]
 
 
 def test_newcomers_stay_classic_whatever_its_step_was() -> None:
