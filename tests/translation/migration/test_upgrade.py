@@ -1,4 +1,7 @@
-"""The policy changes to translate while a group lives: its members are moved one after another."""
+"""The policy changes to translate while a group lives: its members are converted, or join anew.
+
+A client joins anew if its group has to be empty to be converted, or if it needs another member id.
+"""
 
 from typing import Any
 
@@ -22,16 +25,29 @@ from tests.translation.live_groups import (
 )
 from translation.actions import Connection
 from translation.engine.member_parts import PendingMove
-from translation.policy.policy import Mode, Policy, Rule
+
+HAS_TO_BE_EMPTY = classic_group(user_data=b"sticky")
 
 
-def test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membership_when_it_does() -> None:
+def given_another_id(bench: Bench) -> Connection:
+    """The client of the classic member A, an older JoinGroup of which may still arrive, is given epochgate-uuid-1.
+
+    Its classic membership is still to be ended.
+    """
+    older, newer = bench.connect(), bench.connect()
+    is_new, bench._new_group = bench._new_group, False
+    bench._do(bench.translator.set_policy(bench.now, OBSERVE_ALL))
+    assert bench.join(older, A) in bench.forwarded
+    bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
+    assert bench.error(bench.join(newer, A)) == ErrorCode.MEMBER_ID_REQUIRED
+    bench._new_group = is_new
+    return newer
+
+
+def test_to_translate_a_client_under_another_id_joins_before_its_classic_membership_ends() -> None:
     bench = Bench()
-    connection = bench.connect()
-    told = told_to_move(bench, connection)
-    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    connection = given_another_id(bench)
     assert bench.calls == []  # nothing is left while it may still hold partitions
-    assert bench.error(bench.join(connection, "")) == ErrorCode.MEMBER_ID_REQUIRED
     join = bench.join(connection, "epochgate-uuid-1")
     assert bench.heartbeat_call().message.member_epoch == 0  # leaving first would begin a rebalance
     bench.beat(5)
@@ -45,11 +61,11 @@ def test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membe
 def joins_anew_under_its_old_id(bench: Bench) -> Connection:
     """The client keeps its member id; the end of its classic membership is under way."""
     connection = bench.connect()
-    told_to_move(bench, connection)
+    told_to_move(bench, connection, HAS_TO_BE_EMPTY)
     bench._new_group = False
     bench.join(connection, A)
     bench.reply(NO_CONSUMER_GROUP)
-    bench.reply(classic_group())
+    bench.reply(HAS_TO_BE_EMPTY)
     leaves(bench, A)
     return connection
 
@@ -58,7 +74,10 @@ def test_to_translate_a_client_that_keeps_its_member_id_ends_its_classic_members
     bench = Bench()
     joins_anew_under_its_old_id(bench)
     bench.reply(LeaveGroupResponse())
-    assert bench.heartbeat_call().message.member_epoch == 0
+    bench.advance(0.25)
+    bench.answer_lookups()  # the group is empty
+    first = bench.heartbeat_call().message
+    assert (first.member_id, first.member_epoch) == (A, 0)
 
 
 def test_to_translate_a_client_that_has_gone_while_its_classic_membership_ended_does_not_join() -> None:
@@ -67,6 +86,8 @@ def test_to_translate_a_client_that_has_gone_while_its_classic_membership_ended_
     connection = joins_anew_under_its_old_id(bench)
     bench.client_disconnected(connection)
     bench.reply(LeaveGroupResponse())
+    bench.advance(0.25)
+    bench.answer_lookups()
     assert bench.calls == []
 
 
@@ -122,9 +143,7 @@ def test_to_translate_a_static_client_takes_the_place_of_its_classic_self() -> N
 @pytest.mark.parametrize("code", [ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_ID_NOT_FOUND])
 def test_to_translate_a_group_that_has_no_room_for_both_memberships_is_left_first(code: ErrorCode) -> None:
     bench = Bench()
-    connection = bench.connect()
-    told_to_move(bench, connection)
-    bench.join(connection, "")
+    connection = given_another_id(bench)
     join = bench.join(connection, "epochgate-uuid-1")
     bench.beat(0, code)
     leaves(bench, A)
@@ -146,29 +165,33 @@ def test_to_translate_the_heartbeat_that_is_told_counts_as_life_at_the_broker() 
 
 
 @pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID])
-def test_to_translate_a_heartbeat_that_the_broker_refuses_is_the_brokers_to_answer(code: ErrorCode) -> None:
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_to_translate_a_heartbeat_that_the_broker_refuses_has_the_brokers_answer(
+    code: ErrorCode, *, is_mixed: bool
+) -> None:
+    bench = Bench()
+    heartbeat = bench.heartbeat(bench.connect(), A, 4)
+    for answer in (mixed_group(A),) if is_mixed else (NO_CONSUMER_GROUP, classic_group()):
+        bench.reply(answer)
+    bench.reply(HeartbeatResponse(error_code=code))
+    assert bench.error(heartbeat) == code
+    assert bench.calls == []  # nobody is converted in a rebalance
+
+
+def test_to_translate_a_heartbeat_that_the_broker_refuses_has_its_answer_in_a_group_that_has_to_be_empty() -> (
+    None
+):
     bench = Bench()
     heartbeat = bench.heartbeat(bench.connect(), A, 4)
     bench.reply(NO_CONSUMER_GROUP)
-    bench.reply(classic_group())
-    bench.reply(HeartbeatResponse(error_code=code))
+    bench.reply(HAS_TO_BE_EMPTY)
+    bench.reply(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     assert bench.forwarded == [heartbeat]
-
-
-def test_to_translate_a_member_of_a_mixed_group_is_told_although_that_rebalances() -> None:
-    """Each member that moves makes the others, which are still classic, rejoin; they need not do it twice."""
-    bench = Bench()
-    heartbeat = bench.heartbeat(bench.connect(), A, 4)
-    bench.reply(mixed_group(A))
-    bench.reply(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-    assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_to_translate_a_classic_membership_that_could_not_be_ended_is_ended_at_the_next_try() -> None:
     bench = Bench()
-    connection = bench.connect()
-    told_to_move(bench, connection)
-    bench.join(connection, "")
+    connection = given_another_id(bench)
     join = bench.join(connection, "epochgate-uuid-1")
     bench.beat(5, orders=(0, 1))
     bench.reply(LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -186,9 +209,7 @@ def test_to_translate_what_a_client_leaves_behind_ends_when_its_second_try_finds
 ):
     """Its first heartbeat was not answered in time, and the group has become a consumer group since."""
     bench = Bench()
-    connection = bench.connect()
-    told_to_move(bench, connection)
-    bench.join(connection, "")
+    connection = given_another_id(bench)
     join = bench.join(connection, "epochgate-uuid-1")
     bench.beat(0, ErrorCode.NOT_COORDINATOR)
     assert bench.error(join) == ErrorCode.NOT_COORDINATOR
@@ -202,7 +223,7 @@ def test_to_translate_a_client_that_is_called_back_leaves_no_classic_membership_
     """A rebalance would wait for it until its timeout."""
     bench = Bench()
     connection = bench.connect()
-    told_to_move(bench, connection)
+    told_to_move(bench, connection, HAS_TO_BE_EMPTY)
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
     join = bench.join(connection, "")
     (leave,) = bench.calls
@@ -218,7 +239,7 @@ def test_the_end_of_a_membership_that_was_left_behind_twice_does_not_forget_who_
     """It lost patience and joined again, so that two calls end the same membership; the group is empty in between."""
     bench = Bench()
     first, second, another = bench.connect(), bench.connect(), bench.connect("/10.0.0.2")
-    told_to_move(bench, first)
+    told_to_move(bench, first, HAS_TO_BE_EMPTY)
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
     bench.join(first, "")
     bench.join(second, "")
@@ -239,43 +260,11 @@ def test_to_translate_a_client_that_is_called_back_before_it_has_given_up_anythi
 ) -> None:
     bench = Bench()
     connection = bench.connect()
-    told_to_move(bench, connection)
+    told_to_move(bench, connection, HAS_TO_BE_EMPTY)
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
     bench.join(connection, **goes_on)
     (call,) = bench.calls
     assert call.api_key == ApiKey.JOIN_GROUP
-
-
-def test_the_others_are_relayed_until_it_is_their_turn() -> None:
-    bench = Bench(policy=Policy(rules=(Rule(group=GROUP, mode=Mode.TRANSLATE, switch_pause_ms=5000),)))
-    first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
-    told_to_move(bench, first)
-    waiting = bench.heartbeat(second, B, 4)
-    bench.reply(NO_CONSUMER_GROUP)
-    still = bench.heartbeat(second, B, 4)
-    assert bench.forwarded == [waiting, still]
-    bench.advance(5.1)
-    told = bench.heartbeat(second, B, 4)
-    bench.reply(mixed_group(B))
-    bench.reply(HeartbeatResponse())
-    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_of_members_whose_heartbeats_come_together_one_is_told() -> None:
-    """Members that joined at one rebalance beat at the same moments."""
-    bench = Bench(policy=Policy(rules=(Rule(group=GROUP, mode=Mode.TRANSLATE, switch_pause_ms=5000),)))
-    first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
-    told, waiting = bench.heartbeat(first, A, 4), bench.heartbeat(second, B, 4)
-    for answer in (NO_CONSUMER_GROUP, classic_group(), HeartbeatResponse()):
-        for call in list(bench.calls):
-            bench.reply(answer, call)
-    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert bench.forwarded == [waiting]
-    bench.advance(5.1)
-    told_next = bench.heartbeat(second, B, 4)
-    bench.reply(mixed_group(B))
-    bench.reply(HeartbeatResponse())
-    assert bench.error(told_next) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_classic_member_that_joins_before_it_hears_that_it_is_to_move_stays_classic_with_its_partitions() -> (
