@@ -90,9 +90,7 @@ class ClassicMembers:
             return
         self._members[group_id, member.member_id] = member
         self._bytes += member.size
-        while len(self._members) > self._limit or self._bytes > self._bytes_limit:
-            _, oldest = self._members.popitem(last=False)
-            self._bytes -= oldest.size
+        self._forget_oldest()
 
     def rejoins(self, group_id: str, member_id: str) -> None:
         """A JoinGroup of a member is on its way to the broker: what it owns is not known until its SyncGroup."""
@@ -138,3 +136,9 @@ class ClassicMembers:
         self._bytes -= member.size
         member.assignment = assignment
         self._bytes += member.size
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        while len(self._members) > self._limit or self._bytes > self._bytes_limit:
+            _, oldest = self._members.popitem(last=False)
+            self._bytes -= oldest.size

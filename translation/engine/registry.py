@@ -143,6 +143,7 @@ class Registry:
         nobody = not (
             group.members
             or group.relayed_until
+            or group.asked_to_rejoin
             or group.pending_moves
             or group.leaving
             or group.conversion

@@ -133,7 +133,9 @@ def test_the_translated_members_of_an_aborted_move_are_moved_back() -> None:
     told = bench.heartbeat(connection, M, 1)
     assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
     bench.join(connection, M)
-    bench.reply(bench.heartbeat_answer(1), bench.heartbeat_call())  # the helper's, which joins before the last goes
+    bench.reply(
+        bench.heartbeat_answer(1), bench.heartbeat_call()
+    )  # the helper's, which joins before the last goes
     assert [(call.api_key, call.message.member_id) for call in bench.calls] == [(ApiKey.JOIN_GROUP, M)]
 
 
