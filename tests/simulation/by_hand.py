@@ -70,7 +70,7 @@ BY_HAND: Mapping[str, ByHand] = {
     "keep_alive_when_no_commit_is_under_way": ByHand(many_commits.test_a_keep_alive_waits_for_no_commit),
     "take_what_a_step_causes_for_harm": ByHand(gates.test_classic_members_rejoin_at_each_new_target),
     "leave_the_classic_group_first": ByHand(
-        upgrade.test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membership_when_it_does
+        upgrade.test_to_translate_a_client_under_another_id_joins_before_its_classic_membership_ends
     ),
     "leave_a_group_alone_for_ever": ByHand(
         all_at_once.test_a_group_that_not_all_have_left_in_time_is_left_alone_and_tried_again_less_and_less_often
