@@ -150,6 +150,13 @@ def test_what_is_none_of_the_log_is_named_and_only_moves_the_position():
     assert isinstance(handed_on(one._event(Message(13))), RecordRead)
 
 
+def test_a_key_or_value_that_is_too_long_does_not_leave_the_process():
+    long = b"x" * (MAX_PART_BYTES + 1)
+    assert reader()._event(Message(key=long)).key is None
+    assert reader()._event(Message(value=long)).value is None
+    assert reader()._event(Message(value=long[1:])).value == long[1:]
+
+
 def test_a_record_that_meets_a_bug_in_its_decoder_is_named_and_the_client_goes_on(monkeypatch):
     def fails(_data):
         raise ValueError("a bug")
