@@ -94,9 +94,10 @@ def _has_helper(context: Context, group: Group, connection: Connection) -> Proce
     conversion.changed_at = context.now
     if conversion.helper_id:
         return True
-    described = yield from helper.describe(connection, group.group_id)
-    if described is not None and any(is_helper(member.member_id) for member in described.members):
-        return True  # that waits for this member too
+    if not context.settings.sole_process:
+        described = yield from helper.describe(connection, group.group_id)
+        if described is not None and any(is_helper(member.member_id) for member in described.members):
+            return True  # that waits for this member too
     response = yield from helper.join(context, conversion)
     if response.error_code != ErrorCode.NONE:
         helper.end(context, group)
