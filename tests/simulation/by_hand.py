@@ -14,13 +14,17 @@ from tests.translation import test_stalled_connections as stalled
 from tests.translation import test_static_members as static_races
 from tests.translation.apis import test_initial_rebalance as initial_rebalance
 from tests.translation.apis import test_many_commits as many_commits
+from tests.translation.classic_group import A_OWNS, CLASSIC
 from tests.translation.fleet import test_ends as ends
 from tests.translation.fleet import test_member_log as records
 from tests.translation.fleet import test_resumption as resumption
 from tests.translation.fleet import test_seams as seams
 from tests.translation.fleet import test_serving as serving
 from tests.translation.fleet.bench import SharedLog
+from tests.translation.live_groups import B
 from tests.translation.migration import test_gates as gates
+from tests.translation.migration import test_helper as helper
+from tests.translation.migration import test_in_place as in_place
 from tests.translation.migration import test_moving_all_at_once as all_at_once
 from tests.translation.migration import test_upgrade as upgrade
 from translation.settings import TranslatorSettings
@@ -74,6 +78,18 @@ BY_HAND: Mapping[str, ByHand] = {
     ),
     "leave_a_group_alone_for_ever": ByHand(
         all_at_once.test_a_group_that_not_all_have_left_in_time_is_left_alone_and_tried_again_less_and_less_often
+    ),
+    "convert_a_member_that_the_broker_has_otherwise": ByHand(
+        in_place.test_a_member_that_the_broker_has_otherwise_is_not_converted, lambda: ((CLASSIC, 5, A_OWNS),)
+    ),
+    "convert_while_a_commit_is_under_way": ByHand(
+        in_place.test_a_commit_that_is_under_way_on_another_connection_is_answered_before_the_group_is_converted
+    ),
+    "vote_before_the_last_is_converted": ByHand(
+        in_place.test_a_converted_member_goes_on_with_its_generation_and_without_a_vote
+    ),
+    "leave_before_all_have_the_group_epoch": ByHand(
+        helper.test_on_the_way_back_the_helper_waits_for_all_members, lambda: ({B: (CLASSIC, 3, (2, 3))},)
     ),
     "look_for_a_client_where_a_late_call_came": ByHand(
         several.test_a_late_commit_does_not_tell_where_its_client_is

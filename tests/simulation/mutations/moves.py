@@ -12,35 +12,18 @@ from translation import (
 from translation.apis import join_group, leave_group
 from translation.engine.context import Context
 from translation.engine.member import Member
+from translation.engine.procedure import Procedure
 from translation.engine.registry import Registry
 from translation.leave_epoch import leave
-from translation.migration import classic_join, downgrade, join_preflight
-from translation.routing import join_routing
+from translation.migration import classic_join, downgrade, helper, in_place, join_preflight
 from translation.settings import TranslatorSettings
+from translation.upstream import consumer_group_heartbeat
 from translation.upstream.member_lookup import Described, Found
-
-
-def go_back_with_partitions_in_hand() -> AbstractContextManager[Any]:
-    """Back to observe, a membership ends although its client still claims partitions."""
-    return patch.object(join_routing, "owns_partitions", lambda message: False)
 
 
 def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager[Any]:
     """A classic group is converted while members still have partitions to give up."""
     return patch.object(TranslatorSettings, "revocation_grace_s", new=-math.inf)
-
-
-def do_not_call_off_a_move() -> AbstractContextManager[Any]:
-    """A member that was told to go back is told again although the policy says translate again."""
-    has_to_move_back = downgrade.has_to_move_back
-
-    def broken(context: Context, connection: Any, request: Any) -> bool:
-        group = context.registry.groups.get(request.message.group_id)
-        return (group is not None and request.message.member_id in group.pending_moves) or has_to_move_back(
-            context, connection, request
-        )
-
-    return patch.object(downgrade, "has_to_move_back", broken)
 
 
 def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[Any]:
@@ -154,3 +137,32 @@ def leave_a_group_alone_for_ever() -> Iterator[None]:
         patch.object(join_group, "passthrough_backoff_s", lambda *_: math.inf),
     ):
         yield
+
+
+# -- in place ------------------------------------------------------------------------------------------------------
+
+
+def convert_a_member_that_the_broker_has_otherwise() -> AbstractContextManager[Any]:
+    """A member is converted in place although the broker describes another epoch or assignment."""
+    return patch.object(in_place, "_is_described", lambda *_: True)
+
+
+def convert_while_a_commit_is_under_way() -> AbstractContextManager[Any]:
+    """A member is converted in place before its commit on another connection is answered, which is refused then."""
+
+    def broken(*_: object) -> Procedure[None]:
+        yield from ()
+
+    return patch.object(in_place, "_drain_commits", broken)
+
+
+def vote_before_the_last_is_converted() -> AbstractContextManager[Any]:
+    """A converted member votes for an assignor while classic members are left, which have to rejoin for it."""
+    return patch.object(
+        consumer_group_heartbeat, "changed_assignor", lambda member: member.broker.effective_assignor
+    )
+
+
+def leave_before_all_have_the_group_epoch() -> AbstractContextManager[Any]:
+    """On the way back the helper leaves while a member has not reached the group epoch."""
+    return patch.object(helper, "_is_back", lambda context, conversion, described: described is not None)

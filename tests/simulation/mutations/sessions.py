@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -78,18 +79,8 @@ def let_a_late_join_group_in() -> AbstractContextManager[Any]:
 
 
 def a_told_heartbeat_is_no_life() -> AbstractContextManager[Any]:
-    """A Heartbeat that is told to move to the other protocol does not renew the session."""
-    has_to_move_back = downgrade.has_to_move_back
-
-    def broken(context: Context, connection: Any, request: Any) -> bool:
-        member = context.registry.find(request.message.group_id, request.message.member_id)
-        before = math.inf if member is None else member.deadlines.session_deadline
-        moves = has_to_move_back(context, connection, request)
-        if moves and member is not None:
-            member.deadlines.session_deadline = before
-        return moves
-
-    return patch.object(downgrade, "has_to_move_back", broken)
+    """A Heartbeat that has its client rejoin, to go back to the classic protocol, does not renew the session."""
+    return patch.object(downgrade, "session_timeout", SimpleNamespace(renew=lambda *_: None))
 
 
 def trust_a_client_that_was_away() -> AbstractContextManager[Any]:
