@@ -1,5 +1,7 @@
 """A member goes back to the classic protocol by its client's own JoinGroup, with all that it owns."""
 
+import math
+
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -25,16 +27,16 @@ def is_member(bench: Bench, member_id: str = A) -> bool:
     return member is not None and member.joined
 
 
-def asked_to_rejoin(*, others: bool = True, **join: str) -> tuple[Bench, Connection]:
+def asked_to_rejoin(*, others: bool = True, instance_id: str | None = None) -> tuple[Bench, Connection]:
     """The policy says observe, and the member's Heartbeat has had its client rejoin; ``others``: B is a member too."""
     bench = Bench()
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id=A, **join)
+    bench.stable_member(connection, (0, 1), member_id=A, instance_id=instance_id)
     if others:
         bench.stable_member(bench.connect(), (2, 3), member_id=B)
     bench._new_group = False
     to_observe(bench)
-    told = bench.heartbeat(connection, A, EPOCH, instance_id=join.get("instance_id"))
+    told = bench.heartbeat(connection, A, EPOCH, instance_id=instance_id)
     assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
     assert bench.calls == []
     return bench, connection
@@ -86,6 +88,15 @@ def test_no_heartbeat_is_sent_for_a_member_whose_join_group_is_on_its_way() -> N
     bench.reply(joined(A, EPOCH), relayed_join(bench))
     bench.advance(20.0)
     assert all(call.message.member_id != A for call in bench.calls)
+
+
+def test_no_deadline_of_a_client_runs_while_it_waits_for_the_answer() -> None:
+    """A JoinGroup to a classic group that rebalances may wait for longer than a session lasts."""
+    bench, connection = asked_to_rejoin()
+    bench.join(connection, A)
+    member = bench.translator._context.registry.find(GROUP, A)
+    assert member is not None
+    assert member.deadlines.session_deadline == member.deadlines.rebalance_deadline == math.inf
 
 
 def test_a_join_group_waits_for_the_heartbeat_that_is_on_its_way() -> None:
