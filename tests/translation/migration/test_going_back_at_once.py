@@ -4,6 +4,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from tests.translation.bench import Bench
 from tests.translation.live_groups import OBSERVE_ALL, described
 from translation.engine.conversion import HELPER_PREFIX, is_helper
+from translation.settings import TranslatorSettings
 
 
 def test_of_members_that_go_back_at_once_the_last_one_brings_the_helper() -> None:
@@ -26,7 +27,7 @@ def test_of_members_that_go_back_at_once_the_last_one_brings_the_helper() -> Non
 
 def test_the_helper_of_another_process_does_for_the_last_member_too() -> None:
     """Each helper that leaves moves the group epoch, and all members would have to rejoin once more."""
-    bench = Bench()
+    bench = Bench(settings=TranslatorSettings(sole_process=False))
     connection = bench.connect()
     bench.stable_member(connection, (0,), member_id="epochgate-a")
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
