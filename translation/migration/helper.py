@@ -250,10 +250,10 @@ def _is_back(context: Context, conversion: Conversion, described: DescribedGroup
         return True
     if described is None:
         return False
-    helpers = [member.member_id for member in described.members if is_helper(member.member_id)]
+    helpers = {member.member_id for member in described.members if is_helper(member.member_id)}
     others = [member for member in described.members if not is_helper(member.member_id)]
     if any(member.member_type != CLASSIC for member in others):
         return False
-    if conversion.helper_id and helpers != [conversion.helper_id]:
-        return conversion.helper_id in helpers and conversion.helper_id != min(helpers)
+    if conversion.helper_id and helpers - {conversion.helper_id}:
+        return conversion.helper_id != min(helpers)
     return all(member.member_epoch == described.group_epoch for member in others)
