@@ -502,7 +502,7 @@ def test_a_heartbeat_of_a_classic_member_is_relayed(log: SharedLog) -> None:
     assert log.kinds(A)[-1] is Kind.RELAYED
 
 
-def test_a_classic_member_with_an_id_of_a_replica_rejoins_to_move_when_the_policy_says_so_again(
+def test_a_classic_member_with_an_id_of_a_replica_moves_when_the_policy_says_so_again(
     log: SharedLog,
 ) -> None:
     one, other = log.replica(), log.replica(policy=OBSERVE_ALL)
