@@ -389,6 +389,23 @@ def test_a_client_that_goes_back_is_relayed_when_the_log_has_its_id_as_a_classic
     assert one.leave_epochs() == []
 
 
+def test_a_client_that_is_not_taken_back_in_place_leaves_when_its_id_is_dead(log: SharedLog) -> None:
+    """The group has no place for the helper."""
+    one = log.replica()
+    connection = served_member(one)
+    one._do(one.translator.set_policy(one.now, OBSERVE_ALL))
+    one.join(connection, A)
+    (helper,) = one.heartbeats()
+    log.is_held = True
+    one.reply(one.heartbeat_answer(0, ErrorCode.GROUP_MAX_SIZE_REACHED), helper)
+    one.reply(described(member(A), member("somebody-else")))
+    assert one.leave_epochs() == []
+    log.is_held = False
+    log.settle()
+    left(one)
+    assert log.kinds(A)[-1] is Kind.ENDED
+
+
 def test_a_client_does_not_move_back_while_the_log_is_away(log: SharedLog) -> None:
     one = log.replica()
     connection = served_member(one)
