@@ -366,6 +366,7 @@ def rejoins_to_go_back(one: Replica, connection: Connection) -> RequestId:
     """The JoinGroup of the member A after its Heartbeat; the last member's helper joins before it goes."""
     assert one.error(one.heartbeat(connection, A, 1)) == ErrorCode.REBALANCE_IN_PROGRESS
     join = one.join(connection, A)
+    one.reply(described(member(A, epoch=1)))  # no helper of another replica is there
     (helper,) = one.heartbeats()
     assert is_helper(helper.message.member_id)
     one.reply(one.heartbeat_answer(1), helper)
@@ -387,6 +388,23 @@ def test_a_client_that_goes_back_is_relayed_when_the_log_has_its_id_as_a_classic
     one.reply(JoinGroupResponse(member_id=A, generation_id=1), call)
     assert one.error(join) == ErrorCode.NONE
     assert one.leave_epochs() == []
+
+
+def test_a_client_that_is_not_taken_back_in_place_leaves_when_its_id_is_dead(log: SharedLog) -> None:
+    """The group has no place for the helper."""
+    one = log.replica()
+    connection = served_member(one)
+    one._do(one.translator.set_policy(one.now, OBSERVE_ALL))
+    one.join(connection, A)
+    (helper,) = one.heartbeats()
+    log.is_held = True
+    one.reply(one.heartbeat_answer(0, ErrorCode.GROUP_MAX_SIZE_REACHED), helper)
+    one.reply(described(member(A), member("somebody-else")))
+    assert one.leave_epochs() == []
+    log.is_held = False
+    log.settle()
+    left(one)
+    assert log.kinds(A)[-1] is Kind.ENDED
 
 
 def test_a_client_does_not_move_back_while_the_log_is_away(log: SharedLog) -> None:
@@ -502,7 +520,7 @@ def test_a_heartbeat_of_a_classic_member_is_relayed(log: SharedLog) -> None:
     assert log.kinds(A)[-1] is Kind.RELAYED
 
 
-def test_a_classic_member_with_an_id_of_a_replica_rejoins_to_move_when_the_policy_says_so_again(
+def test_a_classic_member_with_an_id_of_a_replica_moves_when_the_policy_says_so_again(
     log: SharedLog,
 ) -> None:
     one, other = log.replica(), log.replica(policy=OBSERVE_ALL)

@@ -330,7 +330,7 @@ def test_the_group_votes_for_the_assignor_of_those_who_are_left(log: SharedLog) 
 # -- ids of classic coordinators ---------------------------------------------------------------------------------------
 
 
-def test_a_membership_that_begins_under_an_id_of_a_classic_coordinator_is_written_before(
+def test_a_membership_that_begins_under_an_id_of_a_classic_coordinator_is_written_then(
     log: SharedLog,
 ) -> None:
     """A classic member is converted under the id that it has."""
