@@ -245,7 +245,11 @@ def claim_classic_member(
         return True
     key = member.key
     verdict = log.claim(key, connection.id, context.now, terms)
-    verdict = yield from _await_verdict(context, log, key, connection, verdict)
+    member.claiming = True
+    try:
+        verdict = yield from _await_verdict(context, log, key, connection, verdict)
+    finally:
+        member.claiming = False
     log.decided(key, verdict)
     return verdict is Verdict.SERVE
 

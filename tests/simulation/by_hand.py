@@ -217,7 +217,7 @@ BY_HAND: Mapping[str, ByHand] = {
         ends.test_when_a_silent_client_is_removed_the_members_at_other_replicas_are_heartbeated
     ),
     "move_back_without_the_log": _replicas(
-        ends.test_a_client_that_moves_back_leaves_when_its_id_is_dead_and_comes_back_without_it
+        ends.test_a_client_that_goes_back_is_relayed_when_the_log_has_its_id_as_a_classic_one
     ),
     "tell_an_older_process_that_its_id_is_dead": _replicas(
         ends.test_a_commit_under_a_dead_id_whose_instance_id_a_newer_process_has_is_fenced

@@ -43,6 +43,7 @@ class Member:
         "_owner",
         "adopted",
         "broker",
+        "claiming",
         "client",
         "connection_id",
         "deadlines",
@@ -90,6 +91,9 @@ class Member:
         """Counts the memberships under this id, so that an answer that comes after the end is recognised."""
         self.adopted = False
         """Found at the broker, and has not joined here yet: what its client owns is not known."""
+
+        self.claiming = False
+        """A procedure of it waits until the member log says that it is served here: the record must not be dropped."""
 
         self.taken = False
         """Its last membership here did not end: another replica serves it."""

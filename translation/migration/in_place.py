@@ -94,6 +94,8 @@ def convert_in_place(
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
     if response.error_code != ErrorCode.NONE:
         return ErrorCode(response.error_code)  # a rebalance has begun, or it is no member any more
+    if not _is_to_be_converted(context, group.group_id, rule):
+        return ErrorCode.NONE  # nor need it rejoin
     try:
         return (yield from _convert(context, member, connection, request, rule, mixed=mixed))
     except _NotConverted as stopped:
@@ -143,14 +145,10 @@ def _convert(
         raise _NotConverted(_Missing.KNOWLEDGE)
 
     def ensure_unchanged() -> None:
-        is_stopped = (
-            rule.abort_if is not None and not context.moves.gates.verdict(group.group_id, rule).may_tell
-        )
         if (
             context.classic_members.find(group.group_id, member.member_id) is not known
             or known.assignment is None
-            or context.rules.rule_for(group.group_id) is not rule
-            or is_stopped
+            or not _is_to_be_converted(context, group.group_id, rule)
             or not context.connections.is_still_connected(request)
         ):
             raise _NotConverted(_Missing.TIME)
@@ -185,6 +183,13 @@ def _convert(
     _finish(context, member, connection)
     return (
         ErrorCode.REBALANCE_IN_PROGRESS if member.state is MemberState.PREPARE_REBALANCE else ErrorCode.NONE
+    )
+
+
+def _is_to_be_converted(context: Context, group_id: str, rule: Rule) -> bool:
+    """Whether the policy is still the same after a wait, and no gate of the group's move has closed."""
+    return context.rules.rule_for(group_id) is rule and (
+        rule.abort_if is None or context.moves.gates.verdict(group_id, rule).may_tell
     )
 
 

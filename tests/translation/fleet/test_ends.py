@@ -6,13 +6,15 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponseMember
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from tests.translation.answers import A, commit_answer, commit_error, described, member
 from tests.translation.bench import GROUP, TOPIC, TRANSLATE_ALL, Bench
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.fleet.test_serving import served_member, taken_over
 from tests.translation.live_groups import OBSERVE_ALL
-from translation.actions import EventKind
+from translation.actions import Connection, EventKind, RequestId
+from translation.engine.conversion import is_helper
 from translation.fleet.records import NO_GENERATION, Kind, member_key
 from translation.fleet.seats import Seat
 
@@ -360,36 +362,42 @@ def test_a_client_that_joins_anew_leaves_its_adopted_membership_to_the_log(log: 
 # -- moves between the protocols ---------------------------------------------------------------------------------------
 
 
-def test_a_client_that_moves_back_leaves_when_its_id_is_dead_and_comes_back_without_it(
-    log: SharedLog,
-) -> None:
+def rejoins_to_go_back(one: Replica, connection: Connection) -> RequestId:
+    """The JoinGroup of the member A after its Heartbeat; the last member's helper joins before it goes."""
+    assert one.error(one.heartbeat(connection, A, 1)) == ErrorCode.REBALANCE_IN_PROGRESS
+    join = one.join(connection, A)
+    (helper,) = one.heartbeats()
+    assert is_helper(helper.message.member_id)
+    one.reply(one.heartbeat_answer(1), helper)
+    return join
+
+
+def test_a_client_that_goes_back_is_relayed_when_the_log_has_its_id_as_a_classic_one(log: SharedLog) -> None:
     one = log.replica()
     connection = served_member(one)
     one._do(one.translator.set_policy(one.now, OBSERVE_ALL))
-    told = one.heartbeat(connection, A, 1)
-    assert one.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
     log.is_held = True
-    join = one.join(connection, A)
-    one.reply(described(member(A), member("somebody-else")))
-    assert one.leave_epochs() == []
+    join = rejoins_to_go_back(one, connection)
+    assert one.calls == []
     log.is_held = False
     log.settle()
-    left(one)
-    assert one.error(join) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert one.forwarded == []
-    assert log.kinds(A)[-1] is Kind.ENDED
+    assert log.kinds(A)[-1] is Kind.RELAYED
+    (call,) = one.calls
+    assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, A)
+    one.reply(JoinGroupResponse(member_id=A, generation_id=1), call)
+    assert one.error(join) == ErrorCode.NONE
+    assert one.leave_epochs() == []
 
 
 def test_a_client_does_not_move_back_while_the_log_is_away(log: SharedLog) -> None:
     one = log.replica()
     connection = served_member(one)
     one._do(one.translator.set_policy(one.now, OBSERVE_ALL))
-    one.heartbeat(connection, A, 1)
     log.is_held = True
-    join = one.join(connection, A)
-    one.reply(described(member(A), member("somebody-else")))
+    join = rejoins_to_go_back(one, connection)
     log.advance(2.1)
     assert one.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert ApiKey.JOIN_GROUP not in [call.api_key for call in one.calls]
     assert one.leave_epochs() == []
 
 
@@ -494,7 +502,9 @@ def test_a_heartbeat_of_a_classic_member_is_relayed(log: SharedLog) -> None:
     assert log.kinds(A)[-1] is Kind.RELAYED
 
 
-def test_a_classic_member_with_an_id_of_a_replica_moves_when_the_policy_says_so_again(log: SharedLog) -> None:
+def test_a_classic_member_with_an_id_of_a_replica_moves_when_the_policy_says_so_again(
+    log: SharedLog,
+) -> None:
     one, other = log.replica(), log.replica(policy=OBSERVE_ALL)
     served_member(one)
     other.join(other.connect(), A)
@@ -502,7 +512,9 @@ def test_a_classic_member_with_an_id_of_a_replica_moves_when_the_policy_says_so_
     heartbeat = other.heartbeat(other.connect(), A, 1)
     other.reply(described(member(A, classic=True)))
     other.reply(HeartbeatResponse())
-    assert other.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (
+        other.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
+    )  # its SyncGroup has not passed through here
 
 
 # -- commits -----------------------------------------------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 import pytest
 
-from protocol_codecs import ErrorCode
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_protocol import ConsumerProtocolAssignment, encode_assignment
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
+from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.translation.answers import A, commit_answer, commit_error, described, member
 from tests.translation.bench import GROUP
 from tests.translation.fleet.bench import SharedLog
@@ -330,17 +333,33 @@ def test_the_group_votes_for_the_assignor_of_those_who_are_left(log: SharedLog) 
 def test_a_membership_that_begins_under_an_id_of_a_classic_coordinator_is_written_then(
     log: SharedLog,
 ) -> None:
-    """A static client keeps the id that it had as a classic member."""
+    """A classic member is converted under the id that it has."""
     one = log.replica()
-    one.join(one.connect(), CLASSIC, instance_id="i-1")
-    for _ in range(2):
-        one.reply(mixed_group(CLASSIC))
-    assert log.kinds(CLASSIC) == []
-    one.reply(LeaveGroupResponse(members=(MemberResponse(member_id=CLASSIC),)))
-    while not one.heartbeats():
-        one.reply(mixed_group("somebody-else"))
-    one.beat(6, orders=(0,))
+    connection = one.connect()
+    join = one.join(connection, CLASSIC)
+    group = mixed_group(CLASSIC)
+    while one.calls[0].api_key != ApiKey.JOIN_GROUP:
+        one.reply(group)
+    one.reply(JoinGroupResponse(member_id=CLASSIC, generation_id=5, protocol_name="range"))
+    assert one.error(join) == ErrorCode.NONE
+    sync = one.sync(connection, CLASSIC, 5)
+    one.reply(group)
+    nothing = encode_assignment(ConsumerProtocolAssignment(assigned_partitions=()), 0)
+    one.relayed_response(connection, sync, SyncGroupResponse(assignment=nothing))
+    log.is_held = True
+    heartbeat = one.heartbeat(connection, CLASSIC, 5)
+    one.reply(group)
+    one.reply(HeartbeatResponse())
+    one.reply_names()
+    assert (one.calls, log.kinds(CLASSIC)) == ([], [])
+    log.is_held = False
+    log.settle()
     assert log.kinds(CLASSIC) == [Kind.SERVED]
+    one.reply(group)
+    (conversion,) = one.heartbeats()
+    assert (conversion.message.member_id, conversion.message.member_epoch) == (CLASSIC, 5)
+    one.reply(one.heartbeat_answer(5), conversion)
+    assert one.error(heartbeat) == ErrorCode.NONE
 
 
 # -- a log that is away, or lost ---------------------------------------------------------------------------------------

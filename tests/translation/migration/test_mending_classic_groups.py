@@ -95,7 +95,7 @@ class Site:
             bench.stable_member(connection, (0, 1))
             bench._do(bench.translator.set_policy(bench.now, OBSERVE))
             told = bench.heartbeat(connection, "epochgate-a", 1)
-            assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+            assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
             bench.advance(10.1)  # its session timeout
             while bench.calls:
                 bench.reply(bench.heartbeat_answer(-1))
