@@ -11,7 +11,7 @@ from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from protocol_codecs.messages.offset_commit import OffsetCommitResponse
 from tests.translation.bench import GROUP, Bench
-from tests.translation.live_groups import described, mixed_group
+from tests.translation.live_groups import described, joins_cut_short, mixed_group
 from tests.translation.victim import VICTIM, a_victim, heartbeat_succeeds
 
 NATIVE = "vvT4/e3hRkqyt1NzTWv0cA"
@@ -59,10 +59,11 @@ def test_a_heartbeat_upstream_in_the_name_of_a_translated_member_makes_it_no_nat
 
 
 def test_a_classic_member_of_a_mixed_group_is_given_an_id_of_ours_when_it_is_moved() -> None:
-    """The broker gave it an id as native members have; another process would take it for one of them."""
+    """The broker gave it an id as native members have; another process would take it for one of them. Its JoinGroup is
+    not relayed, because brokers can't read it in a consumer group."""
     bench = Bench(new_group=False)
     connection = bench.connect()
-    join = bench.join(connection, NATIVE)
+    join = joins_cut_short(bench, connection, NATIVE, version=4)
     bench.reply(mixed_group(NATIVE))
     (left,) = bench.calls
     assert left.api_key == ApiKey.LEAVE_GROUP

@@ -185,7 +185,8 @@ class Group:
         self.conversion: Conversion | None = None
         """Its conversion in place, or its way back, while this process is at it."""
         self.asked_to_rejoin: dict[str, float] = {}
-        """When classic members were answered REBALANCE_IN_PROGRESS by the proxy, because they are unknown here."""
+        """When members were first answered REBALANCE_IN_PROGRESS to change the protocol: classic ones that are unknown
+        here, and translated ones that go back."""
         self.scheduled_heartbeats: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf

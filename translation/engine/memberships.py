@@ -56,6 +56,7 @@ class Memberships:
         member.partitions.reported_owned = None
         member.adopted = False
         member.join_answered_on = None
+        member.group.asked_to_rejoin.pop(member.member_id, None)
         self.change_state(member, event, reason)
         if was_joined and kind is not None:
             self._events.emit(kind, member, reason=reason)

@@ -148,6 +148,7 @@ class Registry:
             or group.pending_moves
             or group.leaving
             or group.conversion
+            or group.asked_to_rejoin
             or group.dead
         )
         if (

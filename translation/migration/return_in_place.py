@@ -106,7 +106,6 @@ def _gone_back(context: Context, member: Member) -> None:
             member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, "back to the classic protocol"
         )
     static_members.forget_instance(member)
-    member.group.asked_to_rejoin.pop(member.member_id, None)
     conversion = member.group.conversion
     if conversion is not None:
         conversion.changed_at = context.now

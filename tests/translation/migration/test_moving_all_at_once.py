@@ -168,7 +168,7 @@ def test_a_group_that_could_not_be_converted_is_looked_at_again_after_a_while(
     bench.advance(59)
     assert bench.heartbeat(connection, A, 4) in bench.forwarded
     bench.advance(2)
-    assert bench.error(told_to_move(bench, connection)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.error(told_to_move(bench, connection, CUT_SHORT)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_that_came_meanwhile_and_can_not_be_carried_over_has_the_group_moved_all_at_once() -> None:

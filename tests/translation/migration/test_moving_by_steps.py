@@ -9,7 +9,15 @@ from protocol_codecs.messages.consumer_group_describe import (
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
-from tests.translation.live_groups import A, B, classic_group, described, mixed_group
+from tests.translation.live_groups import (
+    A,
+    B,
+    classic_group,
+    described,
+    helper_converts,
+    known_classic_member,
+    mixed_group,
+)
 from translation.actions import Connection, EventKind, RequestId
 from translation.fleet.group_records import MOVE, Phase, Proof, Slot, slot_name
 from translation.policy.policy import Mode, Policy, Rule
@@ -27,29 +35,44 @@ def slots_of(bench: Bench) -> dict[int, Slot | None]:
     return {number: stored.record.slot for number, stored in slots.items()}
 
 
-def told_in_a_classic_group(bench: Bench) -> None:
+def told_in_a_classic_group(bench: Bench, connection: Connection) -> None:
     """A's Heartbeat, up to the question whether it is still a member."""
-    bench.heartbeat(bench.connect(), A, 4)
+    bench.heartbeat(connection, A, 4)
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())  # can it be converted?
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())  # who is in it?
 
 
-def test_a_classic_member_has_a_slot_before_it_is_told() -> None:
+def test_a_classic_member_has_a_slot_before_it_is_converted() -> None:
     bench = Bench(policy=by_steps(1))
-    told_in_a_classic_group(bench)
+    connection = bench.connect()
+    known_classic_member(bench, connection)
+    told_in_a_classic_group(bench, connection)
     assert slots_of(bench) == {1: Slot(member_id=A, leaves=A)}
     bench.reply(HeartbeatResponse())
-    assert ErrorCode.UNKNOWN_MEMBER_ID in [answer.error_code for answer in bench.answers.values()]
+    bench.reply(bench.heartbeat_answer(4, orders=(0, 1)), helper_converts(bench))
+    (slot,) = slots_of(bench).values()
+    assert slot is not None
+    assert (slot.member_id, slot.begun) == (A, True)
+    assert [answer.error_code for answer in bench.answers.values()] == [ErrorCode.NONE]
     assert [event.reason for event in bench.events if event.kind is EventKind.STEP_CHANGED] == [
         "step 1 of 1 (1)"
     ]
 
 
+def test_a_member_that_has_to_rejoin_before_it_is_converted_gives_its_slot_back() -> None:
+    """Its JoinGroup has not passed through here."""
+    bench = Bench(policy=by_steps(1))
+    told_in_a_classic_group(bench, bench.connect())
+    bench.reply(HeartbeatResponse())
+    assert [answer.error_code for answer in bench.answers.values()] == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert slots_of(bench) == {1: Slot()}
+
+
 def test_a_member_that_is_not_told_after_all_gives_its_slot_back() -> None:
     bench = Bench(policy=by_steps(1))
-    told_in_a_classic_group(bench)
+    told_in_a_classic_group(bench, bench.connect())
     bench.reply(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     assert slots_of(bench) == {1: Slot()}
 
@@ -64,34 +87,6 @@ def test_an_id_that_nobody_has_takes_no_slot_and_begins_no_move() -> None:
     bench.reply(classic_group())
     assert slots_of(bench) == {}
     assert bench.translator.move_of(GROUP) is None
-
-
-def told(bench: Bench) -> Connection:
-    """Have a client of a classic group told to move: it has a slot, and its Heartbeat has been answered."""
-    connection = bench.connect()
-    bench.heartbeat(connection, A, 4)
-    for answer in (
-        NO_CONSUMER_GROUP,
-        classic_group(),
-        NO_CONSUMER_GROUP,
-        classic_group(),
-        HeartbeatResponse(),
-    ):
-        bench.reply(answer)
-    return connection
-
-
-def test_the_client_joins_with_its_slot_under_its_new_id_and_fills_it() -> None:
-    bench = Bench(policy=by_steps(1), settings=TranslatorSettings(first_member_wait_s=0))
-    connection = told(bench)
-    assert bench.error(bench.join(connection, "")) == ErrorCode.MEMBER_ID_REQUIRED
-    assert slots_of(bench) == {1: Slot(member_id=M, leaves=A)}
-    bench.join(connection, M)
-    assert bench.heartbeat_call().message.member_epoch == 0
-    bench.beat(5)
-    (slot,) = slots_of(bench).values()
-    assert slot is not None
-    assert (slot.member_id, slot.begun) == (M, True)
 
 
 class Refused(Bench):
@@ -133,15 +128,6 @@ def test_a_client_that_comes_while_its_group_stays_classic_gives_its_slot_back()
     bench.translator._context.registry.group(GROUP).migration.relay_for(60.0, bench.now)
     joined = bench.join(bench.line, M)
     assert joined in bench.forwarded
-    assert slots_of(bench) == {1: Slot()}
-
-
-def test_a_client_that_was_told_and_comes_while_its_group_stays_classic_gives_its_slot_back() -> None:
-    bench = Bench(policy=by_steps(1))
-    connection = told(bench)
-    assert slots_of(bench) == {1: Slot(member_id=A, leaves=A)}
-    bench.translator._context.registry.group(GROUP).migration.relay_for(60.0, bench.now)
-    bench.join(connection, "")
     assert slots_of(bench) == {1: Slot()}
 
 
@@ -314,7 +300,7 @@ def test_the_step_of_100_percent_is_as_without_steps() -> None:
 def test_the_next_step_waits_for_its_proof_which_is_recorded_for_rules_that_ask() -> None:
     rule = Rule(group=GROUP, mode=Mode.TRANSLATE, steps=(1, "100%"), hold_s=0, proof_s=60)
     bench = Bench(policy=Policy(rules=(rule,)))
-    told_in_a_classic_group(bench)
+    told_in_a_classic_group(bench, bench.connect())
     moves = bench.translator._context.moves
     (_, move), *_ = moves.records.moves()
     settled = msgspec.structs.replace(move, settled_ms=int(bench.now * 1000))

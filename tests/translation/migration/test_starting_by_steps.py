@@ -9,7 +9,7 @@ from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescri
 from protocol_codecs.messages.describe_groups import DescribedGroup
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
 from tests.translation.live_groups import OBSERVE_ALL, A, classic_group, described
-from tests.translation.migration.test_moving_by_steps import by_steps, told
+from tests.translation.migration.test_moving_by_steps import by_steps
 from translation.actions import Connection, RequestId
 from translation.fleet.group_records import Phase
 from translation.policy.policy import Policy
@@ -110,10 +110,9 @@ def test_it_does_not_wait_if_no_client_is_to_stay_classic(policy: Policy) -> Non
 
 
 def test_it_does_not_wait_in_a_group_with_members() -> None:
-    """A client that was told is one itself until it leaves."""
     site = Site(by_steps(1))
     site.classic = classic_group()
-    _, member_id = site.starts(told(site))
+    _, member_id = site.starts()
     assert site.begun == [member_id]
 
 

@@ -12,41 +12,80 @@ from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
+from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TOPIC, TRANSLATE_ALL, Bench, owned
 from tests.translation.live_groups import (
     OBSERVE_ALL,
     A,
     B,
     classic_group,
+    given_another_id,
+    helper_converts,
+    known_classic_member,
     leaves,
     loading,
     mixed_group,
     told_to_move,
 )
-from translation.actions import Connection
+from translation.actions import Connection, EventKind, RequestId
+from translation.engine.conversion import is_helper
 from translation.engine.member_parts import PendingMove
 
 HAS_TO_BE_EMPTY = classic_group(user_data=b"sticky")
 
 
-def given_another_id(bench: Bench) -> Connection:
-    """The client of the classic member A, an older JoinGroup of which may still arrive, is given epochgate-uuid-1.
+def accepted_heartbeat(bench: Bench, connection: Connection, member_id: str = A) -> RequestId:
+    """A Heartbeat that the broker has accepted, of a member whose group can be converted."""
+    heartbeat = bench.heartbeat(connection, member_id, 4)
+    for answer in (NO_CONSUMER_GROUP, classic_group(), HeartbeatResponse()):
+        bench.reply(answer, bench.calls[-1])
+    return heartbeat
 
-    Its classic membership is still to be ended.
-    """
-    older, newer = bench.connect(), bench.connect()
-    is_new, bench._new_group = bench._new_group, False
-    bench._do(bench.translator.set_policy(bench.now, OBSERVE_ALL))
-    assert bench.join(older, A) in bench.forwarded
-    bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
-    assert bench.error(bench.join(newer, A)) == ErrorCode.MEMBER_ID_REQUIRED
-    bench._new_group = is_new
-    return newer
+
+def test_a_known_member_is_converted_under_its_own_id_with_all_that_it_has() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    known_classic_member(bench, connection)
+    heartbeat = accepted_heartbeat(bench, connection)
+    converts = helper_converts(bench)
+    assert (converts.message.member_id, converts.message.member_epoch) == (A, 4)
+    assert owned(converts.message) == {TOPIC: (0, 1)}
+    assert heartbeat not in bench.answers
+    bench.reply(bench.heartbeat_answer(4, orders=(0, 1)), converts)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+    assert bench.calls == []
+    assert EventKind.ADOPTED in bench.kinds()
+    bench.heartbeat(connection, A, 4)
+    following = bench.heartbeat_call().message
+    assert (following.member_id, following.member_epoch) == (A, 4)
+
+
+def test_a_member_that_is_not_known_here_has_to_rejoin_once_and_not_again() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    assert bench.error(accepted_heartbeat(bench, connection)) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.calls == []
+    assert bench.error(accepted_heartbeat(bench, connection)) == ErrorCode.NONE
+    assert bench.heartbeat(connection, A, 4) in bench.forwarded
+
+
+def test_of_members_whose_heartbeats_come_together_one_brings_the_helper() -> None:
+    """Members that joined at one rebalance beat at the same moments."""
+    bench = Bench()
+    first, second = bench.connect(), bench.connect("/10.0.0.2")
+    known_classic_member(bench, first)
+    accepted_heartbeat(bench, first)
+    bench.reply_names()
+    assert is_helper(bench.heartbeat_call().message.member_id)
+    other = accepted_heartbeat(bench, second, B)
+    assert bench.error(other) == ErrorCode.REBALANCE_IN_PROGRESS  # it is not known here
+    assert [is_helper(call.message.member_id) for call in bench.calls] == [True]
 
 
 def test_to_translate_a_client_under_another_id_joins_before_its_classic_membership_ends() -> None:
     bench = Bench()
-    connection = given_another_id(bench)
+    connection = bench.connect()
+    given_another_id(bench, connection)
+    bench._new_group = True
     assert bench.calls == []  # nothing is left while it may still hold partitions
     join = bench.join(connection, "epochgate-uuid-1")
     assert bench.heartbeat_call().message.member_epoch == 0  # leaving first would begin a rebalance
@@ -126,24 +165,27 @@ def test_to_translate_a_client_keeps_the_id_of_an_older_join_group(why: str) -> 
     assert [call.api_key for call in bench.calls] == [ApiKey.CONSUMER_GROUP_DESCRIBE]
 
 
-def test_to_translate_a_static_client_takes_the_place_of_its_classic_self() -> None:
+def test_to_translate_a_static_client_of_a_group_that_has_to_be_empty_leaves_under_its_instance_id() -> None:
     bench = Bench()
     connection = bench.connect()
-    told_to_move(bench, connection, instance_id="instance")
+    told = told_to_move(bench, connection, HAS_TO_BE_EMPTY, instance_id="instance")
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
     join = bench.join(connection, "", instance_id="instance")
+    left = leaves(bench, A)
+    assert [member.group_instance_id for member in left.message.members] == ["instance"]
+    bench.reply(LeaveGroupResponse())
     assert bench.heartbeat_call().message.instance_id == "instance"
     bench.beat(5, orders=(0, 1))
     assert bench.answers[join].generation_id == 5
     assert bench.calls == []
-    bench.sync(connection, "epochgate-uuid-1", 5)
-    bench.heartbeat(connection, "epochgate-uuid-1", 5, instance_id="instance")
-    assert bench.heartbeat_call().message.member_epoch == 5
 
 
 @pytest.mark.parametrize("code", [ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_ID_NOT_FOUND])
 def test_to_translate_a_group_that_has_no_room_for_both_memberships_is_left_first(code: ErrorCode) -> None:
     bench = Bench()
-    connection = given_another_id(bench)
+    connection = bench.connect()
+    given_another_id(bench, connection)
+    bench._new_group = True
     join = bench.join(connection, "epochgate-uuid-1")
     bench.beat(0, code)
     leaves(bench, A)
@@ -191,7 +233,9 @@ def test_to_translate_a_heartbeat_that_the_broker_refuses_has_its_answer_in_a_gr
 
 def test_to_translate_a_classic_membership_that_could_not_be_ended_is_ended_at_the_next_try() -> None:
     bench = Bench()
-    connection = given_another_id(bench)
+    connection = bench.connect()
+    given_another_id(bench, connection)
+    bench._new_group = True
     join = bench.join(connection, "epochgate-uuid-1")
     bench.beat(5, orders=(0, 1))
     bench.reply(LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -209,7 +253,9 @@ def test_to_translate_what_a_client_leaves_behind_ends_when_its_second_try_finds
 ):
     """Its first heartbeat was not answered in time, and the group has become a consumer group since."""
     bench = Bench()
-    connection = given_another_id(bench)
+    connection = bench.connect()
+    given_another_id(bench, connection)
+    bench._new_group = True
     join = bench.join(connection, "epochgate-uuid-1")
     bench.beat(0, ErrorCode.NOT_COORDINATOR)
     assert bench.error(join) == ErrorCode.NOT_COORDINATOR
