@@ -196,7 +196,7 @@ BY_HAND: Mapping[str, ByHand] = {
         serving.test_an_adopted_member_has_the_timeouts_of_its_join_group_elsewhere
     ),
     "do_not_write_what_began_under_a_classic_id": _replicas(
-        seams.test_a_membership_that_begins_under_an_id_of_a_classic_coordinator_is_written_then
+        serving.test_an_id_under_which_a_membership_has_begun_since_is_not_ended_when_the_log_is_back
     ),
     "commit_elsewhere_with_any_generation": _replicas(
         ends.test_a_commit_at_another_replica_with_a_generation_to_come_is_refused
@@ -215,9 +215,6 @@ BY_HAND: Mapping[str, ByHand] = {
     ),
     "leave_the_others_to_their_clients": _replicas(
         ends.test_when_a_silent_client_is_removed_the_members_at_other_replicas_are_heartbeated
-    ),
-    "move_back_without_the_log": _replicas(
-        ends.test_a_client_that_goes_back_is_relayed_when_the_log_has_its_id_as_a_classic_one
     ),
     "tell_an_older_process_that_its_id_is_dead": _replicas(
         ends.test_a_commit_under_a_dead_id_whose_instance_id_a_newer_process_has_is_fenced

@@ -116,7 +116,6 @@ FLEET_MUTATIONS: tuple[Mutation, ...] = (
     replicas.leave_a_dead_member_to_the_broker,
     replicas.go_on_with_calls_of_a_dead_id,
     replicas.leave_the_others_to_their_clients,
-    replicas.move_back_without_the_log,
     replicas.tell_an_older_process_that_its_id_is_dead,
     replicas.relay_under_any_id,
     replicas.relay_for_ever,
