@@ -22,9 +22,12 @@ from tests.translation.fleet import test_seams as seams
 from tests.translation.fleet import test_serving as serving
 from tests.translation.fleet.bench import SharedLog
 from tests.translation.live_groups import B
+from tests.translation.migration import test_convertibility as convertibility
+from tests.translation.migration import test_downgrade as downgrade
 from tests.translation.migration import test_gates as gates
 from tests.translation.migration import test_helper as helper
 from tests.translation.migration import test_in_place as in_place
+from tests.translation.migration import test_last_consumer_member as last_consumer_member
 from tests.translation.migration import test_moving_all_at_once as all_at_once
 from tests.translation.migration import test_upgrade as upgrade
 from translation.settings import TranslatorSettings
@@ -90,6 +93,24 @@ BY_HAND: Mapping[str, ByHand] = {
     ),
     "leave_before_all_have_the_group_epoch": ByHand(
         helper.test_on_the_way_back_the_helper_waits_for_all_members, lambda: ({B: (CLASSIC, 3, (2, 3))},)
+    ),
+    "a_told_heartbeat_is_no_life": ByHand(
+        downgrade.test_back_to_observe_the_heartbeat_that_is_told_counts_as_life
+    ),
+    "trust_a_client_that_was_away": ByHand(
+        several.test_a_client_that_hung_up_before_its_join_group_was_answered_may_have_been_elsewhere
+    ),
+    "leave_last_while_others_have_to_give_up": ByHand(
+        last_consumer_member.test_of_two_that_leave_at_once_the_second_is_the_last
+    ),
+    "believe_that_a_group_is_neither_kind": ByHand(
+        convertibility.test_a_client_that_lost_its_membership_while_it_waited_does_not_convert_the_group_in_a_rebalance
+    ),
+    "believe_any_newer_generation": ByHand(
+        several.test_a_generation_that_the_broker_has_not_come_to_is_refused_and_changes_nothing
+    ),
+    "move_a_classic_member_with_partitions": ByHand(
+        upgrade.test_a_classic_member_with_partitions_stays_classic_whatever_its_client_left_behind_before
     ),
     "look_for_a_client_where_a_late_call_came": ByHand(
         several.test_a_late_commit_does_not_tell_where_its_client_is
@@ -175,7 +196,7 @@ BY_HAND: Mapping[str, ByHand] = {
         serving.test_an_adopted_member_has_the_timeouts_of_its_join_group_elsewhere
     ),
     "do_not_write_what_began_under_a_classic_id": _replicas(
-        seams.test_a_membership_that_begins_under_an_id_of_a_classic_coordinator_is_written_then
+        serving.test_an_id_under_which_a_membership_has_begun_since_is_not_ended_when_the_log_is_back
     ),
     "commit_elsewhere_with_any_generation": _replicas(
         ends.test_a_commit_at_another_replica_with_a_generation_to_come_is_refused
@@ -194,9 +215,6 @@ BY_HAND: Mapping[str, ByHand] = {
     ),
     "leave_the_others_to_their_clients": _replicas(
         ends.test_when_a_silent_client_is_removed_the_members_at_other_replicas_are_heartbeated
-    ),
-    "move_back_without_the_log": _replicas(
-        ends.test_a_client_that_is_not_taken_back_in_place_leaves_when_its_id_is_dead
     ),
     "tell_an_older_process_that_its_id_is_dead": _replicas(
         ends.test_a_commit_under_a_dead_id_whose_instance_id_a_newer_process_has_is_fenced

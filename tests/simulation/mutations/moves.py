@@ -9,12 +9,11 @@ from unittest.mock import patch
 from translation import (
     member_id_required,
 )
-from translation.apis import join_group, leave_group
+from translation.apis import join_group
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.engine.registry import Registry
-from translation.leave_epoch import leave
 from translation.migration import classic_join, downgrade, helper, in_place, join_preflight
 from translation.settings import TranslatorSettings
 from translation.upstream import consumer_group_heartbeat
@@ -26,25 +25,9 @@ def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager
     return patch.object(TranslatorSettings, "revocation_grace_s", new=-math.inf)
 
 
-def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[Any]:
-    """The last member of the new protocol leaves, and the group is converted again in the rebalance that follows."""
-
-    def broken(context: Context, member: Member, reason: str) -> Any:
-        yield from leave(member)
-
-    return patch.multiple(
-        join_preflight, leave_consumer_membership=broken, has_to_wait_for_others=_nobody_has_to_wait
-    )
-
-
 def leave_last_while_others_have_to_give_up() -> AbstractContextManager[Any]:
     """The last member of the new protocol goes back while others have partitions to give up."""
     return patch.object(downgrade, "has_to_wait_for_others", _nobody_has_to_wait)
-
-
-def leave_by_itself_while_others_have_to_give_up() -> AbstractContextManager[Any]:
-    """The client of the last member of the new protocol leaves while others have partitions to give up."""
-    return patch.object(leave_group, "has_to_wait_for_others", _nobody_has_to_wait)
 
 
 def keep_an_id_that_an_older_join_group_has() -> AbstractContextManager[Any]:
@@ -108,11 +91,6 @@ def forget_a_group_that_gives_up_partitions() -> AbstractContextManager[Any]:
 def join_a_classic_group_for_a_client_that_has_gone() -> AbstractContextManager[Any]:
     """A classic JoinGroup that waited goes to the broker although its client has hung up."""
     return patch.object(classic_join, "_client_is_gone", lambda *_: False)
-
-
-def convert_a_group_that_has_just_become_classic() -> AbstractContextManager[Any]:
-    """A member leaves a consumer group of classic members, which is converted again in the rebalance that follows."""
-    return patch.object(join_preflight, "_may_have_become_classic", lambda group, now: False)
 
 
 def move_a_classic_member_with_partitions() -> AbstractContextManager[Any]:

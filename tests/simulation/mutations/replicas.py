@@ -18,7 +18,7 @@ from translation.engine.member_ids import MemberIds
 from translation.engine.procedure import Procedure
 from translation.fleet.outputs import Verdict
 from translation.leave_epoch import leave
-from translation.migration import adoption, old_membership
+from translation.migration import adoption
 from translation.settings import TranslatorSettings
 from translation.upstream.member_lookup import Described
 
@@ -154,11 +154,6 @@ def go_on_with_calls_of_a_dead_id() -> AbstractContextManager[Any]:
 def leave_the_others_to_their_clients() -> AbstractContextManager[Any]:
     """Members are not heartbeated when the membership of another one ends at another replica."""
     return patch.object(log_outputs, "_heartbeat_the_others", lambda *_: None)
-
-
-def move_back_without_the_log() -> AbstractContextManager[Any]:
-    """Epoch -1 goes out for a client that begins anew without the log saying that its id is dead."""
-    return patch.object(old_membership, "ensure_dead", _nothing)
 
 
 @contextmanager

@@ -396,6 +396,7 @@ def test_a_client_that_is_not_taken_back_in_place_leaves_when_its_id_is_dead(log
     connection = served_member(one)
     one._do(one.translator.set_policy(one.now, OBSERVE_ALL))
     one.join(connection, A)
+    one.reply(described(member(A, epoch=1)))  # no helper of another replica is there
     (helper,) = one.heartbeats()
     log.is_held = True
     one.reply(one.heartbeat_answer(0, ErrorCode.GROUP_MAX_SIZE_REACHED), helper)
