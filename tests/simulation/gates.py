@@ -54,7 +54,10 @@ class GateSource:
             self._counts.record(event, now)
             if event.kind is EventKind.POLICY_CHANGED and event.protocol != MemberProtocol.TRANSLATED:
                 self.report(self._observer.member_moved(GROUP, event.member_id, event.reason))
-            elif event.kind is EventKind.JOINED and event.protocol == MemberProtocol.TRANSLATED:
+            elif (
+                event.kind in {EventKind.JOINED, EventKind.ADOPTED}
+                and event.protocol == MemberProtocol.TRANSLATED
+            ):
                 self._observer.member_translated(GROUP, event.member_id)
 
     def asked(self, connection: Connection, request: Request) -> None:

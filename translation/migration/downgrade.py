@@ -27,7 +27,9 @@ from translation.member_state import MemberState
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.last_consumer_member import has_to_wait_for_others
 from translation.migration.old_membership import leave_consumer_membership
+from translation.migration.pending_moves import request_rejoin
 from translation.migration.return_in_place import return_in_place
+from translation.partitions import owns_partitions
 from translation.policy.policy import Mode
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
 
@@ -42,7 +44,8 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
       its partitions by its own rules, and its commits count; it goes back by its JoinGroup
       (:mod:`translation.migration.return_in_place`). Not yet if another process may have served it since: that may have
       moved it back already, so the broker is asked first (:func:`.adoption.readopt`).
-    * UNKNOWN_MEMBER_ID: a classic member that was told before to join anew, because its group has to be empty.
+    * UNKNOWN_MEMBER_ID: a classic member that was told before to join anew, because its group has to be empty; and a
+      translated one that the broker does not let back in place.
     """
     message: HeartbeatRequest = request.message
     group = context.registry.groups.get(message.group_id)
@@ -52,6 +55,7 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
     if member is None or not member.joined:
         return ErrorCode.UNKNOWN_MEMBER_ID if message.member_id in group.pending_moves else None
     if context.rules.rule_for(message.group_id).mode is _TRANSLATE:
+        group.pending_moves.pop(member.member_id, None)
         if member.member_id in group.asked_to_rejoin:
             _need_not_go_back(member)
         return None
@@ -63,6 +67,8 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
     if not context.fleet.may_end(member) or generation.why_refused(member, request) != ErrorCode.NONE:
         return None
     context.mends.moves_back(message.group_id)
+    if member.member_id in group.pending_moves:
+        return ErrorCode.UNKNOWN_MEMBER_ID
     if member.member_id not in group.asked_to_rejoin:
         group.asked_to_rejoin[member.member_id] = context.now
         reason = "asked to rejoin as a classic member"
@@ -83,12 +89,23 @@ def _need_not_go_back(member: Member) -> None:
 def back_in_place(
     context: Context, member: Member, connection: Connection, request: Request
 ) -> Procedure[None]:
-    """Take a member back at its client's JoinGroup; if the broker refuses that, end its membership and relay it."""
+    """Take a member back at its client's JoinGroup; if the broker refuses that, end its membership and relay it.
+
+    A membership does not end while its client owns partitions: such a client joins again, stays translated by that, and
+    gives them up when its Heartbeat is answered UNKNOWN_MEMBER_ID.
+    """
     if not member.joined:
         yield from back_to_classic(context, member, connection, request)
         return
     refused_with = yield from return_in_place(context, member, connection, request)
-    if refused_with is not None:
+    if refused_with is not None and owns_partitions(request.message):
+        reason = f"told to go back to the classic protocol: the broker answered {refused_with.name}"
+        request_rejoin(context, member.group, connection, request, reason)
+        not_now = refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
+        refuse_superseded(context, member)
+        context.answer(request, not_now)
+        restart_session_timer(context, member)
+    elif refused_with is not None:
         yield from back_to_classic(context, member, connection, request)
 
 

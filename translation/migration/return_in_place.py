@@ -55,8 +55,17 @@ def return_in_place(
     try:
         # Of several that go back at once the last one brings the helper.
         with member.group.departing(member.member_id):
-            if not _others(member) and not (yield from _has_helper(context, member.group, connection)):
-                return ErrorCode.GROUP_MAX_SIZE_REACHED
+            helper_code = ErrorCode.NONE
+            if not _others(member):
+                helper_code = yield from _ensure_helper(context, member.group, connection)
+            if helper_code == ErrorCode.GROUP_MAX_SIZE_REACHED:
+                return helper_code
+            if helper_code != ErrorCode.NONE:  # the coordinator is not there: the client tries again
+                restart_session_timer(context, member)
+                refuse_superseded(context, member)
+                not_now = refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
+                context.answer(request, not_now)
+                return None
             code = yield from relay_classic_join(
                 context,
                 readable(request),
@@ -88,20 +97,20 @@ def _others(member: Member) -> bool:
     )
 
 
-def _has_helper(context: Context, group: Group, connection: Connection) -> Procedure[bool]:
-    """Whether a helper is in the group, of this process or of another one; let one join if there is none."""
+def _ensure_helper(context: Context, group: Group, connection: Connection) -> Procedure[ErrorCode]:
+    """Let a helper join if none is in the group, of this process or of another one; return the broker's code."""
     conversion = group.conversion or helper.begin(context, group, connection)
     conversion.changed_at = context.now
     if conversion.helper_id:
-        return True
+        return ErrorCode.NONE
     if not context.settings.sole_process:
         described = yield from helper.describe(connection, group.group_id)
         if described is not None and any(is_helper(member.member_id) for member in described.members):
-            return True  # that waits for this member too
+            return ErrorCode.NONE  # that waits for this member too
     response = yield from helper.join(context, conversion)
     if response.error_code != ErrorCode.NONE:
         helper.end(context, group)
-    return response.error_code == ErrorCode.NONE
+    return ErrorCode(response.error_code)
 
 
 def _gone_back(context: Context, member: Member) -> None:

@@ -26,6 +26,7 @@ from translation.migration.downgrade import back_in_place, back_to_classic
 from translation.migration.pending_moves import keeps_membership, match_pending_move, request_rejoin
 from translation.migration.replaced_static_member import may_replace_translated, relay_in_its_place
 from translation.migration.return_in_place import readable
+from translation.partitions import owns_partitions
 from translation.policy.policy import Mode, Rule
 from translation.routing import guarded_joins
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
@@ -218,6 +219,16 @@ def _relay_or_move(
             serving.relay_join(context, connection, request)
         return
     member = group.members.get(message.member_id)
+    if (
+        member is not None
+        and member.joined
+        and member.member_id in group.pending_moves
+        and owns_partitions(message)
+    ):
+        _translate(
+            context, connection, request
+        )  # it was not let back in place, and has not given up anything yet
+        return
     if member is not None and member.joined:
         steps = back_in_place(context, member, connection, request)
         context.scheduler.start(steps, member.queue, connection.id, request.client_id)

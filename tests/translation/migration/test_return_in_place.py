@@ -168,9 +168,28 @@ def test_a_helper_joins_before_the_last_member_goes_back() -> None:
 
 def test_where_no_helper_finds_room_the_membership_ends_first() -> None:
     bench, connection = asked_to_rejoin(others=False)
-    join = bench.join(connection, A, claims=(0, 1))
+    join = bench.join(connection, A)
     bench.reply(bench.heartbeat_answer(0, ErrorCode.GROUP_MAX_SIZE_REACHED))
     leaves_first(bench, join)
+
+
+def test_where_no_helper_finds_room_a_client_that_owns_partitions_gives_them_up_first() -> None:
+    """The end of its membership would give away what it works on: its Heartbeat makes it give that up."""
+    bench, connection = asked_to_rejoin(others=False)
+    join = bench.join(connection, A, claims=(0, 1))
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.GROUP_MAX_SIZE_REACHED))
+    assert bench.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert is_member(bench)
+    assert bench.error(bench.heartbeat(connection, A, 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_where_the_coordinator_is_away_the_client_tries_again_and_stays_a_member() -> None:
+    bench, connection = asked_to_rejoin(others=False)
+    join = bench.join(connection, A, claims=(0, 1))
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.NOT_COORDINATOR))
+    assert bench.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert is_member(bench)
+    assert bench.error(bench.heartbeat(connection, A, 1)) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 # -- the broker's answers ----------------------------------------------------------------------------------------------
