@@ -245,11 +245,8 @@ def claim_classic_member(
         return True
     key = member.key
     verdict = log.claim(key, connection.id, context.now, terms)
-    member.claiming = True
-    try:
+    with member.converting():
         verdict = yield from _await_verdict(context, log, key, connection, verdict)
-    finally:
-        member.claiming = False
     log.decided(key, verdict)
     return verdict is Verdict.SERVE
 

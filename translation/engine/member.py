@@ -43,9 +43,9 @@ class Member:
         "_owner",
         "adopted",
         "broker",
-        "claiming",
         "client",
         "connection_id",
+        "conversions",
         "deadlines",
         "generation",
         "group",
@@ -92,8 +92,9 @@ class Member:
         self.adopted = False
         """Found at the broker, and has not joined here yet: what its client owns is not known."""
 
-        self.claiming = False
-        """A procedure of it waits until the member log says that it is served here: the record must not be dropped."""
+        self.conversions = 0
+        """Procedures that convert it, or would, and may wait for the member log: the record must not be dropped then,
+        and with it what the log says of it here."""
 
         self.taken = False
         """Its last membership here did not end: another replica serves it."""
@@ -123,6 +124,15 @@ class Member:
         That is so as soon as the broker gave an epoch, before the client has its first JoinGroup answer.
         """
         return self.member_epoch > 0 or self.machine.state is not MemberState.ABSENT
+
+    @contextmanager
+    def converting(self) -> Iterator[None]:
+        """What is done inside converts the member in place, or finds that it may not be converted now."""
+        self.conversions += 1
+        try:
+            yield
+        finally:
+            self.conversions -= 1
 
     def _idle(self) -> None:
         if self.member_epoch <= 0:  # as for nearly nobody

@@ -123,7 +123,7 @@ class Registry:
         group = member.group
         if (
             not member.joined
-            and not member.claiming
+            and not member.conversions
             and member.queue.idle
             and member.join.waiting is None
             and group.members.get(member.member_id) is member

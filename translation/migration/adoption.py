@@ -110,7 +110,8 @@ def _convert_or_relay(
         Described.CLASSIC_GROUP,
     ):
         mixed = described is Described.CLASSIC_MEMBER
-        code = yield from move_classic_member(context, member, connection, request, rule, mixed=mixed)
+        with member.converting():
+            code = yield from move_classic_member(context, member, connection, request, rule, mixed=mixed)
         if code is not None:
             refuse(code)
             return
