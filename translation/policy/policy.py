@@ -103,7 +103,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         int,
         Meta(
             ge=0,
-            description="Milliseconds between two members of a live group that are moved to `observe` or `translate`.",
+            description="Without effect: the members of a live group are converted in place, each at its next "
+            "Heartbeat, and there is nothing to space out. The key is still read.",
         ),
     ] = 1000
     steps: Annotated[
