@@ -41,7 +41,8 @@ COPY tools/spark_connector/pom.xml tools/spark_connector/jars.sha256 ./
 RUN mvn -q -B -Djars.directory=/jars dependency:copy-dependencies
 WORKDIR /jars
 RUN sha256sum --check --strict /src/jars.sha256 \
-    && test "$(find . -type f | wc -l)" -eq "$(wc -l < /src/jars.sha256)"
+    && set -- * \
+    && test "$#" -eq "$(wc -l < /src/jars.sha256)"
 
 # The same with Spark. The connector lies among Spark's own jars, where drivers and executors find it, and the command has
 # a name that spark-submit takes for Python.

@@ -164,6 +164,7 @@ def _secret() -> dict[str, bytes]:
         "tls.key": issued.private_key_pem.bytes(),
         "ca.crt": authority.cert_pem.bytes(),
         "password": b"secret",
+        "mac-key": b"0123456789abcdef" * 2,
         "token": b"secret",
     }
 

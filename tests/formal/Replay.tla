@@ -46,6 +46,10 @@ AsTheCodeDecides ==
   /\ Comes("Reconnect") => id[last'[2]] # "classic" \/ cs[last'[2]] # "joined"
   \* The JoinGroup of a client that dies while it waits is a member's all the same.
   /\ Comes("Die") => cs[last'[2]] # "waiting"
+  \* Translation.tla has the former way of a live move, by UNKNOWN_MEMBER_ID and another membership; the code converts
+  \* members in place. So no member of either protocol comes to a proxy whose policy would move it.
+  /\ \A c \in Clients: id[c] = "classic" => policy'[via'[c]] = "observe"
+  /\ \A c \in Clients: id[c] = "new" => policy'[via'[c]] = "translate"
   \* Heartbeats that change nothing would be most of the steps, and faults the first ones.
   /\ Comes("KeepAlive") => BeatChanges(New(last'[2]))
   /\ Comes("HeartbeatAsNew") => last' # last

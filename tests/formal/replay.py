@@ -35,6 +35,11 @@ NOTHING: frozenset[int] = frozenset()
 ONLY_OF_MUTATIONS = frozenset({"IsFenced", "EndAtTheFormerProxy"})
 """Actions of the model that happen only where a rule is left out."""
 
+OF_A_FORMER_MOVE = frozenset(
+    {"TellToMove", "TellToMoveBack", "EndClassicMembership", "EndNewMembership", "EndLeftoverMembership"}
+)
+"""Actions of a live move as the model has it. The code converts members in place, so no trace has them."""
+
 ACTIONS = frozenset(
     {
         "JoinClassicGroup", "CompleteClassicRebalance", "JoinAsClassic", "SyncAsClassic", "HeartbeatAsClassic",
@@ -43,7 +48,7 @@ ACTIONS = frozenset(
         "Reconnect", "LoseResponse", "Die", "ExpireSession", "StartAgain", "ChangePolicy",
     }
 )  # fmt: skip
-"""All other actions."""
+"""The others, and those of a former move."""
 
 _SESSION_MS, _REBALANCE_MS = 30_000, 60_000
 _JOIN_TRIES = 3

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.formal.replay import play_all
 from tests.formal.traces import Setting, Trace
-from tests.simulation.mutations import Mutation, moves, partitions, sessions
+from tests.simulation.mutations import Mutation, partitions, sessions
 
 MUTANTS: tuple[Mutation, ...] = (
     partitions.acknowledge_early,
@@ -16,7 +16,6 @@ MUTANTS: tuple[Mutation, ...] = (
     partitions.rejoin_at_every_epoch,
     partitions.never_tell,
     sessions.no_keep_alive,
-    moves.leave_the_classic_group_first,
     sessions.trust_to_be_the_only_process,
     sessions.trust_a_client_that_was_away,
 )
