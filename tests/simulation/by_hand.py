@@ -16,6 +16,7 @@ from tests.translation.apis import test_initial_rebalance as initial_rebalance
 from tests.translation.apis import test_many_commits as many_commits
 from tests.translation.classic_group import A_OWNS, CLASSIC
 from tests.translation.fleet import test_ends as ends
+from tests.translation.fleet import test_group_records as group_records
 from tests.translation.fleet import test_member_log as records
 from tests.translation.fleet import test_resumption as resumption
 from tests.translation.fleet import test_seams as seams
@@ -75,6 +76,12 @@ BY_HAND: Mapping[str, ByHand] = {
         many_commits.test_a_join_group_on_another_connection_waits_for_the_commits_under_way
     ),
     "keep_alive_when_no_commit_is_under_way": ByHand(many_commits.test_a_keep_alive_waits_for_no_commit),
+    "tell_members_whatever_the_gates_say": ByHand(
+        gates.test_a_replica_that_is_alive_and_does_not_report_is_missing
+    ),
+    "do_without_the_reports_of_others": ByHand(
+        group_records.test_a_replica_is_alive_as_long_as_it_probes_and_this_one_always_is
+    ),
     "take_what_a_step_causes_for_harm": ByHand(gates.test_classic_members_rejoin_at_each_new_target),
     "leave_the_classic_group_first": ByHand(
         upgrade.test_to_translate_a_client_under_another_id_joins_before_its_classic_membership_ends

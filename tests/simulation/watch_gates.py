@@ -54,7 +54,7 @@ class GateWatch:
         if event.kind is EventKind.STEP_CHANGED:
             self._step_changed(event.reason)
         elif event.kind is EventKind.POLICY_CHANGED and event.reason.startswith(_TOLD):
-            self._told(process)
+            self.member_switches(process)
 
     def _step_changed(self, text: str) -> None:
         for said in ("paused", "missing", "suspect", "baseline", "aborted"):
@@ -94,21 +94,22 @@ class GateWatch:
         assert self.world is not None
         return self.world.plan.gates_kind
 
-    def _told(self, process: "ProxyProcess") -> None:
+    def member_switches(self, process: "ProxyProcess") -> None:
+        """A process converts a classic member in place, or makes it join anew."""
         if self.world is None:
             return  # the move has no gates
         now_ms, plan = self._watch.kernel.now_ms, self.world.plan
         if not process.translates:
-            raise Violation(10, "somebody is told to move although the move was aborted")
+            raise Violation(10, "a member is switched although the move was aborted")
         if (
             self.world.planted() == SILENT
             and self.is_faultless
             and now_ms >= plan.gates_from_ms + SILENT_MS
             and plan.fleet
         ):
-            raise Violation(10, "somebody is told to move while a replica does not report")
+            raise Violation(10, "a member is switched while a replica does not report")
         if self.world.planted() in {CONTROL, FAULT} and now_ms >= plan.gates_from_ms + SILENT_MS:
-            raise Violation(10, f"somebody is told to move in spite of the {self.world.planted()}")
+            raise Violation(10, f"a member is switched in spite of the {self.world.planted()}")
 
     @property
     def stops_for_good(self) -> bool:

@@ -96,6 +96,9 @@ class StepWatch:
             message = action.message
             if not self._begins(message) or message.member_id in self._began:
                 return
+            if message.member_epoch > 0 and message.group_id == GROUP:
+                self._watch.count("members converted by steps")
+                self._watch.gates.member_switches(process)
             if message.group_id == GROUP and is_rolled_back(process):
                 raise Violation(
                     9, f"{process} begins {message.member_id}, and knows that the move is rolled back"
