@@ -1,6 +1,9 @@
 """Decodes the strings of Kafka's protocol as the broker does: what is not UTF-8 becomes U+FFFD, and is no error."""
 
 import codecs
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 _BEHAVIOUR = "epochgate-kafka"
 _REPLACEMENT = "\ufffd"
@@ -17,9 +20,25 @@ def decode_text(data: bytes) -> str:
     return data.decode("utf-8", _BEHAVIOUR)
 
 
+_strict: ContextVar[bool] = ContextVar("strict", default=False)
+
+
+@contextmanager
+def strict_text() -> Iterator[None]:
+    """Inside, a string that is not UTF-8 raises UnicodeDecodeError.
+
+    That is for records that a broker has written: it has replaced what its client sent, so such a record is damaged.
+    """
+    token = _strict.set(True)
+    try:
+        yield
+    finally:
+        _strict.reset(token)
+
+
 def _replace(error: UnicodeError) -> tuple[str, int]:
     """Java has one replacement for an encoded surrogate, where Python's ``replace`` has three."""
-    if not isinstance(error, UnicodeDecodeError):
+    if not isinstance(error, UnicodeDecodeError) or _strict.get():
         raise error
     data, at = error.object, error.start
     if data[at] == _SURROGATE_LEAD and data[at + 1 : at + 2] and data[at + 1] in _SURROGATE_SECOND:

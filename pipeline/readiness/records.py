@@ -23,6 +23,7 @@ from protocol_codecs import CodecError, Message
 from protocol_codecs.codec import decode_prefix
 from protocol_codecs.fields import string
 from protocol_codecs.records import decode_record
+from protocol_codecs.text import strict_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,16 +143,18 @@ def check(key: bytes | None, value: bytes | None) -> tuple[int, str | None, str 
         return _UNKNOWN, None, "the record has no key" if key is None else "the key is cut off"
     number = int.from_bytes(key[:_PREFIX_SIZE], "big", signed=True)
     try:
-        group_id = decode_prefix(_GroupKey, 0, key, _PREFIX_SIZE)[0].group_id
-        if number in _NOT_DECODED:
-            return number, group_id, None
-        if decode_record(key, None) is None:
-            return number, None, f"record type {number} is unknown"
-    except CodecError as error:  # what is no whole key names no group and supersedes no record
+        with strict_text():
+            group_id = decode_prefix(_GroupKey, 0, key, _PREFIX_SIZE)[0].group_id
+            if number in _NOT_DECODED:
+                return number, group_id, None
+            if decode_record(key, None) is None:
+                return number, None, f"record type {number} is unknown"
+    except (CodecError, UnicodeDecodeError) as error:  # what is no whole key names no group and supersedes no record
         return number, None, str(error)
     try:
-        decode_record(key, value)
-    except CodecError as error:
+        with strict_text():
+            decode_record(key, value)
+    except (CodecError, UnicodeDecodeError) as error:
         return number, group_id, str(error)
     return number, group_id, None
 
