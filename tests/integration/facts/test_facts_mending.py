@@ -24,6 +24,12 @@ def converted_after_its_topic_grew(kafka: Kafka, classic: RawMember, other: RawM
 def converted_after_another_left(kafka: Kafka, classic: RawMember, other: RawMember, topic: str) -> None:
     """Another member leaves, and the rebalance that follows is not over."""
     kafka.admin.create_partitions([NewPartitions(topic, 4)])[topic].result(timeout=60)
+    # The coordinator learns of them from the metadata log a little later, and loses what it does not know.
+    eventually(
+        lambda: len(kafka.admin.list_topics(topic, timeout=10).topics[topic].partitions),
+        lambda count: count == 4,
+        what="the broker knows the new partitions",
+    )
     classic.join()
     classic.sync(4)
     other.send_join()
