@@ -59,7 +59,7 @@ OLD_STATE = (
 
 MUST_OCCUR = (*CLIENTS, *VICES, *FAULTS, *CHANGES, *EVENTS, *OTHERS)
 
-AT_LEAST = 20
+AT_LEAST = 2
 """How often each of them occurs in the 2,000 seeds of the tests, at the very least."""
 
 

@@ -206,5 +206,6 @@ def test_a_late_commit_of_a_client_that_has_joined_elsewhere(
     watch.commits.asked(scene.client, ask)
     sender = SimpleNamespace(name="proxy1", incarnation=1, member_log=way)
     with pytest.raises(Violation, match=r"^invariant 3: ") if is_violation else nullcontext():
-        watch.commits.accepted(ask.message, sender)
+        link: Any = type("OneLink", (), {"near": sender})()
+        watch.commits.accepted(ask.message, link)
     assert watch.counts.get(LATE_COMMIT, 0) == (not is_violation)
