@@ -149,7 +149,8 @@ def check(key: bytes | None, value: bytes | None) -> tuple[int, str | None, str 
                 return number, group_id, None
             if decode_record(key, None) is None:
                 return number, None, f"record type {number} is unknown"
-    except (CodecError, UnicodeDecodeError) as error:  # what is no whole key names no group and supersedes no record
+    except (CodecError, UnicodeDecodeError) as error:
+        # What is no whole key names no group and supersedes no record.
         return number, None, str(error)
     try:
         with strict_text():
