@@ -59,8 +59,11 @@ OLD_STATE = (
 
 MUST_OCCUR = (*CLIENTS, *VICES, *FAULTS, *CHANGES, *EVENTS, *OTHERS)
 
-AT_LEAST = 2
+AT_LEAST = 20
 """How often each of them occurs in the 2,000 seeds of the tests, at the very least."""
+
+RARE = {"vice: claims what it does not hold": 2, "vice: keeps its partitions when JoinGroup fails": 2}
+"""Those that live moves caused before members were converted in place, and how often they have to occur now."""
 
 
 def table(counts: Mapping[str, int]) -> str:
@@ -87,4 +90,4 @@ def missing(
     counts: Mapping[str, int], names: Sequence[str] = MUST_OCCUR, at_least: int = AT_LEAST
 ) -> list[str]:
     """Return which of these occurred too seldom."""
-    return [name for name in names if counts.get(name, 0) < at_least]
+    return [name for name in names if counts.get(name, 0) < RARE.get(name, at_least)]

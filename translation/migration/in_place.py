@@ -37,6 +37,7 @@ from translation.actions import Connection, ConnectionId, EventKind, Request
 from translation.engine.classic_members import ClassicMember
 from translation.engine.context import Context, replaced
 from translation.engine.member import Group, Member
+from translation.engine.member_ids import LONGEST_MEMBER_ID
 from translation.engine.procedure import Procedure, ProcedureQueue, Send, UpstreamLost
 from translation.error_mapping import NO_COORDINATOR
 from translation.fleet.outputs import Terms
@@ -477,6 +478,8 @@ def _finish(context: Context, member: Member, connection: Connection) -> None:
 def _ask_to_rejoin(context: Context, group: Group, request: Request) -> ErrorCode:
     """Have a client rejoin by whose calls all becomes known; not again and again, if it stays unknown."""
     member_id: str = request.message.member_id
+    if len(member_id) > LONGEST_MEMBER_ID:
+        return ErrorCode.NONE  # nothing is remembered of it, so it would have to rejoin again and again
     asked = group.asked_to_rejoin
     first = asked.get(member_id)
     if first is None:
