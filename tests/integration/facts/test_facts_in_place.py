@@ -5,7 +5,7 @@ import math
 import pytest
 from kio.schema.errors import ErrorCode
 from support.broker import Kafka
-from support.in_place import NO_TOPICS, Conversion, settle, until
+from support.in_place import NO_TOPICS, SESSION_MS, Conversion, settle, until
 from support.raw_member import Offer
 from support.raw_new_member import LEAVE, partitions_of
 from support.waiting import eventually
@@ -203,11 +203,13 @@ def test_a_helper_that_leaves_early_costs_each_classic_member_one_rejoin(convers
 
 
 def test_a_helper_that_dies_is_removed_when_its_session_ends_as_if_it_had_left(conversion):
-    members = conversion.form(session_timeout_ms=30_000)
+    members = conversion.form()
     generation = conversion.generation
+    conversion.use_session(6_000)
     conversion.helper()
+    conversion.use_session(SESSION_MS)
     natives = conversion.convert_all()
-    settle(natives, generation + 1)  # the broker's session is 6 s
+    settle(natives, generation + 1)
     assert [native.shares for native in natives] == [member.shares for member in members]
     assert conversion.view().group_epoch == generation + 1
 

@@ -11,6 +11,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, P
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.types import GroupId
 
@@ -19,6 +24,8 @@ from support.waiting import eventually
 from translation.engine.conversion import is_helper
 
 QUIET = {"log_level": 0}  # both outlive the broker, and would say so after the last line of the tests
+_GROUP_RESOURCE = 32
+_SET = 0
 MEMBER_TYPES = {-1: "unknown", 0: "classic", 1: "consumer"}
 
 
@@ -107,6 +114,22 @@ class Kafka:
         if failed or len(written) != count:
             raise AssertionError(f"{len(written)} of {count} records were acknowledged: {failed[:1]}")
         return written
+
+    def configure_group(self, group: str, settings: Mapping[str, str]) -> None:
+        """Set these configurations of the group, which need not exist yet (`IncrementalAlterConfigs`)."""
+        resource = AlterConfigsResource(
+            resource_type=_GROUP_RESOURCE,
+            resource_name=group,
+            configs=tuple(
+                AlterableConfig(name=name, config_operation=_SET, value=value)
+                for name, value in settings.items()
+            ),
+        )
+        with raw.RawConnection(self.bootstrap.split(",", maxsplit=1)[0]) as connection:
+            answer = connection.call(
+                IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+            )
+        assert [one.error_code for one in answer.responses] == [0], answer
 
     def describe(self, group: str) -> GroupView | None:
         """The group as a group of type consumer; None if the broker has no such group of that type."""

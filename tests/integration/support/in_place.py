@@ -14,13 +14,16 @@ from support.raw_new_member import LEAVE, RawNewMember
 from support.waiting import eventually
 
 NO_TOPICS: tuple[str, ...] = ()
+SESSION_MS = 45_000
 
 
 class Classic(RawMember):
     """A classic member that keeps what its last SyncGroup gave it."""
 
     def __init__(self, kafka: Kafka, group: str, topic: str, *other_topics: str, **options: Any) -> None:
-        super().__init__(kafka.bootstrap, group, topic, *other_topics, **options)
+        super().__init__(
+            kafka.bootstrap, group, topic, *other_topics, **{"session_timeout_ms": SESSION_MS, **options}
+        )
         self.topic = topic
         self.shares: Topics = {}
 
@@ -68,7 +71,10 @@ class Classic(RawMember):
 
 
 class Conversion:
-    """A classic group, its helper, and the members that are converted. All connections end with the block."""
+    """A classic group, its helper, and the members that are converted. All connections end with the block.
+
+    Members are called one by one by the test, so their sessions are long: a busy machine must not end one.
+    """
 
     def __init__(self, kafka: Kafka, group: str, *topics: str, partitions: int = 6) -> None:
         self.kafka = kafka
@@ -79,10 +85,15 @@ class Conversion:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        self.use_session(SESSION_MS)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def use_session(self, timeout_ms: int) -> None:
+        """The session timeout of members of the new protocol in this group."""
+        self.kafka.configure_group(self.group, {"consumer.session.timeout.ms": str(timeout_ms)})
 
     def until_the_coordinator_knows_the_topics(self) -> None:
         """A new topic is in the coordinator's metadata image a moment after its creation; until then it is left out."""

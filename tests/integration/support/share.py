@@ -8,22 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 
 from support import find_broker
 from support.broker import Kafka, Record
 from support.clients import CONFLUENT, DRIVERS, ClientKind
 from support.consumers import ConsumerProcess, Consumers
-from support.raw import RawConnection
 from support.tracing import ports_of, trace_file
 from tools.java_client import compiled
-
-_GROUP_RESOURCE = 32
-_SET = 0
 
 
 def skip_without_share_groups(version: str, *, preview: bool = True) -> None:
@@ -96,23 +87,7 @@ def configure_group(
         "share.record.lock.duration.ms": str(lock_duration_ms),
         **(others or {}),
     }
-    with RawConnection(kafka.bootstrap.split(",", maxsplit=1)[0]) as connection:
-        answer = connection.call(
-            IncrementalAlterConfigsRequest(
-                resources=(
-                    AlterConfigsResource(
-                        resource_type=_GROUP_RESOURCE,
-                        resource_name=group,
-                        configs=tuple(
-                            AlterableConfig(name=name, config_operation=_SET, value=value)
-                            for name, value in settings.items()
-                        ),
-                    ),
-                ),
-                validate_only=False,
-            )
-        )
-    assert [one.error_code for one in answer.responses] == [0], answer
+    kafka.configure_group(group, settings)
 
 
 LOCK_S = 60
