@@ -55,7 +55,7 @@ def _nothing(*_: object) -> None:
 
 def bare(config: Path) -> None:
     """Run a proxy without observability."""
-    from proxy.cli import run  # noqa: PLC0415  after the patches
+    from proxy.cli.run import run  # noqa: PLC0415  after the patches
 
     with (
         mock.patch.object(session, "OBSERVED", frozenset()),

@@ -8,6 +8,7 @@ from typing import Any
 import typer.main
 
 from proxy.cli import command_line
+from proxy.cli.lazy import LazyGroup
 from proxy.console.exit_codes import MEANINGS
 
 _HEAD = """\
@@ -42,9 +43,9 @@ def page() -> str:
 
 
 def _commands(words: str, group: Any) -> Iterator[str]:
-    for name, command in sorted(group.commands.items()):
+    for name, command in sorted(group.load_all().items()):
         path = f"{words} {name}"
-        if hasattr(command, "commands"):
+        if isinstance(command, LazyGroup):
             yield from _commands(path, command)
             continue
         arguments = "".join(

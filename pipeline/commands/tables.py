@@ -11,14 +11,9 @@ from proxy.console.output import Output, OutputFormat, print_json
 if TYPE_CHECKING:
     from pipeline.upkeep import Held
 
-app = typer.Typer(
-    help="Show, compact and clean up the tables in a folder that readiness or audit wrote.",
-    no_args_is_help=True,
-)
 _Folder = Annotated[Location, typer.Argument(parser=FOLDER, metavar="DIR", help="Folder with the tables.")]
 
 
-@app.command("show")
 def show(
     folder: _Folder, master: Master = None, conf: Conf = None, output: Output = OutputFormat.TEXT
 ) -> None:
@@ -33,7 +28,6 @@ def show(
         _print(held)
 
 
-@app.command("compact")
 def compact(folder: _Folder, master: Master = None, conf: Conf = None) -> None:
     """Write small files anew as larger ones: folders that incremental audits have added, and Delta Lake's files.
 
@@ -46,7 +40,6 @@ def compact(folder: _Folder, master: Master = None, conf: Conf = None) -> None:
     say(f"{folder}: {'compacted ' + ', '.join(names) if names else 'nothing to compact'}")
 
 
-@app.command("vacuum")
 def vacuum(
     folder: _Folder,
     keep_hours: Annotated[

@@ -5,10 +5,7 @@ import sys
 from enum import StrEnum
 from typing import Annotated, Any
 
-import msgspec
 import typer
-
-from protocol_codecs.printable import printable_json
 
 
 class OutputFormat(StrEnum):
@@ -53,6 +50,10 @@ def print_json(report: Any) -> None:
     """
     if sys.stdout is None:  # closed by whoever started the command, who goes by the exit code
         return
+    import msgspec  # noqa: PLC0415  with the codecs, what every command would load otherwise
+
+    from protocol_codecs.printable import printable_json  # noqa: PLC0415
+
     text = msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
     sys.stdout.buffer.write(f"{printable_json(text)}\n".encode())
     sys.stdout.buffer.flush()

@@ -19,8 +19,9 @@ from protocol_codecs.foreign import JsonDecoder, Undecodable
 from protocol_codecs.printable import printable
 from proxy.config.control import Hook
 from proxy.config.regular_file import read_regular_file
-from proxy.metrics.registry import Metrics, software_version
+from proxy.metrics.registry import Metrics
 from proxy.transport.tls_context import TlsFilesError
+from proxy.version import VERSION
 from translation.actions import CallHook
 from translation.fleet.group_records import LONGEST_WORDS
 
@@ -174,7 +175,7 @@ class HookCaller:
         body = msgspec.json.encode(_body(call))
         headers = [
             ("Host", hook.authority),
-            ("User-Agent", f"epochgate/{software_version()}"),
+            ("User-Agent", f"epochgate/{VERSION}"),
             ("Content-Type", "application/json"),
             ("Content-Length", str(len(body))),
             ("Accept", "application/json"),

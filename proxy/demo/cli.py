@@ -116,8 +116,3 @@ def demo(
         pause_s=pause,
     )
     raise typer.Exit(run_demo(shown, kafka, plan, plain=plain))
-
-
-def add_to(command_line: typer.Typer) -> None:
-    """Mount the command."""
-    command_line.command()(demo)

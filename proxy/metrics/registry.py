@@ -6,7 +6,6 @@ Metrics that any Kafka proxy has use kroxylicious's names after the prefix, so t
 
 import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple, Protocol
 
 from prometheus_client import (
@@ -27,6 +26,7 @@ from proxy.metrics.bounds import Bound
 from proxy.metrics.counters import HotCounters, HotHistograms, HotSummaries
 from proxy.metrics.group_families import FAMILIES, PREFIX
 from proxy.metrics.wave_groups import MOST_WAVES, WaveGroups
+from proxy.version import VERSION
 from translation.actions import MemberProtocol
 
 _LATENCIES = (
@@ -62,14 +62,6 @@ class Described(NamedTuple):
     kind: str
     labels: tuple[str, ...]
     meaning: str
-
-
-def software_version() -> str:
-    """Return the version of the installed package."""
-    try:
-        return version("epochgate")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 class GroupSeries(Collector, Protocol):
@@ -528,7 +520,7 @@ class Metrics:
         )
         self.ready = self._gauge("ready", "1 while the process is ready for clients, as in /readyz.")
         self.build = self._gauge("build_info", "Always 1; the labels say what runs.", "version", "python")
-        self.build.labels(software_version(), platform.python_version()).set(1)
+        self.build.labels(VERSION, platform.python_version()).set(1)
         ProcessCollector(registry=self.without_groups)
         PlatformCollector(registry=self.without_groups)
         GCCollector(registry=self.without_groups)

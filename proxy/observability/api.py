@@ -8,7 +8,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from proxy.config.schema import Visibility
-from proxy.metrics.registry import software_version
 from proxy.observability.api_query import GROUPS, LARGEST_LIMIT, ONE_GROUP, QueryError, read_query
 from proxy.observability.fleet_join import with_fleet
 from proxy.observability.fleet_reading import FleetReading
@@ -17,6 +16,7 @@ from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot, merge
 from proxy.observability.snapshot_encoding import encode_cooperatively
+from proxy.version import VERSION
 
 GROUP = "{group_id:group}"
 """Route parameter for a group id, percent-encoded: any text, including slashes and line breaks."""
@@ -100,7 +100,7 @@ def api_routes(processes: Processes, limits: Visibility, preflight: PreflightBoa
             return problem(_BAD_REQUEST, str(error))
         return Response(msgspec.json.encode(preflight.view), media_type=_JSON)
 
-    document = msgspec.json.encode(openapi(software_version()))
+    document = msgspec.json.encode(openapi(VERSION))
 
     async def describe(_request: Request) -> Response:
         return Response(document, media_type=_JSON)

@@ -11,7 +11,7 @@ from proxy.cluster.dialer import Open
 from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Config
 from proxy.metrics.periodic import run_periodically
-from proxy.metrics.registry import Metrics, software_version
+from proxy.metrics.registry import Metrics
 from proxy.observability.broker_polling import BrokerGroupPoller, nobody
 from proxy.observability.broker_queries import BrokerQueries
 from proxy.observability.event_dispatcher import EventDispatcher
@@ -29,6 +29,7 @@ from proxy.observability.wall_clock import WallClock
 from proxy.runtime.log_setup import log_suppressed_lines
 from proxy.runtime.time_slice import TimeSlice
 from proxy.transport.tcp_stream import open_tcp
+from proxy.version import VERSION
 from translation.actions import Event, EventKind, MemberProtocol
 from translation.policy.policy import Policy
 from translation.uuids import kafka_uuid
@@ -171,7 +172,7 @@ class Observability:
         return Snapshot(
             time=now_us / 1_000_000,
             replicas=(self.replica,),
-            version=software_version(),
+            version=VERSION,
             ready=reason is None,
             not_ready_reason=reason,
             policy_version=policy_version,
@@ -190,7 +191,7 @@ class Observability:
                 self._metrics.group_rebalances.remove(group_id, protocol)
 
     async def _run_journal(self) -> None:
-        self._journal.record_marker(STARTED, self.clock.now_us(), software_version())
+        self._journal.record_marker(STARTED, self.clock.now_us(), VERSION)
         # The last events are written after all other tasks have ended.
         writing = trio.CancelScope(shield=True)
         async with trio.open_nursery() as nursery:

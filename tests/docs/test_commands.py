@@ -12,10 +12,10 @@ import sys
 
 import pytest
 import yaml
-from click import Context, Group
 from typer.main import get_command
 
 from proxy.cli import command_line
+from proxy.cli.lazy import LazyGroup
 from tools.chart import render
 
 from . import pages
@@ -119,15 +119,15 @@ def test_the_tests_that_are_named_exist():
 @named(OF_EPOCHGATE)
 def test_epochgate_knows_the_command_and_its_options(page, line):
     words = re.split(STARTS_EPOCHGATE, line, maxsplit=1)[1]
-    arguments = shlex.split(re.split(r" > |; ", words)[0])
+    arguments = shlex.split(re.sub(r"\$\([^)]*\)", "x", re.split(r" > |; ", words)[0]))
     command = get_command(command_line())
     context = None
-    while isinstance(command, Group):
+    while isinstance(command, LazyGroup):
         name = arguments.pop(0)
-        context = Context(command, info_name=name, parent=context)
+        context = command.context_class(command, info_name=name, parent=context)
         assert name in command.commands, f"{page}: there is no command {name}"
-        command = command.commands[name]
-    context = Context(command, parent=context)
+        command = command.load(name)
+    context = command.context_class(command, parent=context)
     command.parse_args(context, [one for one in arguments if one != "&"])
 
 

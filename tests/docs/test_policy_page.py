@@ -8,7 +8,7 @@ import yaml
 from typer.testing import CliRunner
 
 from protocol_codecs.classic_clients import Refusal
-from proxy.cli import app
+from proxy.cli import command_line
 from proxy.config.loader import load_policy
 from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.policy.policy import Mode
@@ -28,7 +28,7 @@ rules:
 def test_the_output_of_policy_check_is_what_it_prints(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("policy.yaml").write_text(CHECKED, encoding="utf-8")
-    printed = CliRunner().invoke(app, ["policy", "check", "policy.yaml"])
+    printed = CliRunner().invoke(command_line(), ["policy", "check", "policy.yaml"])
     assert printed.exit_code == 0
     assert f"$ epochgate policy check policy.yaml\n{printed.output}```" in PAGE
 

@@ -3,25 +3,18 @@
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from pipeline import cli, spark
+from pipeline import spark
 from pipeline.errors import PipelineError
+from proxy.cli import command_line
 from proxy.console.exit_codes import ExitCode
 
 
-@pytest.fixture
-def command_line() -> typer.Typer:
-    app = typer.Typer()
-    cli.add_to(app)
-    return app
-
-
-def test_without_java_a_command_says_so(command_line: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_a_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    answer = CliRunner().invoke(command_line, ["pipeline", "report", "--out", "x.html", "--audit", "."])
+    answer = CliRunner().invoke(command_line(), ["pipeline", "report", "--out", "x.html", "--audit", "."])
     assert answer.exit_code == ExitCode.FAILED
     assert "Java is missing: no java on PATH, and JAVA_HOME is not set" in answer.output
 
@@ -50,9 +43,7 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         (["pipeline", "audit", "--out", "x", "--journal", ".", "--conf", "nonsense"], "expected KEY=VALUE"),
     ],
 )
-def test_what_cannot_be_is_refused_before_spark_starts(
-    command_line: typer.Typer, arguments: list[str], said: str
-) -> None:
-    answer = CliRunner().invoke(command_line, arguments)
+def test_what_cannot_be_is_refused_before_spark_starts(arguments: list[str], said: str) -> None:
+    answer = CliRunner().invoke(command_line(), arguments)
     assert answer.exit_code == ExitCode.USAGE
     assert said in answer.output

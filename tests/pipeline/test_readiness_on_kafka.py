@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from pipeline.capture import capture
 from pipeline.readiness import cluster, job, records
 from pipeline.readiness.output import GROUPS, MEMBERS, NOT_READY, OFFSETS, READY, REMARK, VERDICTS, WAVES
-from proxy.cli import app
+from proxy.cli import command_line
 from tests.pipeline.fleet import DELETED, Fleet
 from tools.java_admin import dump
 
@@ -148,6 +148,8 @@ def test_the_proxy_takes_the_policy_of_each_wave(out: Path, spark: SparkSession)
     assert len({row["wave"] for row in waves}) > 1
     for wave in {row["wave"] for row in waves}:
         count = sum(row["wave"] <= wave for row in waves)
-        answer = CliRunner().invoke(app, ["policy", "check", str(out / job.POLICY / f"wave-{wave:02}.yaml")])
+        answer = CliRunner().invoke(
+            command_line(), ["policy", "check", str(out / job.POLICY / f"wave-{wave:02}.yaml")]
+        )
         assert answer.exit_code == 0, answer.output
         assert f"good, {count} rules, default observe" in answer.output

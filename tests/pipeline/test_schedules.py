@@ -7,10 +7,10 @@ from typing import Any, Self
 import jsonschema
 import pytest
 import yaml
-from click import Context, Group
 from typer.main import get_command
 
 from proxy.cli import command_line
+from proxy.cli.lazy import LazyGroup
 from tests.docs import pages
 from tools.chart import crds, schemas
 from tools.chart.binaries import NoGoError
@@ -31,11 +31,11 @@ def parse(arguments: list[str]) -> None:
     command = get_command(command_line())
     context = None
     words = list(arguments)
-    while isinstance(command, Group):
+    while isinstance(command, LazyGroup):
         name = words.pop(0)
-        context = Context(command, info_name=name, parent=context)
-        command = command.commands[name]
-    command.parse_args(Context(command, parent=context), words)
+        context = command.context_class(command, info_name=name, parent=context)
+        command = command.load(name)
+    command.parse_args(command.context_class(command, parent=context), words)
 
 
 def application() -> Any:

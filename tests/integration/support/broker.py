@@ -18,14 +18,15 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.types import GroupId
+from kio.static.primitive import i8
 
 from support import raw
 from support.waiting import eventually
 from translation.engine.conversion import is_helper
 
 QUIET = {"log_level": 0}  # both outlive the broker, and would say so after the last line of the tests
-_GROUP_RESOURCE = 32
-_SET = 0
+_GROUP_RESOURCE = i8(32)
+_SET = i8(0)
 MEMBER_TYPES = {-1: "unknown", 0: "classic", 1: "consumer"}
 
 

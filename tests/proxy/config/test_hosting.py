@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from protocol_codecs import ApiKey, ErrorCode
-from proxy.cli import app
+from proxy.cli import command_line
 from proxy.config.hosting import check_hosting
 from proxy.config.loader import ConfigError, load_config, parse_policy
 from proxy.server import process
@@ -65,7 +65,7 @@ def test_several_processes_may_not_host(check, config, why):
 def test_run_and_config_check_refuse_it(tmp_path):
     (tmp_path / "epochgate.yaml").write_text(CONFIG + "policy: {file: policy.yaml}\n")
     (tmp_path / "policy.yaml").write_text(HOSTED)
-    result = CliRunner().invoke(app, ["config", "check", str(tmp_path / "epochgate.yaml")])
+    result = CliRunner().invoke(command_line(), ["config", "check", str(tmp_path / "epochgate.yaml")])
     assert result.exit_code != 0
     assert "`mode: host` is an experiment" in result.output
 

@@ -6,6 +6,7 @@ from typing import Any
 import typer.main
 
 from proxy.cli import command_line
+from proxy.cli.lazy import LazyGroup
 
 
 def leaves() -> dict[str, Any]:
@@ -14,10 +15,10 @@ def leaves() -> dict[str, Any]:
 
 
 def _walk(words: tuple[str, ...], command: Any) -> Iterator[tuple[str, Any]]:
-    if not hasattr(command, "commands"):
+    if not isinstance(command, LazyGroup):
         yield " ".join(words), command
         return
-    for name, inner in command.commands.items():
+    for name, inner in command.load_all().items():
         yield from _walk((*words, name), inner)
 
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from proxy import cli
-from proxy.cli import command_line
+from proxy.cli import command_line, version
 from proxy.console.exit_codes import MEANINGS, ExitCode
 from proxy.demo import command as demo_command
 from proxy.demo.verdict import Result
@@ -82,7 +82,8 @@ def test_an_interrupt_has_its_own_code(monkeypatch, command):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(demo_command.trio, "run", interrupted)
-    monkeypatch.setattr(cli, "software_version", interrupted)
+    monkeypatch.setattr(version, "print_json", interrupted)
+    monkeypatch.setattr(version.typer, "echo", interrupted)
     assert CliRunner().invoke(command_line(), command.split()).exit_code == ExitCode.INTERRUPTED
 
 

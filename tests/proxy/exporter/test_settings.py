@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from proxy.cli import app
+from proxy.cli import command_line
 from proxy.config.loader import ConfigError, load_config
 
 BASE = """\
@@ -52,6 +52,6 @@ def test_a_group_id_has_to_match_as_a_whole_whatever_characters_it_has(tmp_path)
 
 
 def test_the_command_refuses_a_configuration_without_it(tmp_path):
-    done = CliRunner().invoke(app, ["exporter", "--config", str(written(tmp_path, FLEET))])
+    done = CliRunner().invoke(command_line(), ["exporter", "--config", str(written(tmp_path, FLEET))])
     assert done.exit_code == 2
     assert "no `exporter`" in done.output

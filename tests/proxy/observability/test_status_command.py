@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from protocol_codecs.classic_clients import OPTIONS, RACKS_IGNORED, Refusal
-from proxy.cli import app
+from proxy.cli import command_line
 from proxy.console.exit_codes import ExitCode
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import Snapshot
@@ -81,7 +81,7 @@ class Answering:
 
     def run(self, *arguments: str):
         command = ["status", "--admin", f"127.0.0.1:{self.server.server_port}", *arguments]
-        return CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+        return CliRunner().invoke(command_line(), command, env={"COLUMNS": "200"})
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_what_is_no_proxy_is_an_exit_code(proxy, body):
     ],
 )
 def test_a_proxy_that_cannot_be_asked_is_an_exit_code(admin, code):
-    assert CliRunner().invoke(app, ["status", "--admin", admin]).exit_code == code
+    assert CliRunner().invoke(command_line(), ["status", "--admin", admin]).exit_code == code
 
 
 def test_a_group_id_is_no_markup(proxy):

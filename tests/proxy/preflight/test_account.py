@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from protocol_codecs.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from proxy.cli import app
+from proxy.cli import command_line
 from proxy.config.schema import Address
 from proxy.console.exit_codes import ExitCode
 from proxy.preflight import account
@@ -59,7 +59,7 @@ def test_what_brokers_tell_arrives_whole(answers):
 def test_a_crash_is_a_finding_and_has_an_exit_code(monkeypatch):
     monkeypatch.setattr(account, "MODULE", "tests.proxy.fakes.crashing_child")
     done = CliRunner().invoke(
-        app, ["preflight", "--kafka-conf", "bootstrap.servers=127.0.0.1:1", "-o", "json"]
+        command_line(), ["preflight", "--kafka-conf", "bootstrap.servers=127.0.0.1:1", "-o", "json"]
     )
     assert done.exit_code == ExitCode.UNDECIDED
     whats = [one["what"] for one in json.loads(done.stdout)["findings"]]

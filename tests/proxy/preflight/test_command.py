@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
-from proxy.cli import app
+from proxy.cli import command_line
 from proxy.config.fleet import Fleet
 from proxy.config.reporting import PreflightSection
 from proxy.config.schema import Admin, Listener
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["preflight", *map(str, arguments)])
+    return CliRunner().invoke(command_line(), ["preflight", *map(str, arguments)])
 
 
 @pytest.fixture

@@ -1,0 +1,6 @@
+"""``python -m proxy.cli`` is ``epochgate``."""
+
+from proxy.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""``epochgate run``: the proxy, its reload of the policy, and preflight beside it."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import trio
+import typer
+
+from proxy.cli.configuration import load
+from proxy.config.file_watcher import FileWatcher, Reloadable
+from proxy.config.hosting import check_hosting
+from proxy.config.policy_source import policy_path
+from proxy.config.schema import Config
+from proxy.kubernetes.config_map_watch import ConfigMapWatch
+from proxy.observability.observability import replica_name
+from proxy.preflight.background import BackgroundPreflight
+from proxy.runtime.log_setup import configure
+from proxy.server.policy_reloader import PolicyReloader
+from proxy.server.policy_watch import PolicyWatch
+from proxy.server.process import make_fleet, make_translator, run_to_exit
+from proxy.server.server import Server
+from proxy.workers.supervisor import Supervisor
+from translation.policy.policy import Policy
+
+
+def run(
+    config: Annotated[
+        Path, typer.Option("--config", "-c", metavar="FILE", help="The configuration file (YAML).")
+    ],
+) -> None:
+    """Run the proxy until SIGTERM or Ctrl-C.
+
+    The first signal drains: clients' connections end one after another. The second one ends the process at once.
+    """
+    loaded, policy = load(config)
+    configure(loaded.log)
+    serve = _supervise if loaded.workers > 1 else _serve
+    run_to_exit(lambda: trio.run(serve, loaded, policy, policy_path(loaded, config), config.parent))
+
+
+async def _serve(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:
+    fleet = make_fleet(config, replica_name())
+    server = Server(
+        config,
+        make_translator(config, policy, fleet),
+        policy=policy,
+        folder=folder,
+        fleet=fleet,
+    )
+    await _run(server, server.set_policy, config, policy, policy_at, server.certificates)
+
+
+async def _supervise(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:
+    supervisor = Supervisor(config, policy, folder)
+    await _run(supervisor, supervisor.set_policy, config, policy, policy_at, supervisor.certificates)
+
+
+async def _run(
+    process: Server | Supervisor,
+    set_policy: Callable[[Policy], None],
+    config: Config,
+    policy: Policy,
+    policy_at: Path | None,
+    certificates: Sequence[Reloadable] = (),
+) -> None:
+    preflights = BackgroundPreflight(process, config, policy)
+
+    def apply(policy: Policy) -> None:
+        set_policy(policy)
+        preflights.set_policy(policy)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(process.stop_at_signals)
+        nursery.start_soon(preflights.run)
+        reloadables: list[Reloadable] = list(certificates)
+        if policy_at is not None:
+            required = config.policy.manifest_required
+            reloader = PolicyReloader(
+                policy_at,
+                apply,
+                process.metrics,
+                policy,
+                manifest_required=required,
+                check=partial(check_hosting, config),
+            )
+            nursery.start_soon(reloader.run)
+            name, labels = config.policy.config_map, config.policy.config_maps
+            if name is None and labels is None:
+                reloadables.append(reloader)
+            else:
+                watch = PolicyWatch(name, policy_at, reloader, process.metrics, labels=labels or "")
+                reloadables.append(watch)
+                nursery.start_soon(ConfigMapWatch(name, watch, labels=labels or "").run)
+        nursery.start_soon(FileWatcher(reloadables).run)
+        await process.run(preflights)
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,54 @@
+"""The table of commands: what it says of a function is true, and calling one command loads no other."""
+
+import subprocess
+import sys
+
+import pytest
+
+from proxy.cli.table import COMMANDS
+from tests.proxy.console.commands import leaves
+
+LOADED = """
+import sys
+from proxy.cli import main
+sys.argv = ["epochgate", *{arguments!r}]
+try:
+    main()
+except SystemExit:
+    pass
+print(*sorted(name for name in sys.modules if name.split(".")[0] in {rooms!r}), file=sys.stderr)
+"""
+ROOMS = ("protocol_codecs", "translation", "coordinator", "proxy", "pipeline")
+
+
+def loaded(*arguments: str) -> list[str]:
+    """The project's modules that a call of the command line loads."""
+    program = LOADED.format(arguments=arguments, rooms=ROOMS)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stderr.split()
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_the_summary_is_the_first_sentence_of_the_help(words):
+    help_text = leaves()[words].help.split("\n\n")[0]
+    assert " ".join(help_text.split()) == COMMANDS[words].summary
+
+
+def test_every_command_is_in_the_table():
+    assert set(leaves()) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["--version"], ["--help"], ["policy", "--help"]])
+def test_what_prints_a_few_lines_loads_only_the_command_line(arguments):
+    names = loaded(*arguments)
+    assert {name.split(".")[0] for name in names} == {"proxy"}
+    assert len(names) < 12
+
+
+def test_a_check_of_the_policy_loads_no_other_command_and_no_server(tmp_path):
+    (tmp_path / "policy.yaml").write_text("default: observe\n")
+    names = loaded("policy", "check", str(tmp_path / "policy.yaml"))
+    assert "proxy.cli.policy" in names
+    assert not [
+        name for name in names if name.startswith(("pipeline.commands", "proxy.demo", "proxy.server.server"))
+    ]
