@@ -9,8 +9,8 @@ the order of its tables.
 from collections.abc import Mapping
 
 from coordinator.assignors import ASSIGNORS
-from coordinator.consumer_groups.assigning import group_spec
 from coordinator.consumer_groups.group import ConsumerGroup
+from coordinator.consumer_groups.group_spec import group_spec
 from coordinator.consumer_groups.member import ConsumerGroupMember
 from coordinator.image import MetadataImage
 from coordinator.modern_group import are_homogeneous, counts_after

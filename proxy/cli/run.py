@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import trio
 import typer
@@ -21,8 +21,10 @@ from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.policy_watch import PolicyWatch
 from proxy.server.process import make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server
-from proxy.workers.supervisor import Supervisor
 from translation.policy.policy import Policy
+
+if TYPE_CHECKING:
+    from proxy.workers.supervisor import Supervisor
 
 
 def run(
@@ -53,12 +55,14 @@ async def _serve(config: Config, policy: Policy, policy_at: Path | None, folder:
 
 
 async def _supervise(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:
+    from proxy.workers.supervisor import Supervisor  # noqa: PLC0415 - most proxies are one process
+
     supervisor = Supervisor(config, policy, folder)
     await _run(supervisor, supervisor.set_policy, config, policy, policy_at, supervisor.certificates)
 
 
 async def _run(
-    process: Server | Supervisor,
+    process: "Server | Supervisor",
     set_policy: Callable[[Policy], None],
     config: Config,
     policy: Policy,

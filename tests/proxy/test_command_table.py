@@ -52,3 +52,28 @@ def test_a_check_of_the_policy_loads_no_other_command_and_no_server(tmp_path):
     assert not [
         name for name in names if name.startswith(("pipeline.commands", "proxy.demo", "proxy.server.server"))
     ]
+
+
+OF_SHADOW = {
+    "assignors",
+    "config",
+    "consumer_groups",
+    "errors",
+    "image",
+    "java_order",
+    "modern_group",
+    "partitions",
+    "uuids",
+}
+"""What a forecast of assignments needs of the embedded coordinator, which is never for production data otherwise."""
+
+
+def test_a_serving_proxy_loads_of_other_packages_what_it_needs():
+    program = "import sys, proxy.cli.run; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    names = [name.split(".") for name in done.stdout.split()]
+    assert {name[1] for name in names if name[0] == "coordinator" and len(name) > 1} == OF_SHADOW
+    assert {name[1] for name in names if name[0] == "pipeline" and len(name) > 1} == {"rules"}
+    assert not {"demo", "exporter", "workers"} & {
+        name[1] for name in names if name[0] == "proxy" and len(name) > 1
+    }
