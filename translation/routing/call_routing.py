@@ -36,7 +36,7 @@ from translation.apis.sync_group import sync
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, ProcedureQueue
-from translation.migration import downgrade, mending
+from translation.migration import downgrade, held_return, mending
 from translation.migration.adoption import adopt_then
 from translation.policy.policy import Mode
 from translation.routing.guarded_joins import route_member_heartbeat
@@ -80,6 +80,8 @@ def _route_heartbeat(
     if predicted is not None:
         predicted.begin()
         return
+    if _is_relayed_held(context, connection, request):
+        return
     _route_member_call(
         context,
         connection,
@@ -112,6 +114,8 @@ def _route_commit(
 ) -> None:
     """Route a commit. One without a member id belongs to no member: an admin's, or a client's that assigns by hand."""
     message = request.message
+    if _is_relayed_held(context, connection, request):
+        return
     context.classic_members.commits(message.group_id, connection, request)
     if not message.member_id or is_of_native(context, message.group_id, message.member_id):
         context.forward(request)
@@ -126,6 +130,16 @@ def _route_commit(
         authorized=authorized,
         claims=False,
     )
+
+
+def _is_relayed_held(context: Context, connection: Connection, request: Request) -> bool:
+    """Relay a Heartbeat or a commit if its client's JoinGroup is held on the way back; the broker answers it."""
+    message = held_return.with_generation_of_broker(context, request)
+    if message is None:
+        return False
+    steps = held_return.relay_held(context, request, message)
+    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    return True
 
 
 def _route_member_call(
