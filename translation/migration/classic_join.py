@@ -9,6 +9,7 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, Send, Wait
+from translation.migration import helper
 from translation.migration.old_membership import leave_classic
 from translation.relayed_responses import learn_join
 from translation.serving import settle_relayed
@@ -65,6 +66,7 @@ def relay_classic_join(
     connection = context.connections.connection_of(request)
     if connection is not None and response.error_code == ErrorCode.NONE:
         learn_join(context, connection, request, response)
+        helper.has_joined_classic(context, connection, request, response)
     if connection is not None and response.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
         context.actions.append(Relayed(connection, request, response))
     context.answer(request, response)

@@ -24,7 +24,8 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from translation.actions import Connection
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.conversion import HELPER_CLIENT_ID, HELPER_PREFIX, Conversion, is_helper
 from translation.engine.member import Group
@@ -70,6 +71,22 @@ def begin_return(context: Context, group: Group, connection: Connection) -> Conv
         conversion.is_return = True
     conversion.changed_at = context.now
     return conversion
+
+
+def has_joined_classic(
+    context: Context, connection: Connection, request: Request, response: JoinGroupResponse
+) -> None:
+    """A JoinGroup was relayed and answered, in a consumer group if there is no leader: the member may be the last one
+    there that was of the new protocol, served by a process that has ended."""
+    message: JoinGroupRequest = request.message
+    if response.error_code == ErrorCode.NONE and message.protocol_type == "consumer" and not response.leader:
+        bring_back(context, connection, message.group_id)
+
+
+def bring_back(context: Context, connection: Connection, group_id: str) -> None:
+    """A classic member is in a consumer group: it is on its way back, unless its group is translated."""
+    if context.rules.rule_for(group_id).mode is Mode.OBSERVE:
+        begin_return(context, context.registry.group(group_id), connection)
 
 
 def join(context: Context, conversion: Conversion) -> Procedure[ConsumerGroupHeartbeatResponse]:

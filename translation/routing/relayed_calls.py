@@ -20,7 +20,7 @@ def is_relayed(context: Context, group_id: str, member_id: str) -> bool:
         return False  # whatever the policy says now: it is moved when its turn comes
     if context.rules.rule_for(group_id).mode is not Mode.TRANSLATE:
         return True
-    if (group_id, member_id) in context.natives:
+    if context.registry.is_native(group_id, member_id):
         return True
     if group is None:
         return False
@@ -36,4 +36,8 @@ def is_of_native(context: Context, group_id: str, member_id: str) -> bool:
     member = context.registry.find(group_id, member_id)
     if member is not None and (member.joined or not member.queue.idle):
         return False
-    return not context.ids.is_issued(member_id) and not may_be_translated(member_id)
+    return not (
+        context.ids.is_issued(member_id)
+        or may_be_translated(member_id)
+        or context.fleet.is_translated(group_id, member_id)
+    )
