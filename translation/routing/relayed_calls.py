@@ -28,6 +28,21 @@ def is_relayed(context: Context, group_id: str, member_id: str) -> bool:
     return group.migration.relays(now) or group.relayed_until.get(member_id, now) > now
 
 
+def may_be_translated_still(context: Context, group_id: str, member_id: str) -> bool:
+    """Whether the broker may have the member of a relayed call in the new protocol, from before this process started.
+
+    Under ``observe`` nobody has asked the broker. What the broker accepted as a classic member's call says no.
+    """
+    if context.rules.rule_for(group_id).mode is not Mode.OBSERVE or not member_id:
+        return False
+    group = context.registry.groups.get(group_id)
+    return (
+        (group is None or group.relayed_until.get(member_id, context.now) <= context.now)
+        and context.classic_members.find(group_id, member_id) is None
+        and not is_of_native(context, group_id, member_id)
+    )
+
+
 def is_of_native(context: Context, group_id: str, member_id: str) -> bool:
     """Whether a request with a member epoch comes from a native member, whose epoch is the broker's own.
 

@@ -196,7 +196,7 @@ def test_a_commit_of_a_client_that_waits_counts(version: int) -> None:
 
 def test_a_commit_with_another_generation_is_the_brokers_to_refuse() -> None:
     bench, connection, _ = held()
-    assert bench.commit(connection, A, HAS + 1, version=7) in bench.forwarded
+    assert bench.commit(connection, A, HAS + 1, version=9) in bench.forwarded
 
 
 def test_a_heartbeat_of_a_client_that_waits_is_answered_by_the_broker() -> None:
@@ -212,4 +212,4 @@ def test_afterwards_the_generation_is_the_brokers_own() -> None:
     bench, connection, join = held()
     until_answered(bench, join, {A: (CLASSIC, HAS, ()), NATIVE: (NEW, HAS, (2, 3))})
     assert bench.heartbeat(connection, A, HAS) in bench.forwarded
-    assert bench.commit(connection, A, HAD, version=7) in bench.forwarded
+    assert bench.commit(connection, A, HAD, version=9) in bench.forwarded
