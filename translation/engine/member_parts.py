@@ -27,6 +27,8 @@ class PendingMove(msgspec.Struct, frozen=True):
     client_id: str | None
     client_host: str
     told_at: float
+    is_eager: bool = False
+    """Its Heartbeat was answered REBALANCE_IN_PROGRESS, since it gives up all partitions by its own rules."""
 
 
 class Client:
