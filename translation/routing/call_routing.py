@@ -210,25 +210,25 @@ def _relay_or_adopt(
     translate: Callable[[Context, Member, Connection, Request], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
 ) -> None:
-    """Relay a commit; if the broker has its member in the new protocol, adopt it and translate the commit."""
+    """Relay a commit; if the broker has its member in the new protocol, adopt it and translate the commit.
+
+    Before the broker has answered nothing is known of the member: it looks at the sender's right to the group first.
+    """
     group_id, member_id = request.message.group_id, request.message.member_id
-    member = context.registry.member(group_id, member_id)
 
     def steps() -> Procedure[None]:
         response = yield Send(request.api_key, request.version, request.message)
-        if ErrorCode.UNSUPPORTED_VERSION in codes_of(response):
-            rule = context.rules.rule_for(group_id)
+        codes = codes_of(response)
+        if ErrorCode.UNSUPPORTED_VERSION in codes:
+            member = context.registry.member(group_id, member_id)
             go_on = partial(translate, context, member, connection, request)
-            if context.fleet.log is not None:
-                yield from go_on()  # no commit makes this replica the server of its member
-            else:
-                yield from adopt_then(context, member, connection, request, rule, go_on, refuse, None)
+            _translate_or_adopt(context, member, connection, request, go_on, refuse, None)
             return
-        if codes_of(response) == {ErrorCode.NONE}:
-            context.registry.relay(member.group, member_id)
+        if codes == {ErrorCode.NONE}:
+            context.registry.relay(context.registry.group(group_id), member_id)
         context.answer(request, response)
 
-    context.scheduler.start(steps(), member.queue, connection.id, request.client_id)
+    context.scheduler.start(steps(), ProcedureQueue(), connection.id, request.client_id)
 
 
 def _translate_or_refuse(
