@@ -45,8 +45,9 @@ def of_consumer_group() -> JoinGroupResponse:
 
 
 def only(bench: Bench, api_key: ApiKey) -> Call:
-    (call,) = [call for call in bench.calls if call.api_key == api_key]
-    return call
+    calls = [call for call in bench.calls if call.api_key == api_key]
+    assert len(calls) == 1
+    return calls[0]
 
 
 def beat(bench: Bench, code: ErrorCode = ErrorCode.NONE, seconds: float = 0.3) -> None:
