@@ -111,6 +111,10 @@ def learn_join(
             generation=response.generation_id,
         )
         context.classic_members.joined(group_id, member)
+        if context.classic_members.find(group_id, response.member_id) is member:
+            group = context.registry.groups.get(group_id)
+            if group is not None:
+                group.asked_to_rejoin.pop(response.member_id, None)
     else:
         context.classic_members.forget(group_id, response.member_id)
     if _may_be_mended(context, group_id) and len(response.leader) <= LONGEST_MEMBER_ID:

@@ -22,7 +22,7 @@ from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
 from translation.member_state import MemberState
-from translation.migration import hook_calls, judging
+from translation.migration import helper, hook_calls, judging
 from translation.migration.admission import why_wave_waits
 from translation.migration.command_writes import CommandOutcome, obey_command
 from translation.migration.commands import Command
@@ -150,6 +150,8 @@ class Translator:
         context = self._context
         context.now = now
         relayed_responses.observe_response(context, connection, request, response)
+        if request.api_key == ApiKey.JOIN_GROUP:
+            helper.has_joined_classic(context, connection, request, response)
         return self._actions()
 
     def is_authorized(self, connection_id: ConnectionId, group_id: str) -> bool:

@@ -26,6 +26,7 @@ from tests.translation.live_groups import B
 from tests.translation.migration import test_convertibility as convertibility
 from tests.translation.migration import test_downgrade as downgrade
 from tests.translation.migration import test_gates as gates
+from tests.translation.migration import test_held_return as held_return
 from tests.translation.migration import test_helper as helper
 from tests.translation.migration import test_in_place as in_place
 from tests.translation.migration import test_last_consumer_member as last_consumer_member
@@ -100,6 +101,21 @@ BY_HAND: Mapping[str, ByHand] = {
     ),
     "leave_before_all_have_the_group_epoch": ByHand(
         helper.test_on_the_way_back_the_helper_waits_for_all_members, lambda: ({B: (CLASSIC, 3, (2, 3))},)
+    ),
+    "leave_by_itself_while_others_have_to_give_up": ByHand(
+        last_consumer_member.test_a_client_that_leaves_by_itself_waits_for_the_others_too
+    ),
+    "answer_before_the_group_is_a_classic_one": ByHand(
+        held_return.test_a_client_is_answered_when_its_group_is_a_classic_one
+    ),
+    "commit_with_the_generation_from_before": ByHand(
+        held_return.test_a_commit_of_a_client_that_waits_counts, lambda: (7,)
+    ),
+    "leave_a_consumer_group_of_classic_members": ByHand(
+        helper.test_a_consumer_group_of_classic_members_gets_a_helper_that_leaves
+    ),
+    "have_eager_clients_lose_their_partitions": ByHand(
+        all_at_once.test_an_eager_client_gives_up_its_partitions_by_its_own_rules_and_keeps_its_id
     ),
     "a_told_heartbeat_is_no_life": ByHand(
         downgrade.test_back_to_observe_the_heartbeat_that_is_told_counts_as_life

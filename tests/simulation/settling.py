@@ -72,10 +72,6 @@ def _is_partly_converted(world: "World") -> bool:
     return group is not None and any(member.uses_classic_protocol for member in group.members.values())
 
 
-def _are_all_classic(group: Any) -> bool:
-    return all(member.uses_classic_protocol for member in group.members.values())
-
-
 def _is_kept_out(client: Any, of_consumer_group: bool) -> bool:
     return isinstance(client, ClassicClient) and client.is_kept_out(of_consumer_group=of_consumer_group)
 
@@ -99,10 +95,6 @@ def _wrong_assignor(world: "World", client: Any) -> str | None:
 
 
 def _orphans(world: "World", members: list, group: Any) -> str | None:
-    if not world.translates and world.broker.group is not None and _are_all_classic(world.broker.group):
-        # A process that ended on the way back has left no helper, so no member of the new protocol has the broker
-        # compute an assignment. Nobody makes it a classic group yet.
-        return None
     wanted = frozenset().union(*(client.topics for client in members)) if members else frozenset()
     held = frozenset().union(*(client.held for client in members)) if members else frozenset()
     for topic in world.broker.image.topics.values():

@@ -427,5 +427,5 @@ def test_a_client_that_was_away_goes_back_if_no_other_process_has_moved_it() -> 
     bench.reply(bench.heartbeat_answer(1), helper)
     (call,) = bench.calls
     assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, A)
-    bench.reply(JoinGroupResponse(member_id=A, generation_id=1))
+    bench.reply(JoinGroupResponse(member_id=A, generation_id=1, leader=A))
     assert bench.error(goes_back) == ErrorCode.NONE

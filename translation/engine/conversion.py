@@ -40,9 +40,12 @@ class Conversion:
         "connection_id",
         "described_at",
         "group",
+        "has_left",
         "helper_epoch",
         "helper_id",
+        "is_return",
         "queue",
+        "stays",
         "timer_at",
         "votes",
     )
@@ -64,6 +67,12 @@ class Conversion:
         self.changed_at = now
         """When a member was converted last, or went back."""
         self.described_at = -math.inf
+        self.is_return = False
+        """Whether it began on the way back."""
+        self.has_left = False
+        """Whether its helper has left on the way back, so that the group should be a classic one."""
+        self.stays = False
+        """On the way back: whether it stays a consumer group for now, because native members are in it."""
         self.votes = False
         """Whether no classic member is left, so that members may vote for an assignor."""
 

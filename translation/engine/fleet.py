@@ -15,7 +15,7 @@ from translation.engine.member import Member
 from translation.engine.member_ids import MemberIds, is_issued_form
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Terms, Verdict
-from translation.fleet.records import NO_GENERATION, MemberKey, MemberRecord, member_key
+from translation.fleet.records import NO_GENERATION, Kind, MemberKey, MemberRecord, member_key
 from translation.fleet.seats import Seat
 from translation.fleet.snapshots import NO_SNAPSHOT, Snapshot, decode_snapshot, encode_snapshot
 from translation.member_state import MemberState
@@ -125,6 +125,11 @@ class Fleet:
     def record(self, member: Member) -> MemberRecord | None:
         """The record that counts for a member; None if there is none, or no member log."""
         return None if self.log is None else self.log.record(member.key)
+
+    def is_translated(self, group_id: str, member_id: str) -> bool:
+        """Whether the log has a member that a replica translates, or did until its end: its id may have any form."""
+        record = None if self.log is None else self.log.record(member_key(group_id, member_id))
+        return record is not None and record.kind is not Kind.RELAYED
 
     # -- speaking to the broker --------------------------------------------------------------------------------
 

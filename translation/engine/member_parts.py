@@ -27,6 +27,8 @@ class PendingMove(msgspec.Struct, frozen=True):
     client_id: str | None
     client_host: str
     told_at: float
+    is_eager: bool = False
+    """Its Heartbeat was answered REBALANCE_IN_PROGRESS, since it gives up all partitions by its own rules."""
 
 
 class Client:
@@ -185,11 +187,14 @@ class Deadlines:
 class JoinProgress:
     """The JoinGroup of the client that is under way, if there is one."""
 
-    __slots__ = ("old_classic_membership", "superseded_requests", "waiting")
+    __slots__ = ("held", "old_classic_membership", "superseded_requests", "waiting")
 
     def __init__(self) -> None:
         self.waiting: RunningProcedure | None = None
         """The procedure of a JoinGroup that waits for partitions."""
+        self.held: tuple[int, int] | None = None
+        """While it is held on the way back: the generation that the client has, and the one that the broker has
+        (:mod:`translation.migration.held_return`)."""
         self.superseded_requests: list[Request] = []
         """The older JoinGroups that the newest one answers too."""
         self.old_classic_membership: PendingMove | None = None

@@ -94,12 +94,18 @@ class Registry:
         member = self.find(group_id, member_id)
         if (member is not None and member.joined) or self._ids.is_issued(member_id):
             return True
+        if self._fleet.is_translated(group_id, member_id):
+            return True  # a classic member that had an id of a native one's form when it was converted
         return may_be_translated(member_id) and (group_id, member_id) not in self._natives
 
     def is_native(self, group_id: str, member_id: str) -> bool:
         """Whether this is the id of a member that speaks the new protocol by itself, as far as is known here."""
+        if (group_id, member_id) not in self._natives:
+            return False
         member = self.find(group_id, member_id)
-        return (group_id, member_id) in self._natives and (member is None or not member.joined)
+        return not (member is not None and member.joined) and not self._fleet.is_translated(
+            group_id, member_id
+        )
 
     def relay(self, group: Group, member_id: str, until: float | None = None) -> None:
         """Relay the calls of a member that the broker has as a classic one, until a time (seconds).

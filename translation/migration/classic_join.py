@@ -9,6 +9,7 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, Send, Wait
+from translation.migration import helper
 from translation.migration.old_membership import leave_classic
 from translation.relayed_responses import learn_join
 from translation.serving import settle_relayed
@@ -27,6 +28,7 @@ def relay_classic_join(
     cancelled_move: PendingMove | None = None,
     *,
     on_accepted: Callable[[], None] = _nothing,
+    hold: Callable[[JoinGroupResponse], Procedure[JoinGroupResponse]] | None = None,
     unanswered: Container[int] = (),
 ) -> Procedure[int]:
     """Relay a JoinGroup, and repeat it while the broker answers REBALANCE_IN_PROGRESS; return the code of the answer.
@@ -36,8 +38,8 @@ def relay_classic_join(
 
     ``cancelled_move`` is the move of a client that was told to move to the new protocol and does not any more. The
     classic membership that it has left behind is ended, or the group's rebalance would wait for it until its timeout.
-    ``on_accepted`` is called when the broker has the client as a classic member. A code of ``unanswered`` is returned
-    and not answered.
+    ``on_accepted`` is called when the broker has the client as a classic member; ``hold`` may wait for another answer
+    then. A code of ``unanswered`` is returned and not answered.
     """
     if cancelled_move is not None:
         group = context.registry.group(request.message.group_id)
@@ -54,6 +56,25 @@ def relay_classic_join(
     if _client_is_gone(context, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    response = yield from send_join(context, request)
+    if response.error_code in unanswered:
+        return response.error_code
+    if response.error_code == ErrorCode.NONE:
+        on_accepted()
+        if hold is not None:
+            response = yield from hold(response)
+    connection = context.connections.connection_of(request)
+    if connection is not None and response.error_code == ErrorCode.NONE:
+        learn_join(context, connection, request, response)
+        helper.has_joined_classic(context, connection, request, response)
+    if connection is not None and response.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        context.actions.append(Relayed(connection, request, response))
+    context.answer(request, response)
+    return response.error_code
+
+
+def send_join(context: Context, request: Request) -> Procedure[JoinGroupResponse]:
+    """Send a JoinGroup, and again as long as the broker answers REBALANCE_IN_PROGRESS; return its answer."""
     response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
     for _ in range(_JOIN_RETRIES):
         if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.connections.is_waiting(
@@ -62,17 +83,7 @@ def relay_classic_join(
             break
         yield Wait(context.now + _JOIN_RETRY_S)
         response = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
-    if response.error_code in unanswered:
-        return response.error_code
-    if response.error_code == ErrorCode.NONE:
-        on_accepted()
-    connection = context.connections.connection_of(request)
-    if connection is not None and response.error_code == ErrorCode.NONE:
-        learn_join(context, connection, request, response)
-    if connection is not None and response.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        context.actions.append(Relayed(connection, request, response))
-    context.answer(request, response)
-    return response.error_code
+    return response
 
 
 def _client_is_gone(context: Context, request: Request) -> bool:

@@ -44,8 +44,9 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
       its partitions by its own rules, and its commits count; it goes back by its JoinGroup
       (:mod:`translation.migration.return_in_place`). Not yet if another process may have served it since: that may have
       moved it back already, so the broker is asked first (:func:`.adoption.readopt`).
-    * UNKNOWN_MEMBER_ID: a classic member that was told before to join anew, because its group has to be empty; and a
-      translated one that the broker does not let back in place.
+    * REBALANCE_IN_PROGRESS or, if it is cooperative or has not followed for long, UNKNOWN_MEMBER_ID: a classic member
+      that was told before to join anew, because its group has to be empty.
+    * UNKNOWN_MEMBER_ID: a translated member that the broker does not let back in place.
     """
     message: HeartbeatRequest = request.message
     group = context.registry.groups.get(message.group_id)
@@ -53,7 +54,11 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
         return None
     member = group.members.get(message.member_id)
     if member is None or not member.joined:
-        return ErrorCode.UNKNOWN_MEMBER_ID if message.member_id in group.pending_moves else None
+        move = group.pending_moves.get(message.member_id)
+        if move is None:
+            return None
+        rejoins = move.is_eager and group.migration.moves_all(context.now)
+        return ErrorCode.REBALANCE_IN_PROGRESS if rejoins else ErrorCode.UNKNOWN_MEMBER_ID
     if context.rules.rule_for(message.group_id).mode is _TRANSLATE:
         group.pending_moves.pop(member.member_id, None)
         if member.member_id in group.asked_to_rejoin:

@@ -9,7 +9,9 @@ group epoch moves. That happens when the helper leaves; at once, if a descriptio
 On the way back the helper keeps the group a consumer group while its members become classic ones. When it leaves as the
 last member of the new protocol, the broker makes the group a classic one, with the group epoch as its generation, and
 has all members rejoin once (``GroupMetadataManager.consumerGroupFenceMembers``). A member that has not reached the
-group epoch would be answered ILLEGAL_GENERATION then, so the helper waits for it.
+group epoch would be answered ILLEGAL_GENERATION then, so the helper waits for it. If all members are classic and no
+helper is in the group, because the process that served the last one of the new protocol has ended, another one joins
+and leaves. It does so once: a broker whose migration policy has no downgrade leaves the group a consumer group.
 """
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -22,7 +24,8 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from translation.actions import Connection
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.conversion import HELPER_CLIENT_ID, HELPER_PREFIX, Conversion, is_helper
 from translation.engine.member import Group
@@ -58,6 +61,32 @@ def begin(context: Context, group: Group, connection: Connection) -> Conversion:
     group.conversion = conversion
     context.timers.book(conversion, context.now + _SOON_S)
     return conversion
+
+
+def begin_return(context: Context, group: Group, connection: Connection) -> Conversion:
+    """Begin or go on with the way back of a group, of which a member has become a classic one."""
+    conversion = group.conversion
+    if conversion is None:
+        conversion = begin(context, group, connection)
+        conversion.is_return = True
+    conversion.changed_at = context.now
+    return conversion
+
+
+def has_joined_classic(
+    context: Context, connection: Connection, request: Request, response: JoinGroupResponse
+) -> None:
+    """A JoinGroup was relayed and answered, in a consumer group if there is no leader: the member may be the last one
+    there that was of the new protocol, served by a process that has ended."""
+    message: JoinGroupRequest = request.message
+    if response.error_code == ErrorCode.NONE and message.protocol_type == "consumer" and not response.leader:
+        bring_back(context, connection, message.group_id)
+
+
+def bring_back(context: Context, connection: Connection, group_id: str) -> None:
+    """A classic member is in a consumer group: it is on its way back, unless its group is translated."""
+    if context.rules.rule_for(group_id).mode is Mode.OBSERVE:
+        begin_return(context, context.registry.group(group_id), connection)
 
 
 def join(context: Context, conversion: Conversion) -> Procedure[ConsumerGroupHeartbeatResponse]:
@@ -186,7 +215,8 @@ def _tick(context: Context, conversion: Conversion, connection: Connection) -> P
             conversion.described_at = context.now
             group = yield from describe(connection, conversion.group.group_id)
             if (yield from _is_over(context, conversion, group)):
-                end(context, conversion.group)
+                if conversion.group.conversion is conversion:
+                    end(context, conversion.group)
                 return
             interval_s = min(interval_s, _SOON_S) if is_busy else interval_s
     except UpstreamLost:
@@ -216,10 +246,27 @@ def _is_over(context: Context, conversion: Conversion, described: DescribedGroup
     if context.rules.rule_for(group.group_id).mode is Mode.TRANSLATE:
         is_over = yield from _is_converted(context, conversion, described)
     else:
+        if _lacks_helper(conversion, described):
+            yield from join(context, conversion)
+            return False
         is_over = _is_back(context, conversion, described)
+        if is_over and conversion.helper_id:
+            yield from leave(context, conversion)
+            conversion.has_left, conversion.changed_at = True, context.now
+            return False  # but when the group is a classic one
     if is_over:
         yield from leave(context, conversion)
     return is_over
+
+
+def _lacks_helper(conversion: Conversion, described: DescribedGroup | None) -> bool:
+    """Whether a consumer group has classic members only, and no helper has left it."""
+    return (
+        described is not None
+        and not (conversion.helper_id or conversion.has_left)
+        and bool(described.members)
+        and all(member.member_type == CLASSIC for member in described.members)
+    )
 
 
 def _is_converted(
@@ -246,14 +293,24 @@ def _is_back(context: Context, conversion: Conversion, described: DescribedGroup
 
     Each helper that leaves moves that, so of those of several processes one is the last, and waits once more.
     """
-    if context.now - conversion.changed_at >= _LONGEST_RETURN_S:
-        return True
+    is_late = context.now - conversion.changed_at >= _LONGEST_RETURN_S
     if described is None:
-        return False
+        conversion.stays = bool(conversion.helper_id)
+        return not conversion.helper_id or is_late
+    conversion.stays = any(
+        member.member_type != CLASSIC
+        and not is_helper(member.member_id)
+        and not context.registry.is_ours(described.group_id, member.member_id)
+        for member in described.members
+    )
     helpers = {member.member_id for member in described.members if is_helper(member.member_id)}
     others = [member for member in described.members if not is_helper(member.member_id)]
     if any(member.member_type != CLASSIC for member in others):
-        return False
+        return is_late
+    if conversion.has_left:
+        return False  # or another helper would join, as if none had left
+    if is_late:
+        return True
     if conversion.helper_id and helpers - {conversion.helper_id}:
         return conversion.helper_id != min(helpers)
     return all(member.member_epoch == described.group_epoch for member in others)

@@ -281,9 +281,9 @@ def _convert_group(
     context: Context, group: Group, connection: Connection, generation_id: int
 ) -> Procedure[None]:
     """Have the group's helper convert it; return if each member's epoch is its generation now."""
-    if group.conversion is not None:
-        if group.conversion.helper_id:
-            return  # since the broker was asked
+    if group.conversion is not None and group.conversion.helper_id:
+        return  # since the broker was asked
+    if group.conversion is not None and not group.conversion.is_return:
         raise _NotConverted(_Missing.TIME, "its helper is joining")
     conversion = helper.begin(context, group, connection)
     try:

@@ -47,6 +47,8 @@ from translation.mending.look import (
     topics_of,
     topics_of_classic_group,
 )
+from translation.migration import helper
+from translation.migration.last_consumer_member import CLASSIC
 from translation.policy.policy import Mode
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION, heartbeat_version
 from translation.upstream.metadata_lookup import lookup_sizes
@@ -74,6 +76,8 @@ _DESCRIBE_GROUPS_VERSION = 5
 def described(context: Context, connection: Connection | None, group_id: str, group: Description) -> None:
     """A broker has described a group, to a member's principal on this connection."""
     mends = context.mends
+    if connection is not None and _has_only_classic_members(group):
+        helper.bring_back(context, connection, group_id)
     if connection is None or group_id in mends.under_way or not _concerns_us(context, group_id, group):
         return
     topics = _topics(group)
@@ -84,6 +88,15 @@ def described(context: Context, connection: Connection | None, group_id: str, gr
         _start(context, group_id, connection, _learn_sizes(context, frozenset(unknown)))
     else:
         _looked(context, connection, group_id, group, _look(context, group, sizes))
+
+
+def _has_only_classic_members(group: Description) -> bool:
+    """Whether it is a consumer group that no member of the new protocol keeps one."""
+    return (
+        not isinstance(group, DescribedGroup)
+        and bool(group.members)
+        and all(member.member_type == CLASSIC for member in group.members)
+    )
 
 
 def _concerns_us(context: Context, group_id: str, group: Description) -> bool:

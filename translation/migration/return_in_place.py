@@ -10,6 +10,8 @@ member of the new protocol leaves, so a helper joins before the last one goes ba
 (:mod:`translation.migration.helper`). That costs all members one ordinary rebalance.
 """
 
+from contextlib import ExitStack
+
 import msgspec
 
 from protocol_codecs import ErrorCode
@@ -27,7 +29,7 @@ from translation.engine.join_wait import take_over_waiting_join
 from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure, UpstreamLost
 from translation.member_state import MemberEvent
-from translation.migration import helper
+from translation.migration import held_return, helper
 from translation.migration.classic_join import relay_classic_join
 from translation.partitions import lacks_owned_list
 
@@ -52,9 +54,11 @@ def return_in_place(
     take_over_waiting_join(context, member)
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.stop()
+    had = member.generation
     try:
         # Of several that go back at once the last one brings the helper.
-        with member.group.departing(member.member_id):
+        with ExitStack() as departing:
+            departing.enter_context(member.group.departing(member.member_id))
             helper_code = ErrorCode.NONE
             if not _others(member):
                 helper_code = yield from _ensure_helper(context, member.group, connection)
@@ -69,7 +73,8 @@ def return_in_place(
             code = yield from relay_classic_join(
                 context,
                 readable(request),
-                on_accepted=lambda: _gone_back(context, member),
+                on_accepted=lambda: _gone_back(context, member, connection, departing),
+                hold=lambda answer: held_return.hold(context, member, readable(request), had, answer),
                 unanswered=_NOT_LET_BACK,
             )
     except UpstreamLost:
@@ -113,16 +118,17 @@ def _ensure_helper(context: Context, group: Group, connection: Connection) -> Pr
     return ErrorCode(response.error_code)
 
 
-def _gone_back(context: Context, member: Member) -> None:
+def _gone_back(context: Context, member: Member, connection: Connection, departing: ExitStack) -> None:
     """The broker has the member as a classic one."""
+    departing.close()
     if member.joined:
         context.memberships.end(
             member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, "back to the classic protocol"
         )
     static_members.forget_instance(member)
-    conversion = member.group.conversion
-    if conversion is not None:
-        conversion.changed_at = context.now
+    conversion = helper.begin_return(context, member.group, connection)
+    if not _others(member):
+        context.timers.book(conversion, context.now)  # the helper may leave
 
 
 def readable(request: Request) -> Request:

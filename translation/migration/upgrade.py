@@ -6,6 +6,8 @@ empty: then all members are told to join anew, and their JoinGroups are translat
 be converted. :mod:`translation.migration.downgrade` is the way back.
 """
 
+import msgspec
+
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from translation.actions import Connection, EventKind, Request
@@ -24,6 +26,7 @@ from translation.migration.admission import (
 from translation.migration.convertibility import Obstacle, find_obstacle, passthrough_backoff_s
 from translation.migration.in_place import convert_in_place
 from translation.migration.pending_moves import request_rejoin
+from translation.policy.assignors import is_cooperative
 from translation.policy.policy import Rule
 
 _HELD_UP_S = 10.0
@@ -58,7 +61,7 @@ def move_classic_member(
         return None
     if obstacle is Obstacle.MEMBERS or group.migration.moves_all(context.now):
         if (yield from _tell(context, member, connection, request, rule, why)):
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            return _how_to_rejoin(context, member)
         context.moves.free(group.group_id, member.member_id)
         return None
     code = yield from convert_in_place(context, member, connection, request, rule, mixed=mixed)
@@ -110,6 +113,21 @@ def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
     if why_wave_waits(context, group_id, rule) is not None:
         return WAVE_LOOK_AGAIN_S  # the view of the move says what it waits for, not an event for each member
     return LOOK_AGAIN_S if context.moves.is_full(group_id) else 0.0
+
+
+def _how_to_rejoin(context: Context, member: Member) -> ErrorCode:
+    """The code that has the client of a member whose group has to be empty join anew.
+
+    REBALANCE_IN_PROGRESS if its assignors are known to be eager: it gives up all its partitions by its own rules, its
+    commits count, and its JoinGroup under the same id shows that it owns nothing, so its membership can end. A
+    cooperative one keeps its partitions then, and gives them up at UNKNOWN_MEMBER_ID only.
+    """
+    moves = member.group.pending_moves
+    known = context.classic_members.find(member.group.group_id, member.member_id)
+    if known is None or is_cooperative(known.offered) or member.member_id not in moves:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    moves[member.member_id] = msgspec.structs.replace(moves[member.member_id], is_eager=True)
+    return ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def _tell(

@@ -33,19 +33,23 @@ from translation.apis.describe_groups import describe_groups
 from translation.apis.heartbeat import heartbeat
 from translation.apis.predicted_heartbeat import PredictedHeartbeat, is_predictable
 from translation.apis.sync_group import sync
+from translation.commits import codes_of
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.procedure import Procedure, ProcedureQueue
-from translation.migration import downgrade, mending
+from translation.engine.procedure import Procedure, ProcedureQueue, Send
+from translation.migration import downgrade, held_return, mending
 from translation.migration.adoption import adopt_then
 from translation.policy.policy import Mode
 from translation.routing.guarded_joins import route_member_heartbeat
 from translation.routing.hosted_calls import route_hosted
 from translation.routing.join_routing import route_join_group
-from translation.routing.relayed_calls import is_of_native, is_relayed
+from translation.routing.relayed_calls import is_of_native, is_relayed, may_be_translated_still
+from translation.upstream.consumer_group_heartbeat import heartbeat_version
 from translation.upstream.member_lookup import Found
 
 _COMMITS = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
+_FOR_CLASSIC_MEMBERS = range(2, 9)
+"""The versions of OffsetCommit that brokers take from classic members only (KIP-848)."""
 
 
 def route(context: Context, connection: Connection, request: Request) -> None:
@@ -80,6 +84,8 @@ def _route_heartbeat(
     if predicted is not None:
         predicted.begin()
         return
+    if _is_relayed_held(context, connection, request):
+        return
     _route_member_call(
         context,
         connection,
@@ -112,6 +118,8 @@ def _route_commit(
 ) -> None:
     """Route a commit. One without a member id belongs to no member: an admin's, or a client's that assigns by hand."""
     message = request.message
+    if _is_relayed_held(context, connection, request):
+        return
     context.classic_members.commits(message.group_id, connection, request)
     if not message.member_id or is_of_native(context, message.group_id, message.member_id):
         context.forward(request)
@@ -126,6 +134,16 @@ def _route_commit(
         authorized=authorized,
         claims=False,
     )
+
+
+def _is_relayed_held(context: Context, connection: Connection, request: Request) -> bool:
+    """Relay a Heartbeat or a commit if its client's JoinGroup is held on the way back; the broker answers it."""
+    message = held_return.with_generation_of_broker(context, request)
+    if message is None:
+        return False
+    steps = held_return.relay_held(context, request, message)
+    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    return True
 
 
 def _route_member_call(
@@ -159,6 +177,8 @@ def _route_member_call(
             and context.mends.tells(group_id, member_id)
         ):
             mending.tell_leader(context, connection, request)
+        elif _is_of_unknown(context, connection, request):
+            _relay_or_adopt(context, connection, request, translate, refuse)
         else:
             context.forward(request)
         return
@@ -170,6 +190,45 @@ def _route_member_call(
     if claims and not serving.is_served_here(context, connection, request, member_id, go_on, refuse):
         return
     go_on(None)
+
+
+def _is_of_unknown(context: Context, connection: Connection, request: Request) -> bool:
+    """Whether this is a commit that a broker refuses for its version if its member is one of the new protocol."""
+    message = request.message
+    return (
+        request.api_key == ApiKey.OFFSET_COMMIT
+        and request.version in _FOR_CLASSIC_MEMBERS
+        and heartbeat_version(connection) is not None
+        and may_be_translated_still(context, message.group_id, message.member_id)
+    )
+
+
+def _relay_or_adopt(
+    context: Context,
+    connection: Connection,
+    request: Request,
+    translate: Callable[[Context, Member, Connection, Request], Procedure[None]],
+    refuse: Callable[[ErrorCode], None],
+) -> None:
+    """Relay a commit; if the broker has its member in the new protocol, adopt it and translate the commit.
+
+    Before the broker has answered nothing is known of the member: it looks at the sender's right to the group first.
+    """
+    group_id, member_id = request.message.group_id, request.message.member_id
+
+    def steps() -> Procedure[None]:
+        response = yield Send(request.api_key, request.version, request.message)
+        codes = codes_of(response)
+        if ErrorCode.UNSUPPORTED_VERSION in codes:
+            member = context.registry.member(group_id, member_id)
+            go_on = partial(translate, context, member, connection, request)
+            _translate_or_adopt(context, member, connection, request, go_on, refuse, None)
+            return
+        if codes == {ErrorCode.NONE}:
+            context.registry.relay(context.registry.group(group_id), member_id)
+        context.answer(request, response)
+
+    context.scheduler.start(steps(), ProcedureQueue(), connection.id, request.client_id)
 
 
 def _translate_or_refuse(

@@ -20,12 +20,27 @@ def is_relayed(context: Context, group_id: str, member_id: str) -> bool:
         return False  # whatever the policy says now: it is moved when its turn comes
     if context.rules.rule_for(group_id).mode is not Mode.TRANSLATE:
         return True
-    if (group_id, member_id) in context.natives:
+    if context.registry.is_native(group_id, member_id):
         return True
     if group is None:
         return False
     now = context.now
     return group.migration.relays(now) or group.relayed_until.get(member_id, now) > now
+
+
+def may_be_translated_still(context: Context, group_id: str, member_id: str) -> bool:
+    """Whether the broker may have the member of a relayed call in the new protocol, from before this process started.
+
+    Under ``observe`` nobody has asked the broker. What the broker accepted as a classic member's call says no.
+    """
+    if context.rules.rule_for(group_id).mode is not Mode.OBSERVE or not member_id:
+        return False
+    group = context.registry.groups.get(group_id)
+    return (
+        (group is None or group.relayed_until.get(member_id, context.now) <= context.now)
+        and context.classic_members.find(group_id, member_id) is None
+        and not is_of_native(context, group_id, member_id)
+    )
 
 
 def is_of_native(context: Context, group_id: str, member_id: str) -> bool:
@@ -36,4 +51,8 @@ def is_of_native(context: Context, group_id: str, member_id: str) -> bool:
     member = context.registry.find(group_id, member_id)
     if member is not None and (member.joined or not member.queue.idle):
         return False
-    return not context.ids.is_issued(member_id) and not may_be_translated(member_id)
+    return not (
+        context.ids.is_issued(member_id)
+        or may_be_translated(member_id)
+        or context.fleet.is_translated(group_id, member_id)
+    )

@@ -9,12 +9,20 @@ from unittest.mock import patch
 from translation import (
     member_id_required,
 )
-from translation.apis import join_group
+from translation.apis import join_group, leave_group
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.engine.registry import Registry
-from translation.migration import classic_join, downgrade, helper, in_place, join_preflight
+from translation.migration import (
+    classic_join,
+    downgrade,
+    held_return,
+    helper,
+    in_place,
+    join_preflight,
+    upgrade,
+)
 from translation.settings import TranslatorSettings
 from translation.upstream import consumer_group_heartbeat
 from translation.upstream.member_lookup import Described, Found
@@ -144,3 +152,28 @@ def vote_before_the_last_is_converted() -> AbstractContextManager[Any]:
 def leave_before_all_have_the_group_epoch() -> AbstractContextManager[Any]:
     """On the way back the helper leaves while a member has not reached the group epoch."""
     return patch.object(helper, "_is_back", lambda context, conversion, described: described is not None)
+
+
+def leave_by_itself_while_others_have_to_give_up() -> AbstractContextManager[Any]:
+    """The client of the last member of the new protocol leaves while others have partitions to give up."""
+    return patch.object(leave_group, "has_to_wait_for_others", _nobody_has_to_wait)
+
+
+def answer_before_the_group_is_a_classic_one() -> AbstractContextManager[Any]:
+    """A client that goes back is answered at once, and has to rejoin once more."""
+    return patch.object(held_return, "_may_become_classic", lambda *_: False)
+
+
+def commit_with_the_generation_from_before() -> AbstractContextManager[Any]:
+    """While its JoinGroup is held, a client's commit goes to the broker as it is."""
+    return patch.object(held_return, "with_generation_of_broker", lambda *_: None)
+
+
+def leave_a_consumer_group_of_classic_members() -> AbstractContextManager[Any]:
+    """The process that was to bring the helper on the way back has ended, and no other brings one."""
+    return patch.object(helper, "_lacks_helper", lambda *_: False)
+
+
+def have_eager_clients_lose_their_partitions() -> AbstractContextManager[Any]:
+    """The clients of a group that has to be empty are told that they are no members, however eager they are."""
+    return patch.object(upgrade, "is_cooperative", lambda _: True)

@@ -385,7 +385,7 @@ def test_a_client_that_goes_back_is_relayed_when_the_log_has_its_id_as_a_classic
     assert log.kinds(A)[-1] is Kind.RELAYED
     (call,) = one.calls
     assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, A)
-    one.reply(JoinGroupResponse(member_id=A, generation_id=1), call)
+    one.reply(JoinGroupResponse(member_id=A, generation_id=1, leader=A), call)
     assert one.error(join) == ErrorCode.NONE
     assert one.leave_epochs() == []
 

@@ -10,7 +10,7 @@ from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberRespo
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.translation.answers import A, commit_answer, commit_error, described, member
 from tests.translation.bench import GROUP
-from tests.translation.fleet.bench import SharedLog
+from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.fleet.test_ends import SESSION_S, fall_silent, leave_answer
 from tests.translation.fleet.test_serving import served_member, taken_over
 from tests.translation.live_groups import OBSERVE_ALL, mixed_group
@@ -20,6 +20,7 @@ from translation.fleet.records import Kind, Writer, member_key
 from translation.fleet.seats import Seat
 
 KEY = member_key(GROUP, A)
+NATIVE_FORM = "vvT4/e3hRkqyt1NzTWv0cA"
 B = "epochgate-b"
 
 
@@ -330,36 +331,65 @@ def test_the_group_votes_for_the_assignor_of_those_who_are_left(log: SharedLog) 
 # -- ids of classic coordinators ---------------------------------------------------------------------------------------
 
 
-def test_a_membership_that_begins_under_an_id_of_a_classic_coordinator_is_written_then(
-    log: SharedLog,
-) -> None:
-    """A classic member is converted under the id that it has."""
-    one = log.replica()
+def converted(log: SharedLog, one: Replica, member_id: str) -> None:
+    """A classic member is converted under the id that it has, at the first replica."""
     connection = one.connect()
-    join = one.join(connection, CLASSIC)
-    group = mixed_group(CLASSIC)
+    join = one.join(connection, member_id)
+    group = mixed_group(member_id)
     while one.calls[0].api_key != ApiKey.JOIN_GROUP:
         one.reply(group)
-    one.reply(JoinGroupResponse(member_id=CLASSIC, generation_id=5, protocol_name="range"))
+    one.reply(JoinGroupResponse(member_id=member_id, generation_id=5, protocol_name="range"))
     assert one.error(join) == ErrorCode.NONE
-    sync = one.sync(connection, CLASSIC, 5)
+    sync = one.sync(connection, member_id, 5)
     one.reply(group)
     nothing = encode_assignment(ConsumerProtocolAssignment(assigned_partitions=()), 0)
     one.relayed_response(connection, sync, SyncGroupResponse(assignment=nothing))
     log.is_held = True
-    heartbeat = one.heartbeat(connection, CLASSIC, 5)
+    heartbeat = one.heartbeat(connection, member_id, 5)
     one.reply(group)
     one.reply(HeartbeatResponse())
     one.reply_names()
-    assert (one.calls, log.kinds(CLASSIC)) == ([], [])
+    assert (one.calls, log.kinds(member_id)) == ([], [])
     log.is_held = False
     log.settle()
-    assert log.kinds(CLASSIC) == [Kind.SERVED]
+    assert log.kinds(member_id) == [Kind.SERVED]
     one.reply(group)
     (conversion,) = one.heartbeats()
-    assert (conversion.message.member_id, conversion.message.member_epoch) == (CLASSIC, 5)
+    assert (conversion.message.member_id, conversion.message.member_epoch) == (member_id, 5)
     one.reply(one.heartbeat_answer(5), conversion)
     assert one.error(heartbeat) == ErrorCode.NONE
+
+
+def test_a_membership_that_begins_under_an_id_of_a_classic_coordinator_is_written_then(
+    log: SharedLog,
+) -> None:
+    converted(log, log.replica(), CLASSIC)
+
+
+def test_a_member_that_was_converted_under_an_id_of_a_native_ones_form_is_known_by_the_log(
+    log: SharedLog,
+) -> None:
+    """A broker gives a classic client such an id if it joins a consumer group, and describes both kinds alike."""
+    one, other = log.replica(), log.replica()
+    converted(log, one, NATIVE_FORM)
+    other.translator._context.natives.add(GROUP, NATIVE_FORM)  # it was described before the record was read
+    connection = other.connect()
+    commit = other.commit(connection, NATIVE_FORM, 5)
+    heartbeat = other.heartbeat(connection, NATIVE_FORM, 5)
+    for _ in range(4):
+        log.settle()
+        for call in list(other.calls):
+            answer = (
+                commit_answer()
+                if call.api_key == ApiKey.OFFSET_COMMIT
+                else other.heartbeat_answer(5)
+                if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT
+                else described(member(NATIVE_FORM, epoch=5))
+            )
+            other.reply(answer, call)
+    assert commit_error(other, commit) == ErrorCode.NONE
+    assert other.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS  # adopted
+    assert other.forwarded == []
 
 
 # -- a log that is away, or lost ---------------------------------------------------------------------------------------

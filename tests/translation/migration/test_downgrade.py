@@ -67,7 +67,7 @@ def test_back_to_observe_a_member_rejoins_and_becomes_a_classic_one_under_its_ow
     helper_joins(bench)
     (call,) = bench.calls
     assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, "epochgate-a")
-    bench.reply(JoinGroupResponse(generation_id=1, member_id="epochgate-a"))
+    bench.reply(JoinGroupResponse(generation_id=1, member_id="epochgate-a", leader="epochgate-a"))
     assert bench.answers[join].generation_id == 1
     # From here on it is the broker's.
     assert bench.heartbeat(connection, "epochgate-a", 1) in bench.forwarded

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from tests.translation.bench import GROUP, TOPIC, TRANSLATE_ALL, Bench
+from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TOPIC, TRANSLATE_ALL, Bench
 from tests.translation.classic_group import (
     A_OWNS,
     B_OWNS,
@@ -18,6 +19,7 @@ from tests.translation.classic_group import (
     consumer_group,
     converted,
     is_converted,
+    joined,
     live_group,
     live_member,
     observed,
@@ -331,6 +333,86 @@ def test_on_the_way_back_the_helper_waits_for_all_members(
     tick(bench, {A: (CLASSIC, GENERATION, A_OWNS), **OTHERS})
     (leave,) = helpers(bench)
     assert leave.message.member_epoch == -1
+
+
+def helper_calls_over(
+    bench: Bench, seconds: int, members: Mapping[str, tuple[int, int, tuple[int, ...]]]
+) -> list[int]:
+    """The epochs of the heartbeats of helpers in so many seconds, while the broker describes these members."""
+    epochs = []
+    present: set[str] = set()
+    for _ in range(seconds):
+        bench.advance(1.0)
+        for _ in range(4):
+            for call in helpers(bench):
+                epochs.append(call.message.member_epoch)
+                present.add(call.message.member_id)
+                if call.message.member_epoch < 0:
+                    present.remove(call.message.member_id)
+                bench.reply(bench.heartbeat_answer(GENERATION), call)
+            for call in list(bench.calls):
+                if call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE:
+                    here = dict.fromkeys(present, (NEW, GENERATION, ()))
+                    bench.reply(consumer_group({**members, **here}), call)
+    return epochs
+
+
+def joins_a_consumer_group(bench: Bench) -> None:
+    """A classic member joins through a process that knows nothing of its group, which is a consumer group."""
+    connection = bench.connect()
+    join = bench.join(connection, A)
+    bench.relayed_response(connection, join, replace(joined(A), leader=""))
+
+
+ALL_CLASSIC = {A: (CLASSIC, GENERATION, A_OWNS), **OTHERS}
+
+
+def test_a_consumer_group_of_classic_members_gets_a_helper_that_leaves() -> None:
+    """The process that was to bring it has ended. Once, as a broker without a downgrade leaves it a consumer group."""
+    bench = observed()
+    joins_a_consumer_group(bench)
+    epochs = helper_calls_over(bench, 200, ALL_CLASSIC)
+    assert epochs[:1] == [0]
+    assert epochs.count(0) == epochs.count(-1) == 1
+
+
+def test_a_consumer_group_of_classic_members_is_found_by_its_description() -> None:
+    """All have gone back, and the process that was to bring the helper has ended since."""
+    bench = observed()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, GENERATION)
+    (group,) = consumer_group(ALL_CLASSIC).groups
+    bench._do(bench.translator.handle_description(bench.now, connection.id, GROUP, group))
+    assert helper_calls_over(bench, 10, ALL_CLASSIC)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{}, {A: (NEW, GENERATION, A_OWNS)}, {**ALL_CLASSIC, "mK2xYc0tQ7mWcWQx3r3O1g": (NEW, GENERATION, ())}],
+    ids=["nobody is in it", "a member that is to go back", "a native member"],
+)
+def test_another_consumer_group_gets_no_helper(members: dict[str, tuple[int, int, tuple[int, ...]]]) -> None:
+    bench = observed()
+    joins_a_consumer_group(bench)
+    assert helper_calls_over(bench, 100, members) == []
+    assert conversion(bench) is None
+
+
+def test_a_consumer_group_of_classic_members_that_is_translated_gets_no_helper_for_the_way_back() -> None:
+    bench = observed()
+    connection = bench.connect()
+    join = bench.join(connection, A)
+    to_translate(bench)
+    bench.relayed_response(connection, join, replace(joined(A), leader=""))
+    assert conversion(bench) is None
+
+
+def test_a_classic_group_ends_the_way_back() -> None:
+    bench = observed()
+    joins_a_consumer_group(bench)
+    bench.advance(1.0)
+    bench.reply(NO_CONSUMER_GROUP)
+    assert conversion(bench) is None
 
 
 def test_on_the_way_back_the_helper_does_not_wait_for_native_members_for_ever() -> None:

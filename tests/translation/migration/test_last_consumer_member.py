@@ -254,6 +254,7 @@ def leaving(**options: Any) -> Bench:
 
 def test_a_client_that_leaves_by_itself_waits_for_the_others_too() -> None:
     bench = leaving()
+    assert [call.api_key for call in bench.calls] == [ApiKey.CONSUMER_GROUP_DESCRIBE]
     bench.reply(BEHIND)
     assert bench.calls == []
     bench.advance(0.3)

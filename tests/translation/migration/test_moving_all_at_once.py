@@ -9,6 +9,7 @@ from protocol_codecs.messages.describe_groups import DescribedGroup, DescribeGro
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
+from tests.translation.classic_group import GENERATION, live_member, observed, to_translate
 from tests.translation.live_groups import A, B, classic_group, leaves, told_to_move
 from translation.actions import Connection, RequestId
 from translation.settings import TranslatorSettings
@@ -229,3 +230,47 @@ def test_a_newer_join_group_of_a_static_client_that_goes_through_ends_the_older_
     assert ApiKey.JOIN_GROUP in [call.api_key for call in bench.calls]
     bench.advance(5)
     assert all(call.api_key != ApiKey.CONSUMER_GROUP_HEARTBEAT for call in bench.calls)
+
+
+# -- by an ordinary rebalance ------------------------------------------------------------------------------------------
+
+
+def known_and_told(protocol: str = "sticky") -> tuple[Bench, Connection, RequestId]:
+    """A classic member whose JoinGroup passed through here is told; its Heartbeat is given."""
+    bench = observed()
+    connection = bench.connect()
+    live_member(bench, connection, protocol=protocol)
+    to_translate(bench)
+    return bench, connection, told_to_move(bench, connection, CUT_SHORT)
+
+
+def test_an_eager_client_gives_up_its_partitions_by_its_own_rules_and_keeps_its_id() -> None:
+    bench, connection, told = known_and_told()
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = bench.heartbeat(connection, A, GENERATION)
+    assert bench.error(again) == ErrorCode.REBALANCE_IN_PROGRESS
+    commit = bench.commit(connection, A, GENERATION, version=7)  # in the callback
+    bench.reply(NO_CONSUMER_GROUP)
+    assert commit in bench.forwarded
+    join = bench.join(connection, A, protocol="sticky")
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(CUT_SHORT)
+    leaves(bench, A)
+    bench.reply(LeaveGroupResponse())
+    bench.advance(0.25)
+    bench.reply(classic_group(state="Empty"))
+    bench.answer_lookups()
+    bench.beat(1, orders=(0, 1))
+    assert (bench.answers[join].member_id, bench.answers[join].generation_id) == (A, 1)
+
+
+def test_an_eager_client_that_does_not_follow_is_no_member_after_a_while() -> None:
+    bench, connection, _ = known_and_told()
+    bench.advance(31.0)
+    assert bench.error(bench.heartbeat(connection, A, GENERATION)) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_cooperative_client_gives_up_its_partitions_when_it_is_no_member() -> None:
+    bench, connection, told = known_and_told("cooperative-sticky")
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.error(bench.heartbeat(connection, A, GENERATION)) == ErrorCode.UNKNOWN_MEMBER_ID

@@ -55,6 +55,8 @@ def test_it_waits_until_nobody_has_anything_to_give_up() -> None:
     assert bench.asked() == [ApiKey.JOIN_GROUP]
     bench.reply(JoinGroupResponse(member_id="web-1", generation_id=5))
     assert bench.answers[join].member_id == "web-1"
+    bench.advance(1.0)
+    bench.reply(NO_CONSUMER_GROUP)  # the broker has made it a classic one
     assert bench.translator._context.registry.groups == {}
 
 

@@ -87,7 +87,7 @@ def test_no_heartbeat_is_sent_for_a_member_whose_join_group_is_on_its_way() -> N
                 bench.reply(bench.heartbeat_answer(EPOCH), call)
     bench.reply(joined(A, EPOCH), relayed_join(bench))
     bench.advance(20.0)
-    assert all(call.message.member_id != A for call in bench.calls)
+    assert all(A not in repr(call) for call in bench.calls)
 
 
 def test_no_deadline_of_a_client_runs_while_it_waits_for_the_answer() -> None:
