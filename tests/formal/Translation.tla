@@ -2,30 +2,35 @@
 (***************************************************************************)
 (* A consumer group that Epochgate moves to the new protocol and back: its *)
 (* clients, which speak the classic protocol; two proxies, which relay or  *)
-(* translate what they say; and the broker, which converts the group when  *)
-(* its first member of the new protocol joins (KIP-848, "Supporting Online *)
-(* Consumer Group Upgrade") and makes it a classic one when the last such  *)
-(* member leaves.                                                          *)
+(* translate what they say; and the broker. A live group is converted by a *)
+(* helper, a member without topics; each member is converted in place, by  *)
+(* a heartbeat with its generation as epoch and its whole owned list, and  *)
+(* goes back by its JoinGroup; the helper leaves last, both ways.          *)
 (*                                                                         *)
 (* Checked by TLC: no partition has two owners (Exclusive), a revocation   *)
-(* is acknowledged only after proof (Held), generations and epochs only    *)
-(* grow, and where nothing can happen any more every client has what the   *)
-(* broker assigns to it (Converged).                                       *)
+(* is acknowledged only after proof (Held), a healthy client never loses   *)
+(* its membership or its generation (Alive, NotIllegal, NotTimed), its     *)
+(* commits are taken (Committed), and where nothing can happen any more    *)
+(* every partition has an owner, every client has what the broker assigns  *)
+(* to it, and the group is what the policies say (Converged).              *)
 (*                                                                         *)
 (* What is simplified: one topic; a request and the broker's work on it    *)
 (* are one step, but a response may be lost; an assignor is any total      *)
-(* assignment, newly chosen whenever the group epoch moves; time passes    *)
-(* only by sessions of dead clients that expire. A client that outlives    *)
-(* its own timeouts is outside of its contract, and not here.              *)
+(* assignment, newly chosen whenever the group epoch moves, so votes for   *)
+(* an assignor are not here; time passes only by sessions of dead clients  *)
+(* that expire. A client that outlives its own timeouts is outside of its  *)
+(* contract, and not here. Nor does a member of the new protocol come to a *)
+(* proxy that does not know it and whose policy says observe: it would be  *)
+(* refused there.                                                          *)
 (***************************************************************************)
 EXTENDS Naturals, FiniteSets, TLC
 
 CONSTANTS
-  Clients, Partitions, Proxies,
+  Clients, Helper, Partitions, Proxies,
   Cooperative,  \* the clients' rebalance protocol: TRUE for cooperative, FALSE for eager
   MaxEpoch,     \* the group epoch that ends an exploration
   MaxChanges,   \* how often the policy changes at a proxy
-  MaxFaults,    \* clients that die, connections that move to the other proxy, responses that are lost
+  MaxFaults,    \* clients that die, connections that move to the other proxy, responses that are lost, calls that cross
   Mutation      \* "none", or a rule of the proxies that is left out, to show that an invariant needs it
 
 VARIABLES
@@ -33,20 +38,22 @@ VARIABLES
   type,      \* "empty", "classic" or "consumer"
   phase,     \* of a classic group: "Stable", or "Preparing" while it waits for JoinGroups
   epoch,     \* the group epoch; a classic group's generation
-  mem,       \* the memberships: <<client, "classic">> or <<client, "new">>
-  mEpoch,    \* the member epoch of each membership; of a classic one its generation
+  mem,       \* the members: clients, and the helper
+  new,       \* those of the new protocol
+  mEpoch,    \* the member epoch of each; of a classic one its generation
   target,    \* the target assignment
   tEpoch,    \* its epoch: the group epoch it was computed for; 0 in a classic group
-  assigned,  \* what a membership is assigned now
+  assigned,  \* what a member is assigned now
   revoking,  \* what it was assigned before and has not given up yet
-  claims,    \* what the last JoinGroup of a classic membership said it owned
-  waiting,   \* the classic memberships whose JoinGroup waits for the others
+  claims,    \* what the last JoinGroup of a classic member said it owned
+  waiting,   \* the classic members whose JoinGroup waits for the others
+  timed,     \* the members for whose JoinGroup a consumer group has started a timer
   (* The clients *)
   cs,        \* "out", "waiting", "joined", "stable", "told" or "dead"
-  id,        \* the kind of membership whose member id the client uses: "none", "classic" or "new"
   gen,       \* the client's generation
   own,       \* the partitions it works on
   via,       \* the proxy it is connected to
+  commits,   \* the clients with a classic commit under way on another connection
   (* The proxies *)
   policy,    \* policy[p]: "observe" or "translate"
   ps,        \* the state of a client's translated membership at the proxy that serves it
@@ -55,35 +62,41 @@ VARIABLES
   possibly,  \* possibly_owned: what the client may be working on
   pending,   \* pending_revocation: what the broker withdrew, and no list that it got has given up
   lost,      \* whether the broker's last response was lost
+  records,   \* records[c][p]: what p knows of a classic member: its list, or one of the three below
+  heard,     \* <<c, p>>: a JoinGroup timer may run for c, as p knows
+  helperAt,  \* the proxy whose member the helper is
   (* How much has happened *)
   changes, faults,
   last       \* the last step, for the replay of a history; no part of the state
 
-broker == <<type, phase, epoch, mem, mEpoch, target, tEpoch, assigned, revoking, claims, waiting>>
-client == <<cs, id, gen, own, via>>
-proxy  == <<ps, known, synced, possibly, pending, lost>>
+broker == <<type, phase, epoch, mem, new, mEpoch, target, tEpoch, assigned, revoking, claims, waiting, timed>>
+client == <<cs, gen, own, via, commits>>
+member == <<ps, known, synced, possibly, pending, lost>>
+proxy  == <<member, records, heard, helperAt>>
 bounds == <<changes, faults>>
 vars   == <<broker, client, policy, proxy, bounds, last>>
 view   == <<broker, client, policy, proxy, bounds>>
 
-Members == Clients \X {"classic", "new"}
-NoList == {"null"}  \* a heartbeat whose list of owned partitions is null: it acknowledges nothing
+Members == Clients \cup {Helper}
+NoList == {"null"}        \* a heartbeat whose list of owned partitions is null: it acknowledges nothing
+NoRecord == {"none"}      \* no JoinGroup of the client has passed through this proxy
+Stale == {"stale"}        \* it has, but the client has joined elsewhere since
+Unsettled == {"unsettled"} \* it has, and its SyncGroup has not been answered here
 
-OwnerOf(m) == m[1]
-IsNew(m) == m[2] = "new"
-Classic(c) == <<c, "classic">>
-New(c) == <<c, "new">>
-Mine(c) == {m \in mem: OwnerOf(m) = c}
+IsNew(m) == m \in new
+Classics == mem \ new
+Translates(c) == policy[via[c]] = "translate"
 
 -----------------------------------------------------------------------------
 (* The broker *)
 
-\* Every assignment of all partitions to these memberships; nothing if there are none.
+\* Every assignment of all partitions to these members; nothing if there are none. The helper has no topics.
 Assignments(members) ==
-  IF members = {} THEN {TLCEval([m \in Members |-> {}])}
-  ELSE {TLCEval([m \in Members |-> {p \in Partitions: f[p] = m}]): f \in [Partitions -> members]}
+  LET readers == members \ {Helper} IN
+  IF readers = {} THEN {TLCEval([m \in Members |-> {}])}
+  ELSE {TLCEval([m \in Members |-> {p \in Partitions: f[p] = m}]): f \in [Partitions -> readers]}
 
-\* What a heartbeat with this owned list makes of a membership (Kafka's CurrentAssignmentBuilder).
+\* What a heartbeat with this owned list makes of a member (Kafka's CurrentAssignmentBuilder).
 Reconciled(m, list, members, goal, goalEpoch, a, r, e) ==
   LET withholds(set) == set # {} /\ (list = NoList \/ list \cap set # {})
       taken == UNION {a[n] \cup r[n]: n \in members \ {m}}
@@ -100,40 +113,54 @@ Heartbeat(m, list, members, goal, goalEpoch, a, r, e) ==
      /\ mEpoch' = [e EXCEPT ![m] = now.epoch]
 
 \* A heartbeat of a member: the first after somebody has left computes the target assignment anew.
-Beat(m, list) ==
+Beats(m, list) ==
   /\ \E goal \in IF tEpoch < epoch THEN Assignments(mem) ELSE {target}:
        /\ target' = goal
-       /\ Heartbeat(m, list, mem, goal, epoch, assigned, revoking, mEpoch)
+       /\ Heartbeat(m, list, mem \cup {m}, goal, epoch, assigned, revoking, mEpoch)
   /\ tEpoch' = epoch
-  /\ UNCHANGED <<type, phase, epoch, mem, claims, waiting>>
+  /\ UNCHANGED <<type, phase, epoch, waiting>>
 
-\* A membership joins a consumer group, or a group that it converts: the group epoch moves.
-JoinConsumerGroup(m, list, said) ==
+Beat(m, list) == Beats(m, list) /\ UNCHANGED <<mem, new, claims, timed>>
+
+\* A JoinGroup of a classic member, or of one that becomes a classic one by it; it ends the timer.
+BeatAsClassic(c, list, said) ==
+  /\ Beats(c, list)
+  /\ new' = new \ {c}
+  /\ claims' = [claims EXCEPT ![c] = said]
+  /\ timed' = timed \ {c}
+  /\ UNCHANGED mem
+
+\* A client joins a consumer group, or a group that it converts: the group epoch moves.
+JoinConsumerGroup(m, protocol, said) ==
   /\ type' = "consumer"
   /\ phase' = "Stable"
   /\ waiting' = {}
   /\ epoch' = epoch + 1 /\ tEpoch' = epoch + 1
   /\ mem' = mem \cup {m}
+  /\ new' = IF protocol = "new" THEN new \cup {m} ELSE new
   /\ claims' = [claims EXCEPT ![m] = said]
   /\ \E goal \in Assignments(mem \cup {m}):
        /\ target' = goal
-       /\ Heartbeat(m, list, mem \cup {m}, goal, epoch + 1, assigned, revoking, mEpoch)
+       /\ Heartbeat(m, said, mem \cup {m}, goal, epoch + 1, assigned, revoking, mEpoch)
+  /\ UNCHANGED timed
 
 \* A membership ends. A consumer group keeps its target assignment for the others until the next heartbeat. If no other
 \* member of the new protocol is left, it becomes a classic group: the broker takes for owned what was the target, and
-\* waits for everybody's JoinGroup; the generation moves when all have joined.
+\* waits for everybody's JoinGroup; the generation moves when all have joined. Timers go on.
 Leave(m) ==
   LET rest == mem \ {m}
       without(f) == [f EXCEPT ![m] = {}]
   IN /\ mem' = rest
+     /\ new' = new \ {m}
      /\ mEpoch' = [mEpoch EXCEPT ![m] = 0]
      /\ waiting' = waiting \ {m}
+     /\ timed' = timed \ {m}
      /\ claims' = without(claims)
      /\ target' = without(target)
      /\ IF rest = {} THEN
           /\ type' = "empty" /\ phase' = "Stable" /\ epoch' = epoch + 1 /\ tEpoch' = epoch + 1
           /\ assigned' = without(assigned) /\ revoking' = without(revoking)
-        ELSE IF type = "classic" \/ \A n \in rest: ~IsNew(n) THEN
+        ELSE IF type = "classic" \/ rest \cap new = {} THEN
           /\ type' = "classic" /\ phase' = "Preparing" /\ tEpoch' = 0
           /\ UNCHANGED epoch
           /\ assigned' = IF type = "classic" THEN without(assigned) ELSE without(target)
@@ -150,8 +177,6 @@ Leave(m) ==
 Said(c) == IF Cooperative THEN own[c] ELSE {}
 StopsBeforeJoin(c) == [own EXCEPT ![c] = Said(c)]
 
-Wants(c) == cs[c] \in {"out", "told"}
-
 \* What the proxy forgets of a client that it does not translate, or not any more.
 Forgets(c) ==
   /\ ps' = [ps EXCEPT ![c] = "Absent"]
@@ -161,25 +186,36 @@ Forgets(c) ==
   /\ pending' = [pending EXCEPT ![c] = {}]
   /\ lost' = [lost EXCEPT ![c] = FALSE]
 
-\* A JoinGroup that is relayed: the policy says so, or the client has a classic membership and its id. One that was told
-\* to move has forgotten that id; the membership that it left behind ends first (EndLeftoverMembership).
+\* No proxy has a record of a client.
+NoRecords(c) ==
+  /\ records' = [records EXCEPT ![c] = TLCEval([p \in Proxies |-> NoRecord])]
+  /\ heard' = {one \in heard: one[1] # c}
+
+\* Its JoinGroup is relayed: what it has is known after its SyncGroup. A record elsewhere holds while its generation does.
+Records(c, keeps) ==
+  /\ records' = [records EXCEPT ![c] = TLCEval([p \in Proxies |->
+       IF p = via[c] THEN Unsettled
+       ELSE IF keeps \/ records[c][p] = NoRecord THEN records[c][p] ELSE Stale])]
+  /\ UNCHANGED heard
+
+\* A JoinGroup that is relayed: of a classic member, or the policy says so.
 IsRelayed(c) ==
-  /\ Wants(c) /\ id[c] # "new" /\ New(c) \notin mem
-  /\ IF Classic(c) \in mem THEN id[c] = "classic" ELSE policy[via[c]] = "observe"
+  \/ cs[c] = "told" /\ c \in Classics
+  \/ cs[c] = "out" /\ ~Translates(c)
 
 \* A JoinGroup that reaches a classic group, or one without members, waits for those of the others.
 JoinClassicGroup(c) ==
   /\ IsRelayed(c) /\ type # "consumer"
   /\ type' = "classic" /\ phase' = "Preparing" /\ tEpoch' = 0
-  /\ mem' = mem \cup {Classic(c)}
-  /\ waiting' = waiting \cup {Classic(c)}
-  /\ claims' = [claims EXCEPT ![Classic(c)] = Said(c)]
+  /\ mem' = mem \cup {c}
+  /\ waiting' = waiting \cup {c}
+  /\ claims' = [claims EXCEPT ![c] = Said(c)]
   /\ cs' = [cs EXCEPT ![c] = "waiting"]
-  /\ id' = [id EXCEPT ![c] = "classic"]
   /\ own' = StopsBeforeJoin(c)
   /\ gen' = [gen EXCEPT ![c] = 0]
+  /\ Records(c, FALSE)
   /\ last' = <<"JoinClassicGroup", c>>
-  /\ UNCHANGED <<epoch, mEpoch, target, assigned, revoking, via, policy, proxy, bounds>>
+  /\ UNCHANGED <<epoch, new, mEpoch, target, assigned, revoking, timed, via, commits, policy, member, helperAt, bounds>>
 
 \* All have joined. The leader's assignor gives to nobody else what a cooperative member has said it owns.
 CompleteClassicRebalance ==
@@ -190,23 +226,21 @@ CompleteClassicRebalance ==
        LET free(m) == {p \in goal[m]: \A n \in mem \ {m}: p \notin claims[n]}
            given == TLCEval([m \in Members |-> IF m \in mem THEN free(m) ELSE {}])
        IN assigned' = given /\ target' = given
-  /\ cs' = TLCEval([c \in Clients |-> IF Classic(c) \in mem /\ cs[c] = "waiting" THEN "joined" ELSE cs[c]])
-  /\ gen' = TLCEval([c \in Clients |-> IF Classic(c) \in mem /\ cs[c] = "waiting" THEN epoch + 1 ELSE gen[c]])
+  /\ cs' = TLCEval([c \in Clients |-> IF c \in mem /\ cs[c] = "waiting" THEN "joined" ELSE cs[c]])
+  /\ gen' = TLCEval([c \in Clients |-> IF c \in mem /\ cs[c] = "waiting" THEN epoch + 1 ELSE gen[c]])
   /\ last' = <<"CompleteClassicRebalance">>
-  /\ UNCHANGED <<type, mem, tEpoch, revoking, claims, id, own, via, policy, proxy, bounds>>
+  /\ UNCHANGED <<type, mem, new, tEpoch, revoking, claims, timed, own, via, commits, policy, proxy, bounds>>
 
 \* A classic client joins a consumer group: the broker answers at once.
 JoinAsClassic(c) ==
   /\ IsRelayed(c) /\ type = "consumer"
-  /\ IF Classic(c) \in mem
-     THEN /\ Beat(Classic(c), Said(c))
-     ELSE JoinConsumerGroup(Classic(c), Said(c), Said(c))
+  /\ IF c \in mem THEN BeatAsClassic(c, Said(c), Said(c)) ELSE JoinConsumerGroup(c, "classic", Said(c))
   /\ cs' = [cs EXCEPT ![c] = "joined"]
-  /\ id' = [id EXCEPT ![c] = "classic"]
-  /\ gen' = [gen EXCEPT ![c] = mEpoch'[Classic(c)]]
+  /\ gen' = [gen EXCEPT ![c] = mEpoch'[c]]
   /\ own' = StopsBeforeJoin(c)
+  /\ Records(c, mEpoch'[c] = gen[c])
   /\ last' = <<"JoinAsClassic", c>>
-  /\ UNCHANGED <<via, policy, proxy, bounds>>
+  /\ UNCHANGED <<via, commits, policy, member, helperAt, bounds>>
 
 \* Whether the broker answers a classic member REBALANCE_IN_PROGRESS.
 HasToRejoin(m) ==
@@ -216,6 +250,14 @@ HasToRejoin(m) ==
               taken == UNION {assigned[n] \cup revoking[n]: n \in mem \ {m}}
           IN lacks # {} /\ lacks \cap taken = {}
 
+\* It does so: a consumer group starts the timer of a JoinGroup, and the proxy remembers it.
+IsToldToRejoin(c) ==
+  /\ cs' = [cs EXCEPT ![c] = "told"]
+  /\ timed' = IF type = "consumer" THEN timed \cup {c} ELSE timed
+  /\ heard' = IF records[c][via[c]] = NoRecord \/ Mutation = "a rebalance that the broker announces is not remembered"
+              THEN heard ELSE heard \cup {<<c, via[c]>>}
+  /\ UNCHANGED <<own, gen>>
+
 \* A classic group that was a consumer group refuses the generation of a member that was behind the group epoch: such a
 \* client loses its partitions, keeps its member id and joins again.
 IsOfAnOlderGeneration(c) == type = "classic" /\ gen[c] # epoch
@@ -223,125 +265,237 @@ LosesPartitions(c) ==
   /\ own' = [own EXCEPT ![c] = {}]
   /\ gen' = [gen EXCEPT ![c] = 0]
   /\ cs' = [cs EXCEPT ![c] = "told"]
+  /\ UNCHANGED <<timed, heard>>
 
 SyncAsClassic(c) ==
-  LET m == Classic(c) IN
-  /\ cs[c] = "joined" /\ id[c] = "classic" /\ m \in mem
-  /\ IF IsOfAnOlderGeneration(c) THEN LosesPartitions(c)
-     ELSE IF IF type = "classic" THEN phase = "Preparing" ELSE mEpoch[m] < tEpoch /\ revoking[m] = {}
-     THEN cs' = [cs EXCEPT ![c] = "told"] /\ UNCHANGED <<own, gen>>
-     ELSE /\ own' = [own EXCEPT ![c] = assigned[m]]
-          /\ cs' = [cs EXCEPT ![c] = IF own[c] \subseteq assigned[m] THEN "stable" ELSE "told"]
-          /\ UNCHANGED gen
+  /\ cs[c] = "joined" /\ c \in Classics
+  /\ IF IsOfAnOlderGeneration(c) THEN LosesPartitions(c) /\ UNCHANGED records
+     ELSE IF IF type = "classic" THEN phase = "Preparing" ELSE mEpoch[c] < tEpoch /\ revoking[c] = {}
+     THEN IsToldToRejoin(c) /\ UNCHANGED records
+     ELSE /\ own' = [own EXCEPT ![c] = assigned[c]]
+          /\ cs' = [cs EXCEPT ![c] = IF own[c] \subseteq assigned[c] THEN "stable" ELSE "told"]
+          /\ records' = IF records[c][via[c]] \in {NoRecord, Stale} THEN records
+                        ELSE [records EXCEPT ![c][via[c]] = assigned[c]]
+          /\ UNCHANGED <<gen, timed, heard>>
   /\ last' = <<"SyncAsClassic", c>>
-  /\ UNCHANGED <<broker, id, via, policy, proxy, bounds>>
+  /\ UNCHANGED <<type, phase, epoch, mem, new, mEpoch, target, tEpoch, assigned, revoking, claims, waiting>>
+  /\ UNCHANGED <<via, commits, policy, member, helperAt, bounds>>
 
 HeartbeatAsClassic(c) ==
-  /\ cs[c] = "stable" /\ id[c] = "classic" /\ Classic(c) \in mem
-  /\ IF IsOfAnOlderGeneration(c) THEN LosesPartitions(c)
-     ELSE HasToRejoin(Classic(c)) /\ cs' = [cs EXCEPT ![c] = "told"] /\ UNCHANGED <<own, gen>>
+  /\ cs[c] = "stable" /\ c \in Classics
+  /\ IF IsOfAnOlderGeneration(c) THEN LosesPartitions(c) ELSE HasToRejoin(c) /\ IsToldToRejoin(c)
   /\ last' = <<"HeartbeatAsClassic", c>>
-  /\ UNCHANGED <<broker, id, via, policy, proxy, bounds>>
+  /\ UNCHANGED <<type, phase, epoch, mem, new, mEpoch, target, tEpoch, assigned, revoking, claims, waiting>>
+  /\ UNCHANGED <<via, commits, policy, member, records, helperAt, bounds>>
+
+\* A commit on a connection of its own. A member of the new protocol is refused one of a classic client.
+BeginCommit(c) ==
+  /\ faults < MaxFaults /\ cs[c] = "stable" /\ c \in Classics
+  /\ commits' = commits \cup {c}
+  /\ faults' = faults + 1
+  /\ last' = <<"BeginCommit", c>>
+  /\ UNCHANGED <<broker, cs, gen, own, via, policy, proxy, changes>>
+
+EndCommit(c) ==
+  /\ c \in commits
+  /\ commits' = commits \ {c}
+  /\ last' = <<"EndCommit", c>>
+  /\ UNCHANGED <<broker, cs, gen, own, via, policy, proxy, bounds>>
 
 -----------------------------------------------------------------------------
-(* Moves between the protocols *)
-
-\* One client after another: nobody else is on its way.
-MayMove(c) == \A d \in Clients \ {c}: ~(cs[d] = "out" /\ Mine(d) # {})
-
-\* A Heartbeat is answered UNKNOWN_MEMBER_ID: the client takes its partitions for lost and joins anew. Its membership
-\* stays until that JoinGroup.
-IsTold(c) ==
-  /\ cs' = [cs EXCEPT ![c] = "out"]
-  /\ id' = [id EXCEPT ![c] = "none"]
-  /\ own' = [own EXCEPT ![c] = {}]
-  /\ gen' = [gen EXCEPT ![c] = 0]
+(* Into the new protocol, in place *)
 
 \* Whether the broker takes each classic member's assignment rightly for what the member owns.
 IsConvertible ==
   \/ type # "classic"
-  \/ /\ phase = "Stable" \/ Mutation = "the last member does not wait"  \* this heartbeat was on its way
+  \/ /\ phase = "Stable"
      /\ \/ \A m \in mem: claims[m] \subseteq assigned[m]
         \/ Mutation = "converts while partitions are given up"
 
-\* A client whose proxy knows its membership, and whose JoinGroup is answered: that comes after its classic one has ended.
-Translated(c) == id[c] = "new" /\ New(c) \in mem /\ Classic(c) \notin mem /\ ps[c] # "Absent"
+\* It was so when the broker was asked, and somebody has left or joined since.
+WasConvertible ==
+  /\ type = "classic" /\ phase = "Preparing"
+  /\ \A m \in mem:
+       /\ claims[m] \cup own[m] \subseteq assigned[m]
+       /\ m \in waiting \/ (gen[m] = epoch /\ (cs[m] \in {"stable", "told"} => own[m] = assigned[m]))
 
-\* By its Heartbeat; or by a JoinGroup of a client that owns nothing, in a group that is a consumer group already.
-TellToMove(c) ==
-  /\ id[c] = "classic" /\ Classic(c) \in mem
-  /\ policy[via[c]] = "translate" /\ MayMove(c)
-  /\ \/ cs[c] = "stable" /\ (type = "classic" => IsConvertible)
-     \/ cs[c] = "told" /\ Said(c) = {} /\ type = "consumer"
-  /\ IsTold(c)
-  /\ last' = <<"TellToMove", c>>
-  /\ UNCHANGED <<broker, via, policy, proxy, bounds>>
+\* Whether the broker accepts the Heartbeat of a classic member, and its proxy translates.
+MayConvert(c) == cs[c] = "stable" /\ c \in Classics /\ Translates(c)
+HasRecord(c) == records[c][via[c]] \notin {NoRecord, Stale, Unsettled}
 
-TellToMoveBack(c) ==
-  /\ cs[c] \in {"stable", "joined"} /\ Translated(c)
-  /\ policy[via[c]] = "observe" /\ MayMove(c)
-  /\ IsTold(c)
-  /\ last' = <<"TellToMoveBack", c>>
-  /\ UNCHANGED <<broker, via, policy, proxy, bounds>>
+\* After a Heartbeat of a member the helper of its proxy joins: the broker converts the group. Each member's generation
+\* is its epoch. If a partition has no owner then, or a member nothing and another two, the group epoch moves at once,
+\* by another helper that takes the place of the first.
+HelperConverts(c) ==
+  LET mends == \/ UNION {assigned[m]: m \in mem} # Partitions
+               \/ \E m, n \in mem: assigned[m] = {} /\ Cardinality(assigned[n]) > 1
+  IN
+  /\ MayConvert(c) /\ HasRecord(c) /\ type = "classic" /\ gen[c] = epoch
+  /\ \/ IsConvertible /\ UNCHANGED faults
+     \/ WasConvertible /\ faults < MaxFaults /\ faults' = faults + 1
+  /\ type' = "consumer" /\ phase' = "Stable" /\ waiting' = {}
+  /\ mem' = mem \cup {Helper} /\ new' = {Helper} /\ helperAt' = via[c]
+  /\ epoch' = IF mends /\ Mutation # "a partition without an owner stays so" THEN epoch + 1 ELSE epoch
+  /\ tEpoch' = epoch
+  /\ mEpoch' = TLCEval([m \in Members |-> IF m \in mem \cup {Helper} THEN epoch ELSE 0])
+  /\ target' = assigned
+  /\ cs' = TLCEval([d \in Clients |-> IF cs[d] = "waiting" THEN "told" ELSE cs[d]])
+  /\ last' = <<"HelperConverts", c>>
+  /\ UNCHANGED <<assigned, revoking, claims, timed, gen, own, via, commits, policy, member, records, heard, changes>>
 
-\* The first heartbeat of a client. If it converts a classic group, the client's classic membership is still there.
+\* What the broker makes of a member's full heartbeat with its generation as epoch. A JoinGroup and a SyncGroup come
+\* first if a timer may run: they end it.
+BecomesNew(c, list) ==
+  /\ Beats(c, list)
+  /\ new' = new \cup {c}
+  /\ timed' = IF <<c, via[c]>> \in heard THEN timed \ {c} ELSE timed
+  /\ UNCHANGED <<mem, claims>>
+
+\* What its proxy makes of the answer. The client is told to rejoin if its partitions are others now.
+IsConverted(c, list) ==
+  LET now == assigned'[c]
+      told == now # list
+  IN /\ known' = [known EXCEPT ![c] = now]
+     /\ synced' = [synced EXCEPT ![c] = list]
+     /\ possibly' = [possibly EXCEPT ![c] = list]
+     /\ pending' = [pending EXCEPT ![c] = list \ now]
+     /\ lost' = [lost EXCEPT ![c] = FALSE]
+     /\ ps' = [ps EXCEPT ![c] = IF told THEN "Prepare" ELSE "Stable"]
+     /\ cs' = [cs EXCEPT ![c] = IF told THEN "told" ELSE "stable"]
+     /\ records' = [records EXCEPT ![c][via[c]] = NoRecord]
+     /\ heard' = heard \ {<<c, via[c]>>}
+
+\* All that has to be certain before that.
+IsCertain(c) ==
+  /\ MayConvert(c) /\ HasRecord(c) /\ type = "consumer" /\ gen[c] = mEpoch[c]
+  /\ ~HasToRejoin(c)
+  /\ records[c][via[c]] = assigned[c] \/ Mutation = "converts a member that the broker has otherwise"
+  /\ <<c, via[c]>> \in heard => epoch = gen[c]
+  /\ c \notin commits \/ Mutation = "converts while a commit is under way"
+
+ListOfConversion(c) ==
+  IF Mutation = "a conversion has no list" THEN {} ELSE records[c][via[c]]
+
+ConvertMember(c) ==
+  /\ IsCertain(c)
+  /\ BecomesNew(c, ListOfConversion(c))
+  /\ IsConverted(c, records[c][via[c]])
+  /\ last' = <<"ConvertMember", c>>
+  /\ UNCHANGED <<gen, own, via, commits, policy, helperAt, bounds>>
+
+\* The answer is lost, and the connection with it.
+LoseConversion(c) ==
+  /\ faults < MaxFaults /\ IsCertain(c)
+  /\ BecomesNew(c, ListOfConversion(c))
+  /\ heard' = heard \ {<<c, via[c]>>}
+  /\ faults' = faults + 1
+  /\ last' = <<"LoseConversion", c>>
+  /\ UNCHANGED <<client, policy, member, records, helperAt, changes>>
+
+\* Whether another proxy may have served a client, and got a response that is unknown here.
+IsSoleProxy == Cardinality(Proxies) = 1
+
+\* So the call may be repeated by the only proxy. The broker takes the epoch, or the one before with a part of what it
+\* has assigned.
+MayRepeat(c) ==
+  /\ cs[c] = "stable" /\ c \in new /\ ps[c] = "Absent" /\ Translates(c) /\ HasRecord(c)
+  /\ IsSoleProxy \/ Mutation = "an older record is repeated"
+  /\ gen[c] = mEpoch[c] \/ records[c][via[c]] \subseteq assigned[c]
+
+RepeatConversion(c) ==
+  /\ MayRepeat(c)
+  /\ Beat(c, records[c][via[c]])
+  /\ IsConverted(c, records[c][via[c]])
+  /\ last' = <<"RepeatConversion", c>>
+  /\ UNCHANGED <<gen, own, via, commits, policy, helperAt, bounds>>
+
+\* What a client has is not known here: one ordinary rebalance, by a code that the proxy makes up.
+AskToRejoin(c) ==
+  /\ MayConvert(c) /\ ~HasRecord(c)
+  /\ IF type = "classic" THEN IsConvertible /\ gen[c] = epoch ELSE ~HasToRejoin(c)
+  /\ cs' = [cs EXCEPT ![c] = "told"]
+  /\ last' = <<"AskToRejoin", c>>
+  /\ UNCHANGED <<broker, gen, own, via, commits, policy, proxy, bounds>>
+
+HelperBeats ==
+  /\ Helper \in mem /\ mEpoch[Helper] < epoch
+  /\ Beat(Helper, NoList)
+  /\ last' = <<"HelperBeats">>
+  /\ UNCHANGED <<client, policy, proxy, bounds>>
+
+\* When no member is left to be converted; or when all have gone back and reached the group epoch, which becomes their
+\* generation.
+HelperMayLeave ==
+  /\ Helper \in mem
+  /\ IF policy[helperAt] = "translate" THEN Classics = {}
+     ELSE /\ new = {Helper}
+          /\ \/ \A m \in Classics: mEpoch[m] = epoch
+             \/ Mutation = "the helper leaves before all have the group epoch"
+
+HelperLeaves ==
+  /\ HelperMayLeave
+  /\ Leave(Helper)
+  /\ helperAt' = "nobody"
+  /\ last' = <<"HelperLeaves">>
+  /\ UNCHANGED <<client, policy, member, records, heard, bounds>>
+
+\* A client that is new to its group joins by a first heartbeat; that converts a classic group.
 JoinAsNew(c) ==
-  /\ cs[c] = "out" /\ id[c] = "none" /\ New(c) \notin mem
-  /\ type = "consumer" => Classic(c) \notin mem
-  /\ policy[via[c]] = "translate"
+  /\ cs[c] = "out" /\ c \notin mem /\ Translates(c)
   /\ IsConvertible
-  /\ JoinConsumerGroup(New(c), {}, {})
-  /\ cs' = TLCEval([d \in Clients |-> IF d = c THEN "joined" ELSE IF cs[d] = "waiting" THEN "told" ELSE cs[d]])
-  /\ id' = [id EXCEPT ![c] = "new"]
-  /\ gen' = [gen EXCEPT ![c] = mEpoch'[New(c)]]
+  /\ JoinConsumerGroup(c, "new", {})
+  /\ cs' = [cs EXCEPT ![c] = "joined"]
+  /\ gen' = [gen EXCEPT ![c] = mEpoch'[c]]
   /\ ps' = [ps EXCEPT ![c] = "Completing"]
-  /\ known' = [known EXCEPT ![c] = assigned'[New(c)]]
+  /\ known' = [known EXCEPT ![c] = assigned'[c]]
   /\ synced' = [synced EXCEPT ![c] = {}]
   /\ possibly' = [possibly EXCEPT ![c] = {}]
   /\ pending' = [pending EXCEPT ![c] = {}]
   /\ lost' = [lost EXCEPT ![c] = FALSE]
   /\ last' = <<"JoinAsNew", c>>
-  /\ UNCHANGED <<own, via, policy, bounds>>
+  /\ UNCHANGED <<own, via, commits, policy, records, heard, helperAt, bounds>>
 
-\* Its classic membership ends after that.
-EndClassicMembership(c) ==
-  /\ id[c] = "new" /\ cs[c] # "out" /\ Classic(c) \in mem /\ New(c) \in mem
-  /\ Leave(Classic(c))
-  /\ last' = <<"EndClassicMembership", c>>
-  /\ UNCHANGED <<client, policy, proxy, bounds>>
+-----------------------------------------------------------------------------
+(* Back to the classic protocol *)
 
-\* Whether the last member of the new protocol has to wait until all others have what they are to have.
-OthersHaveToGiveUp(c) ==
-  /\ \A m \in mem \ {New(c)}: ~IsNew(m)
-  /\ \E m \in mem \ {New(c)}: mEpoch[m] < tEpoch
+\* A client whose proxy knows its membership.
+Translated(c) == c \in new /\ ps[c] # "Absent"
 
-\* The JoinGroup of a client that goes back: its membership of the new protocol ends, then it is relayed.
-EndNewMembership(c) ==
-  /\ cs[c] = "out" /\ id[c] = "none" /\ New(c) \in mem /\ policy[via[c]] = "observe"
-  /\ ~OthersHaveToGiveUp(c) \/ Mutation = "the last member does not wait"
-  /\ Leave(New(c))
+\* Its Heartbeat has it rejoin, by a code that the proxy makes up.
+AskToGoBack(c) ==
+  /\ cs[c] = "stable" /\ Translated(c) /\ ~Translates(c)
+  /\ cs' = [cs EXCEPT ![c] = "told"]
+  /\ last' = <<"AskToGoBack", c>>
+  /\ UNCHANGED <<broker, gen, own, via, commits, policy, proxy, bounds>>
+
+\* Whether another member of the new protocol stays, as far as the proxy knows.
+HasCompany(c) ==
+  \/ Helper \in mem
+  \/ \E d \in Clients \ {c}: via[d] = via[c] /\ Translated(d)
+  \/ Mutation = "the last one goes back without a helper"
+
+\* Before the last one goes back, a helper keeps the group a consumer group. It moves no epoch.
+HelperJoins(c) ==
+  /\ cs[c] = "told" /\ Translated(c) /\ ~Translates(c) /\ ~HasCompany(c)
+  /\ Beats(Helper, {})
+  /\ mem' = mem \cup {Helper} /\ new' = new \cup {Helper} /\ helperAt' = via[c]
+  /\ last' = <<"HelperJoins", c>>
+  /\ UNCHANGED <<claims, timed, client, policy, member, records, heard, bounds>>
+
+\* Its JoinGroup is relayed: the member is a classic one.
+JoinBack(c) ==
+  /\ cs[c] = "told" /\ Translated(c) /\ ~Translates(c) /\ HasCompany(c)
+  /\ BeatAsClassic(c, IF Mutation = "the way back names nothing" THEN {} ELSE Said(c), Said(c))
+  /\ cs' = [cs EXCEPT ![c] = "joined"]
+  /\ gen' = [gen EXCEPT ![c] = mEpoch'[c]]
+  /\ own' = StopsBeforeJoin(c)
   /\ Forgets(c)
-  /\ last' = <<"EndNewMembership", c>>
-  /\ UNCHANGED <<client, policy, bounds>>
-
-\* A JoinGroup that finds another membership of its client: the policy has changed again since the client was told, or
-\* the group is a consumer group already, or is not to be converted yet. That membership ends first.
-EndLeftoverMembership(c) ==
-  /\ cs[c] = "out" /\ id[c] = "none"
-  /\ \/ /\ New(c) \in mem /\ policy[via[c]] = "translate"
-        /\ ~OthersHaveToGiveUp(c)
-        /\ Leave(New(c)) /\ Forgets(c)
-     \/ /\ Classic(c) \in mem /\ New(c) \notin mem
-        /\ policy[via[c]] = "observe" \/ type = "consumer" \/ ~IsConvertible
-        /\ Leave(Classic(c)) /\ UNCHANGED proxy
-  /\ last' = <<"EndLeftoverMembership", c>>
-  /\ UNCHANGED <<client, policy, bounds>>
+  /\ Records(c, mEpoch'[c] = gen[c])
+  /\ last' = <<"JoinBack", c>>
+  /\ UNCHANGED <<via, commits, policy, helperAt, bounds>>
 
 -----------------------------------------------------------------------------
 (* Clients of the classic protocol, translated *)
-
-\* Whether another proxy may have served a client, and got a response that is unknown here.
-IsSoleProxy == Cardinality(Proxies) = 1
 
 \* A Heartbeat: one to the broker, without a list unless a response was lost, or may have gone to another proxy, or the
 \* broker waits for what the client never had.
@@ -353,7 +507,7 @@ ListOfHeartbeat(c) ==
 \* What the proxy learns from the response to a heartbeat with this list. The response has the assignment if the request
 \* had a list, or if it has changed.
 Learns(c, list) ==
-  LET now == IF list # NoList \/ assigned'[New(c)] # assigned[New(c)] THEN assigned'[New(c)] ELSE known[c]
+  LET now == IF list # NoList \/ assigned'[c] # assigned[c] THEN assigned'[c] ELSE known[c]
       withdrawn == pending[c] \cup (known[c] \ now)
       released == IF list = NoList THEN {} ELSE withdrawn \ list
   IN /\ known' = [known EXCEPT ![c] = now]
@@ -365,59 +519,62 @@ HasOtherPartitions(c) == known'[c] # synced[c] \/ pending'[c] \cap possibly[c] #
 
 HeartbeatAsNew(c) ==
   /\ Translated(c) /\ cs[c] \in {"stable", "joined"}
-  /\ Beat(New(c), ListOfHeartbeat(c))
+  /\ Beat(c, ListOfHeartbeat(c))
   /\ Learns(c, ListOfHeartbeat(c))
   /\ LET told == cs[c] = "stable" /\ (ps[c] = "Prepare" \/ HasOtherPartitions(c)) IN
      /\ cs' = IF told THEN [cs EXCEPT ![c] = "told"] ELSE cs
      /\ ps' = IF told THEN [ps EXCEPT ![c] = "Prepare"] ELSE ps
   /\ last' = <<"HeartbeatAsNew", c>>
-  /\ UNCHANGED <<id, gen, own, via, policy, synced, possibly, bounds>>
+  /\ UNCHANGED <<gen, own, via, commits, policy, synced, possibly, records, heard, helperAt, bounds>>
 
 \* A heartbeat of the proxy's own accord: to keep a session alive, or because the group has changed. Its client hears of
 \* it at its next Heartbeat. It has no list, so there is none while the proxy does not know what the broker answered last.
 KeepAlive(c) ==
-  /\ New(c) \in mem /\ ps[c] # "Absent" /\ ~lost[c]
-  /\ Beat(New(c), NoList)
+  /\ Translated(c) /\ ~lost[c]
+  /\ Beat(c, NoList)
   /\ Learns(c, NoList)
   /\ ps' = IF ps[c] = "Stable" /\ HasOtherPartitions(c) THEN [ps EXCEPT ![c] = "Prepare"] ELSE ps
   /\ last' = <<"KeepAlive", c>>
-  /\ UNCHANGED <<client, policy, synced, possibly, bounds>>
+  /\ UNCHANGED <<client, policy, synced, possibly, records, heard, helperAt, bounds>>
 
 \* The broker's response to a heartbeat is lost, and the connection with it: the client comes back on another one. With
 \* several proxies it could have been elsewhere meanwhile, so it is adopted anew.
 LoseResponse(c) ==
   /\ faults < MaxFaults
   /\ Translated(c) /\ cs[c] = "stable"
-  /\ Beat(New(c), ListOfHeartbeat(c))
+  /\ Beat(c, ListOfHeartbeat(c))
   /\ IF IsSoleProxy THEN lost' = [lost EXCEPT ![c] = TRUE] /\ UNCHANGED <<ps, known, synced, possibly, pending>>
      ELSE Forgets(c)
   /\ faults' = faults + 1
   /\ last' = <<"LoseResponse", c>>
-  /\ UNCHANGED <<client, policy, changes>>
+  /\ UNCHANGED <<client, policy, records, heard, helperAt, changes>>
 
 \* A JoinGroup of a client that was told to rejoin: its own list goes to the broker.
 RejoinAsNew(c) ==
-  LET list == CASE Mutation = "a JoinGroup reports the assignment" -> assigned[New(c)]
+  LET list == CASE Mutation = "a JoinGroup reports the assignment" -> assigned[c]
                 [] Mutation = "a JoinGroup reports nothing" -> {}
                 [] OTHER -> Said(c)
   IN
-  /\ Translated(c) /\ cs[c] = "told"
-  /\ Beat(New(c), list)
+  /\ Translated(c) /\ cs[c] = "told" /\ Translates(c)
+  /\ Beat(c, list)
   /\ Learns(c, list)
   /\ own' = StopsBeforeJoin(c)
   /\ possibly' = [possibly EXCEPT ![c] = Said(c)]
-  /\ gen' = [gen EXCEPT ![c] = mEpoch'[New(c)]]
+  /\ gen' = [gen EXCEPT ![c] = mEpoch'[c]]
   /\ cs' = [cs EXCEPT ![c] = "joined"]
   /\ ps' = [ps EXCEPT ![c] = "Completing"]
   /\ last' = <<"RejoinAsNew", c>>
-  /\ UNCHANGED <<id, via, policy, synced, bounds>>
+  /\ UNCHANGED <<via, commits, policy, synced, records, heard, helperAt, bounds>>
 
-\* A SyncGroup is answered from what is known. A cooperative client that loses something joins once more without it.
+\* A SyncGroup is answered from what is known, after a heartbeat if the broker waits for what the client never had. A
+\* cooperative client that loses something joins once more without it.
 SyncAsNew(c) ==
-  LET gets == IF Mutation = "SyncGroup gives the target" THEN target[New(c)] ELSE known[c]
+  LET gets == IF Mutation = "SyncGroup gives the target" THEN target[c] ELSE known'[c]
       again == ~(own[c] \subseteq gets)
   IN
   /\ Translated(c) /\ cs[c] = "joined" /\ ps[c] = "Completing"
+  /\ IF pending[c] \subseteq possibly[c] THEN UNCHANGED <<broker, known, pending, lost>>
+     ELSE Beat(c, ListOfHeartbeat(c)) /\ Learns(c, ListOfHeartbeat(c))
   /\ own' = [own EXCEPT ![c] = gets]
   /\ synced' = [synced EXCEPT ![c] = gets]
   /\ possibly' = [possibly EXCEPT ![c] =
@@ -425,36 +582,34 @@ SyncAsNew(c) ==
   /\ cs' = [cs EXCEPT ![c] = IF again THEN "told" ELSE "stable"]
   /\ ps' = [ps EXCEPT ![c] = IF again THEN "Prepare" ELSE "Stable"]
   /\ last' = <<"SyncAsNew", c>>
-  /\ UNCHANGED <<broker, id, gen, via, policy, known, pending, lost, bounds>>
+  /\ UNCHANGED <<gen, via, commits, policy, records, heard, helperAt, bounds>>
 
 -----------------------------------------------------------------------------
 (* Faults and what follows *)
 
-\* A client's connection ends, and it goes on at the other proxy, which knows nothing of it. One that was told to join
-\* anew does so where it was told: elsewhere it would be a newcomer, and what it left behind would end with its session. So
-\* would the classic membership of one that goes while its JoinGroup moves it.
+\* A client's connection ends, and it goes on at the other proxy, which may know nothing of it, or what was true before.
 Reconnect(c) ==
-  /\ faults < MaxFaults /\ cs[c] # "dead" /\ cs[c] # "waiting"
-  /\ cs[c] = "out" => Mine(c) = {}
-  /\ Cardinality(Mine(c)) < 2
-  /\ \E p \in Proxies \ {via[c]}: via' = [via EXCEPT ![c] = p]
+  /\ faults < MaxFaults /\ cs[c] \notin {"dead", "waiting"}
+  /\ \E p \in Proxies \ {via[c]}:
+       /\ c \in new => policy[p] = "translate"
+       /\ via' = [via EXCEPT ![c] = p]
   /\ Forgets(c)
   /\ faults' = faults + 1
   /\ last' = <<"Reconnect", c>>
-  /\ UNCHANGED <<broker, cs, id, gen, own, policy, changes>>
+  /\ UNCHANGED <<broker, cs, gen, own, commits, policy, records, heard, helperAt, changes>>
 
 \* A call of a translated member that this proxy does not know: it adopts the member, and tells the client to rejoin. The
 \* call goes on as a heartbeat without a list.
 IsAdopted(c) ==
-  /\ id[c] = "new" /\ New(c) \in mem /\ ps[c] = "Absent" /\ cs[c] \in {"stable", "joined", "told"}
+  /\ c \in new /\ ps[c] = "Absent" /\ cs[c] \in {"stable", "joined", "told"} /\ ~MayRepeat(c)
   /\ IF Mutation = "an adopted member goes on without a rejoin"
      THEN ps' = [ps EXCEPT ![c] = "Completing"] /\ cs' = [cs EXCEPT ![c] = "joined"]
      ELSE ps' = [ps EXCEPT ![c] = "Prepare"] /\ cs' = [cs EXCEPT ![c] = "told"]
-  /\ UNCHANGED <<id, gen, own, via, policy, synced, possibly, bounds>>
+  /\ UNCHANGED <<gen, own, via, commits, policy, synced, possibly, records, heard, helperAt, bounds>>
 
 Adopt(c) ==
   /\ IsAdopted(c)
-  /\ Beat(New(c), NoList)
+  /\ Beat(c, NoList)
   /\ Learns(c, NoList)
   /\ last' = <<"Adopt", c>>
 
@@ -467,45 +622,48 @@ AdoptAgain(c) ==
 \* A proxy whose client went on elsewhere ends its membership: the member log forbids it.
 EndAtTheFormerProxy(c) ==
   /\ Mutation = "a former proxy ends the membership"
-  /\ faults > 0 /\ id[c] = "new" /\ New(c) \in mem /\ cs[c] # "dead"
-  /\ Leave(New(c))
+  /\ faults > 0 /\ c \in new /\ cs[c] # "dead"
+  /\ Leave(c)
   /\ last' = <<"EndAtTheFormerProxy", c>>
   /\ UNCHANGED <<client, policy, proxy, bounds>>
-
-\* The broker does not know the client's member id any more: the client begins anew.
-IsFenced(c) ==
-  /\ id[c] # "none" /\ cs[c] \notin {"dead", "waiting"}
-  /\ <<c, id[c]>> \notin mem
-  /\ IsTold(c)
-  /\ Forgets(c)
-  /\ last' = <<"IsFenced", c>>
-  /\ UNCHANGED <<broker, via, policy, bounds>>
 
 Die(c) ==
   /\ faults < MaxFaults /\ cs[c] # "dead"
   /\ cs' = [cs EXCEPT ![c] = "dead"]
-  /\ id' = [id EXCEPT ![c] = "none"]
+  /\ gen' = [gen EXCEPT ![c] = 0]
   /\ own' = [own EXCEPT ![c] = {}]
+  /\ commits' = commits \ {c}
   /\ Forgets(c)
+  /\ NoRecords(c)
   /\ faults' = faults + 1
   /\ last' = <<"Die", c>>
-  /\ UNCHANGED <<broker, gen, via, policy, changes>>
+  /\ UNCHANGED <<broker, via, policy, helperAt, changes>>
 
 ExpireSession(c) ==
   /\ cs[c] = "dead"
-  /\ \E m \in Mine(c) \ waiting: Leave(m)  \* a member whose JoinGroup waits is alive for the broker
+  /\ c \in mem \ waiting  \* a member whose JoinGroup waits is alive for the broker
+  /\ Leave(c)
   /\ last' = <<"ExpireSession", c>>
   /\ UNCHANGED <<client, policy, proxy, bounds>>
 
 StartAgain(c) ==
-  /\ cs[c] = "dead"
-  /\ Mine(c) = {}
+  /\ cs[c] = "dead" /\ c \notin mem
   /\ cs' = [cs EXCEPT ![c] = "out"]
   /\ last' = <<"StartAgain", c>>
-  /\ UNCHANGED <<broker, id, gen, own, via, policy, proxy, bounds>>
+  /\ UNCHANGED <<broker, gen, own, via, commits, policy, proxy, bounds>>
+
+\* The helper's proxy has ended: so does its session.
+LoseHelper ==
+  /\ faults < MaxFaults /\ Helper \in mem
+  /\ Leave(Helper)
+  /\ helperAt' = "nobody"
+  /\ faults' = faults + 1
+  /\ last' = <<"LoseHelper">>
+  /\ UNCHANGED <<client, policy, member, records, heard, changes>>
 
 ChangePolicy(p) ==
   /\ changes < MaxChanges
+  /\ \A c \in new \cap Clients: via[c] = p => ps[c] # "Absent" \/ cs[c] = "dead"
   /\ policy' = [policy EXCEPT ![p] = IF @ = "observe" THEN "translate" ELSE "observe"]
   /\ changes' = changes + 1
   /\ last' = <<"ChangePolicy", p>>
@@ -514,17 +672,17 @@ ChangePolicy(p) ==
 -----------------------------------------------------------------------------
 
 Init ==
-  /\ type = "empty" /\ phase = "Stable" /\ epoch = 0 /\ mem = {} /\ waiting = {}
+  /\ type = "empty" /\ phase = "Stable" /\ epoch = 0 /\ mem = {} /\ new = {} /\ waiting = {} /\ timed = {}
   /\ mEpoch = TLCEval([m \in Members |-> 0])
   /\ target = TLCEval([m \in Members |-> {}]) /\ tEpoch = 0
   /\ assigned = TLCEval([m \in Members |-> {}])
   /\ revoking = TLCEval([m \in Members |-> {}])
   /\ claims = TLCEval([m \in Members |-> {}])
   /\ cs = TLCEval([c \in Clients |-> "out"])
-  /\ id = TLCEval([c \in Clients |-> "none"])
   /\ gen = TLCEval([c \in Clients |-> 0])
   /\ own = TLCEval([c \in Clients |-> {}])
   /\ via \in [Clients -> Proxies]
+  /\ commits = {}
   /\ policy = TLCEval([p \in Proxies |-> "observe"])
   /\ ps = TLCEval([c \in Clients |-> "Absent"])
   /\ known = TLCEval([c \in Clients |-> {}])
@@ -532,19 +690,22 @@ Init ==
   /\ possibly = TLCEval([c \in Clients |-> {}])
   /\ pending = TLCEval([c \in Clients |-> {}])
   /\ lost = TLCEval([c \in Clients |-> FALSE])
+  /\ records = TLCEval([c \in Clients |-> [p \in Proxies |-> NoRecord]])
+  /\ heard = {} /\ helperAt = "nobody"
   /\ changes = 0 /\ faults = 0
   /\ last = <<"Init">>
 
-Relayed(c) == JoinClassicGroup(c) \/ JoinAsClassic(c) \/ SyncAsClassic(c) \/ HeartbeatAsClassic(c)
-Moves(c) == \/ TellToMove(c) \/ TellToMoveBack(c) \/ JoinAsNew(c) \/ EndClassicMembership(c)
-            \/ EndNewMembership(c) \/ EndLeftoverMembership(c)
+Relayed(c) == \/ JoinClassicGroup(c) \/ JoinAsClassic(c) \/ SyncAsClassic(c) \/ HeartbeatAsClassic(c) \/ EndCommit(c)
+Moves(c) == \/ HelperConverts(c) \/ ConvertMember(c) \/ RepeatConversion(c) \/ AskToRejoin(c) \/ JoinAsNew(c)
+            \/ AskToGoBack(c) \/ HelperJoins(c) \/ JoinBack(c)
 IsTranslated(c) == HeartbeatAsNew(c) \/ KeepAlive(c) \/ RejoinAsNew(c) \/ SyncAsNew(c) \/ Adopt(c)
                    \/ AdoptAgain(c)
-Ends(c) == IsFenced(c) \/ ExpireSession(c) \/ StartAgain(c) \/ EndAtTheFormerProxy(c)
-Faults(c) == Die(c) \/ Reconnect(c) \/ LoseResponse(c)
+Ends(c) == ExpireSession(c) \/ StartAgain(c) \/ EndAtTheFormerProxy(c)
+Faults(c) == Die(c) \/ Reconnect(c) \/ LoseResponse(c) \/ LoseConversion(c) \/ BeginCommit(c)
 
-Protocol == CompleteClassicRebalance \/ \E c \in Clients: Relayed(c) \/ Moves(c) \/ IsTranslated(c) \/ Ends(c)
-Environment == (\E c \in Clients: Faults(c)) \/ \E p \in Proxies: ChangePolicy(p)
+Protocol == CompleteClassicRebalance \/ HelperBeats \/ HelperLeaves
+            \/ \E c \in Clients: Relayed(c) \/ Moves(c) \/ IsTranslated(c) \/ Ends(c)
+Environment == (\E c \in Clients: Faults(c)) \/ LoseHelper \/ \E p \in Proxies: ChangePolicy(p)
 
 Next == epoch < MaxEpoch /\ (Protocol \/ Environment)
 Spec == Init /\ [][Next]_vars
@@ -557,9 +718,9 @@ Symmetry == Permutations(Clients) \cup Permutations(Partitions) \cup Permutation
 
 TypeOK ==
   /\ type \in {"empty", "classic", "consumer"} /\ phase \in {"Stable", "Preparing"}
-  /\ mem \subseteq Members /\ waiting \subseteq mem
+  /\ mem \subseteq Members /\ waiting \subseteq mem /\ new \subseteq mem /\ timed \subseteq mem
+  /\ (new # {}) => type = "consumer"
   /\ cs \in [Clients -> {"out", "waiting", "joined", "stable", "told", "dead"}]
-  /\ id \in [Clients -> {"none", "classic", "new"}]
   /\ own \in [Clients -> SUBSET Partitions]
   /\ ps \in [Clients -> {"Absent", "Prepare", "Completing", "Stable"}]
 
@@ -567,7 +728,7 @@ TypeOK ==
 Exclusive == \A c, d \in Clients: c # d => own[c] \cap own[d] = {}
 
 \* What nobody but c may be given.
-Kept(c) == UNION {assigned[m] \cup revoking[m]: m \in Mine(c)}
+Kept(c) == assigned[c] \cup revoking[c]
 
 \* Invariant 2: in a consumer group the broker keeps what a client works on until the client has given it up.
 Held == type = "consumer" => \A c \in Clients: own[c] \subseteq Kept(c)
@@ -580,15 +741,35 @@ OneAssignee ==
 \* The proxy never believes that a client has less than it has.
 KnownToTheProxy == \A c \in Clients: ps[c] \in {"Completing", "Stable"} => own[c] \subseteq possibly[c] \cup known[c]
 
-\* Invariant 3, of which a commit makes use: a client's generation is one that its membership has had.
-Generations == \A c \in Clients: id[c] # "none" /\ <<c, id[c]>> \in mem => gen[c] <= mEpoch[<<c, id[c]>>]
+\* A client that is alive is a member: no call of it is answered UNKNOWN_MEMBER_ID.
+Alive == \A c \in Clients: cs[c] \notin {"out", "dead"} => c \in mem
 
-\* Invariant 4: where the protocol has nothing more to do, all is as the broker wants it.
+\* A member that is converted has no timer of its classic membership, which would end it.
+NotTimed == timed \cap new = {}
+
+\* A member that is converted has no classic commit under way, which would be refused.
+Committed == commits \cap new = {}
+
+\* Where nobody has died, the generation of no client is refused.
+NotIllegal == faults = 0 => \A c \in Clients: cs[c] \in {"joined", "stable"} => ~IsOfAnOlderGeneration(c)
+
+\* No partition has been forgotten by an assignment that is not to be computed anew.
+Covered ==
+  (type = "consumer" /\ tEpoch = epoch /\ mem # {Helper}) => UNION {target[m]: m \in mem} = Partitions
+
+\* Invariant 3, of which a commit makes use: a client's generation is one that its membership has had.
+Generations == \A c \in mem \cap Clients: gen[c] <= mEpoch[c]
+
+\* Invariant 4: where the protocol has nothing more to do, all is as the broker wants it, every partition has an owner,
+\* and the group is of the protocol that all proxies say. Nobody's helper was lost.
 Converged ==
   (epoch < MaxEpoch /\ ~ENABLED (Protocol /\ view' # view)) =>
-    \A c \in Clients:
-      /\ cs[c] \in {"stable", "dead"}
-      /\ cs[c] = "stable" => own[c] = assigned[<<c, id[c]>>] /\ (type = "consumer" => own[c] = target[<<c, id[c]>>])
+    /\ \A c \in Clients:
+         /\ cs[c] \in {"stable", "dead"}
+         /\ cs[c] = "stable" => own[c] = assigned[c] /\ (type = "consumer" => own[c] = target[c])
+    /\ (\E c \in Clients: cs[c] = "stable") => UNION {assigned[c]: c \in Clients} = Partitions
+    /\ (\A p \in Proxies: policy[p] = "translate") => mem \subseteq new /\ Helper \notin mem
+    /\ (faults = 0 /\ \A p \in Proxies: policy[p] = "observe") => type # "consumer"
 
 \* What is kept for a client, as Ownership.tla means it. A classic group keeps what its last rebalance gave, and while
 \* it waits for JoinGroups what its clients have not given up.

@@ -7,14 +7,12 @@ docs/contributing/formal-model.md what each step is for the code.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
-from coordinator.consumer_groups.group import ConsumerGroup
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_protocol import decode_assignment
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
@@ -24,35 +22,34 @@ from tests.formal.traces import Setting, State, Trace, draw
 from tests.simulation.clients.habits import JAVA_COOPERATIVE, JAVA_EAGER, Habits
 from tests.simulation.clients.speech import join_request, read_assignment, write_assignment
 from tests.simulation.wire import GROUP
+from translation.engine.conversion import is_helper
 from translation.engine.member import Member
 from translation.policy.policy import Mode
 
-Membership = tuple[str, str]
-"""A client and the protocol of its membership, as in the model: ``("c1", "classic")`` or ``("c1", "new")``."""
-
 NOTHING: frozenset[int] = frozenset()
 
-ONLY_OF_MUTATIONS = frozenset({"IsFenced", "EndAtTheFormerProxy"})
+ONLY_OF_MUTATIONS = frozenset({"EndAtTheFormerProxy"})
 """Actions of the model that happen only where a rule is left out."""
 
-OF_A_FORMER_MOVE = frozenset(
-    {"TellToMove", "TellToMoveBack", "EndClassicMembership", "EndNewMembership", "EndLeftoverMembership"}
-)
-"""Actions of a live move as the model has it. The code converts members in place, so no trace has them."""
+NOT_PLAYED = frozenset({"BeginCommit", "EndCommit", "LoseHelper"})
+"""Calls that cross others, and the end of a proxy."""
 
 ACTIONS = frozenset(
     {
         "JoinClassicGroup", "CompleteClassicRebalance", "JoinAsClassic", "SyncAsClassic", "HeartbeatAsClassic",
-        "TellToMove", "TellToMoveBack", "JoinAsNew", "EndClassicMembership", "EndNewMembership",
-        "EndLeftoverMembership", "HeartbeatAsNew", "KeepAlive", "RejoinAsNew", "SyncAsNew", "Adopt", "AdoptAgain",
-        "Reconnect", "LoseResponse", "Die", "ExpireSession", "StartAgain", "ChangePolicy",
+        "HelperConverts", "ConvertMember", "LoseConversion", "RepeatConversion", "AskToRejoin", "HelperBeats",
+        "HelperLeaves", "JoinAsNew", "AskToGoBack", "HelperJoins", "JoinBack", "HeartbeatAsNew", "KeepAlive",
+        "RejoinAsNew", "SyncAsNew", "Adopt", "AdoptAgain", "Reconnect", "LoseResponse", "Die", "ExpireSession",
+        "StartAgain", "ChangePolicy",
     }
 )  # fmt: skip
-"""The others, and those of a former move."""
+"""The others."""
 
 _SESSION_MS, _REBALANCE_MS = 30_000, 60_000
 _JOIN_TRIES = 3
 """JoinGroups of one client in a row: without an id, with it, and with another one."""
+_HELPER_TRIES = 3
+"""Heartbeats of the helper in a row: members may vote, they have voted, it has left."""
 
 
 class Divergence(AssertionError):
@@ -66,7 +63,6 @@ class _Client:
         self.name = name
         self.line = line
         self.phase = "out"
-        self.kind = "none"
         self.member_id = ""
         self.generation = -1
         self.counted = 0
@@ -82,7 +78,7 @@ class _Client:
 
     def loses_all(self) -> None:
         """Its membership is over."""
-        self.phase, self.kind, self.member_id, self.generation = "out", "none", "", -1
+        self.phase, self.member_id, self.generation = "out", "", -1
         self.counted, self.owned = 0, NOTHING
         self.is_new_generation = False
 
@@ -100,7 +96,7 @@ class Player:
             name: _Client(name, self.stage.connect(name, proxy))
             for name, proxy in sorted(first["via"].items())
         }
-        self._ids: dict[Membership, str] = {}
+        self._ids: dict[str, str] = {}
         self._epochs_before = 0
         """The model counts on where the broker begins anew, with a new group in the place of an empty one."""
         self._was_empty = True
@@ -120,6 +116,7 @@ class Player:
                 try:
                     self._play()
                     self._hear_of_joins()
+                    self.stage.end_conversions_without_a_helper()
                     self._was_empty |= "empty" in {self._before.of["type"], state.of["type"]}
                     if not _is_in_a_call(state):
                         self._compare()
@@ -141,24 +138,33 @@ class Player:
         if step == "ChangePolicy":
             self.stage.set_mode(whose, Mode(self._now.of["policy"][whose]))
             return
+        if step in {"HelperBeats", "HelperLeaves"}:
+            self._helper(is_to_leave=step == "HelperLeaves")
+            return
         client = self._clients[whose]
         steps: Mapping[str, Callable[[_Client], None]] = {
-            "JoinClassicGroup": partial(self._join, "classic"),
-            "JoinAsClassic": partial(self._join, "classic"),
-            "JoinAsNew": partial(self._join, "new"),
-            "RejoinAsNew": partial(self._join, "new"),
+            **dict.fromkeys(
+                ("JoinClassicGroup", "JoinAsClassic", "JoinAsNew", "RejoinAsNew", "JoinBack"), self._join
+            ),
             "SyncAsClassic": self._sync,
             "SyncAsNew": self._sync,
-            "HeartbeatAsClassic": self._heartbeat,
-            "HeartbeatAsNew": self._heartbeat,
-            "Adopt": self._heartbeat,
-            "AdoptAgain": self._heartbeat,
-            "TellToMove": self._is_told_to_move,
-            "TellToMoveBack": self._heartbeat,
-            # Parts of a JoinGroup: of the one before, or of the one that comes.
-            "EndClassicMembership": _nothing,
-            "EndNewMembership": _nothing,
-            "EndLeftoverMembership": _nothing,
+            **dict.fromkeys(
+                (
+                    "HeartbeatAsClassic",
+                    "HeartbeatAsNew",
+                    "Adopt",
+                    "AdoptAgain",
+                    "ConvertMember",
+                    "RepeatConversion",
+                    "AskToRejoin",
+                    "AskToGoBack",
+                ),
+                self._heartbeat,
+            ),
+            # A part of the call that comes, unless the conversion ends with it.
+            "HelperConverts": _nothing if self._now.of["calling"] else self._heartbeat,
+            "HelperJoins": _nothing,
+            "LoseConversion": self._lose_response,
             "KeepAlive": self._keep_alive,
             "LoseResponse": self._lose_response,
             "Reconnect": self._reconnect,
@@ -171,21 +177,21 @@ class Player:
     def _aim(self) -> None:
         """If a target assignment is computed next, it is the model's."""
         self.stage.target = {
-            self._ids[membership]: self._partitions(self._now.of["target"][membership])
-            for membership in self._now.of["mem"]
-            if membership in self._ids
+            self._ids[name]: self._partitions(self._now.of["target"][name])
+            for name in self._now.of["mem"]
+            if name in self._ids
         }
 
     def _partitions(self, names: frozenset[str]) -> frozenset[int]:
         return frozenset(self._numbers[name] for name in names)
 
-    def _join(self, kind: str, client: _Client) -> None:
+    def _join(self, client: _Client) -> None:
         if not self._habits.cooperative:
             client.owned = NOTHING
-        client.phase, client.kind = "waiting", kind
+        client.phase = "waiting"
         for _ in range(_JOIN_TRIES):
             if client.member_id:
-                self._ids[client.name, kind] = client.member_id
+                self._ids[client.name] = client.member_id
             self._aim()
             request = join_request(
                 self._habits,
@@ -228,12 +234,12 @@ class Player:
             leader,
             tuple(
                 SyncGroupRequestAssignment(
-                    member_id=self._ids[membership],
+                    member_id=self._ids[name],
                     assignment=write_assignment(
-                        (TOPIC, number) for number in self._partitions(assigned[membership])
+                        (TOPIC, number) for number in self._partitions(assigned[name])
                     ),
                 )
-                for membership in sorted(self._now.of["mem"])
+                for name in sorted(self._now.of["mem"])
             ),
         )
 
@@ -270,8 +276,6 @@ class Player:
             client.phase = "told"
         elif code == ErrorCode.ILLEGAL_GENERATION:
             client.loses_partitions()
-        elif code == ErrorCode.UNKNOWN_MEMBER_ID:
-            client.loses_all()
         else:
             assert code == ErrorCode.NONE, f"Heartbeat was answered {code}"
 
@@ -293,10 +297,18 @@ class Player:
         self.stage.member_time(self._now.of["via"][self._now.whose], member, keep_alive=False)
         return True
 
-    def _is_told_to_move(self, client: _Client) -> None:
-        if client.phase == "stable":
-            self._heartbeat(client)
-        # Else by the JoinGroup that is played at its last step.
+    def _helper(self, *, is_to_leave: bool) -> None:
+        """Let the time come for the helper's heartbeat; until it has left, which waits for the members' votes."""
+        self._aim()
+        proxy = self._before.of["helperAt"]
+        for _ in range(_HELPER_TRIES):
+            self.stage.helper_time(proxy)
+            if not is_to_leave or not self.stage.has_helper:
+                return
+            for name in self._clients:
+                member = self.stage.member(proxy, self._ids.get(name, ""))
+                if member is not None:
+                    self.stage.member_time(proxy, member, keep_alive=True)
 
     def _keep_alive(self, client: _Client) -> None:
         self._aim()
@@ -322,7 +334,7 @@ class Player:
 
     def _expire_session(self, client: _Client) -> None:
         (gone,) = self._before.of["mem"] - self._now.of["mem"]
-        assert gone[0] == client.name
+        assert gone == client.name
         self.stage.end_session(self._ids[gone])
 
     def _start_again(self, client: _Client) -> None:
@@ -333,7 +345,7 @@ class Player:
 
     def _member(self, name: str) -> Member | None:
         """The client's member as the proxy has it that serves the client."""
-        member_id = self._ids.get((name, "new"), "")
+        member_id = self._ids.get(name, "")
         return self.stage.member(self._now.of["via"][name], member_id)
 
     def _compare(self) -> None:
@@ -366,50 +378,52 @@ class Player:
     def _broker(self) -> dict[tuple[str, Any], Any]:
         """The broker's variables, without those that say nothing in this state."""
         group = self.stage.group
-        whose = {member_id: name for (name, _), member_id in self._ids.items()}
         if group is None or not group.members:
             return {("type", None): "empty", ("mem", None): frozenset()}
-        memberships = {
-            member_id: (whose[member_id], _protocol_of(group, member_id)) for member_id in group.members
+        whose = {member_id: name for name, member_id in self._ids.items()}
+        names = {
+            member_id: "helper" if is_helper(member_id) else whose[member_id] for member_id in group.members
         }
         seen: dict[tuple[str, Any], Any] = {
             ("epoch", None): self._epoch() + self._epochs_before,
-            ("mem", None): frozenset(memberships.values()),
+            ("mem", None): frozenset(names.values()),
         }
         if isinstance(group, ClassicGroup):
-            return {**seen, **self._classic_group(group, memberships)}
+            return {**seen, **self._classic_group(group, names)}
         seen["type", None] = "consumer"
         seen["tEpoch", None] = group.assignment_epoch + self._epochs_before
         seen["waiting", None] = frozenset()
-        for member_id, membership in memberships.items():
+        seen["new", None] = frozenset(
+            name for member_id, name in names.items() if not group.members[member_id].uses_classic_protocol
+        )
+        for member_id, name in names.items():
             member = group.members[member_id]
-            seen["mEpoch", membership] = member.member_epoch + self._epochs_before
-            seen["assigned", membership] = self._of_topic(member.assigned)
-            seen["revoking", membership] = self._of_topic(member.pending_revocation)
-            seen["target", membership] = self._of_topic(group.target_assignment.get(member_id, {}))
+            seen["mEpoch", name] = member.member_epoch + self._epochs_before
+            seen["assigned", name] = self._of_topic(member.assigned)
+            seen["revoking", name] = self._of_topic(member.pending_revocation)
+            seen["target", name] = self._of_topic(group.target_assignment.get(member_id, {}))
         return seen
 
     def _of_topic(self, partitions: Mapping[Any, Any]) -> frozenset[str]:
         return self._names(frozenset(partitions.get(self.stage.topic.topic_id, ())))
 
-    def _classic_group(
-        self, group: ClassicGroup, memberships: Mapping[str, Membership]
-    ) -> dict[tuple[str, Any], Any]:
+    def _classic_group(self, group: ClassicGroup, names: Mapping[str, str]) -> dict[tuple[str, Any], Any]:
         prepares = group.state is ClassicGroupState.PREPARING_REBALANCE
         assert prepares or group.state is ClassicGroupState.STABLE, group.state
         seen: dict[tuple[str, Any], Any] = {
             ("type", None): "classic",
+            ("new", None): frozenset(),
             ("phase", None): "Preparing" if prepares else "Stable",
             ("waiting", None): frozenset(
-                membership
-                for member_id, membership in memberships.items()
+                name
+                for member_id, name in names.items()
                 if group.members[member_id].awaiting_join is not None
             ),
         }
-        for member_id, membership in memberships.items() if not prepares else ():
+        for member_id, name in names.items() if not prepares else ():
             _, assignment = decode_assignment(group.members[member_id].assignment)
             numbers = frozenset(n for topic in assignment.assigned_partitions for n in topic.partitions)
-            seen["assigned", membership] = self._names(numbers)
+            seen["assigned", name] = self._names(numbers)
         return seen
 
     def _seen_clients(self) -> dict[tuple[str, Any], Any]:
@@ -419,7 +433,6 @@ class Player:
                 client.counted = client.generation + self._epochs_before
                 client.is_new_generation = False
             seen["cs", name] = client.phase
-            seen["id", name] = client.kind
             seen["own", name] = self._names(client.owned)
             if client.phase in {"joined", "stable"}:
                 seen["gen", name] = client.counted
@@ -448,11 +461,6 @@ class Player:
         return self._names(frozenset(number for _, number in partitions))
 
 
-def _protocol_of(group: ConsumerGroup | ClassicGroup, member_id: str) -> str:
-    is_new = isinstance(group, ConsumerGroup) and not group.members[member_id].uses_classic_protocol
-    return "new" if is_new else "classic"
-
-
 def _nothing(_: _Client) -> None:
     """Nothing: what the model takes for a step is a part of a call that is played elsewhere."""
 
@@ -461,10 +469,7 @@ def _is_in_a_call(state: State) -> bool:
     """Whether the model is in the middle of what is one call for the code."""
     of = state.of
     completes = of["type"] == "classic" and of["phase"] == "Preparing" and of["waiting"] == of["mem"]
-    ends_classic = any(
-        of["id"][name] == "new" and {(name, "classic"), (name, "new")} <= of["mem"] for name in of["id"]
-    )
-    return completes or ends_classic or of["joining"] != "nobody"
+    return completes or of["calling"] != ()
 
 
 class Replayed(msgspec.Struct, frozen=True):

@@ -34,7 +34,9 @@ from translation.actions import (
     Request,
     RequestId,
 )
+from translation.engine.conversion import is_helper
 from translation.engine.member import Member
+from translation.migration import helper
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
@@ -88,6 +90,7 @@ class Stage:
         settings = TranslatorSettings(
             sole_process=len(proxies) == 1,
             join_wait_s=0.0,
+            join_wait_after_outage_s=0.0,
             assignment_interval_s=0.0,
             addition_debounce_s=0.0,
         )
@@ -156,6 +159,21 @@ class Stage:
         deadlines.member_time(translator._context, member, _NOW_S)
         self._act(proxy, translator.take_actions(_NOW_S))
 
+    def helper_time(self, proxy: str) -> None:
+        """Let the time come for the heartbeat of the helper that a proxy has in the group."""
+        translator = self.proxies[proxy]
+        conversion = translator._context.registry.groups[GROUP].conversion
+        assert conversion is not None, f"{proxy} has no helper"
+        conversion.on_time(_NOW_S)
+        self._act(proxy, translator.take_actions(_NOW_S))
+
+    def end_conversions_without_a_helper(self) -> None:
+        """Let the time pass in which a proxy that has no helper in the group watches the conversion."""
+        for translator in self.proxies.values():
+            group = translator._context.registry.groups.get(GROUP)
+            if group is not None and group.conversion is not None and not group.conversion.helper_id:
+                helper.end(translator._context, group)
+
     def end_session(self, member_id: str) -> None:
         """Let the session of a member end whose client is dead: where it is translated, and at the broker."""
         for name in self.proxies:
@@ -177,6 +195,11 @@ class Stage:
         group = self.coordinator.shard.groups.get(GROUP)
         assert group is None or isinstance(group, ConsumerGroup | ClassicGroup)
         return group
+
+    @property
+    def has_helper(self) -> bool:
+        """Whether a helper is in the group."""
+        return self.group is not None and any(map(is_helper, self.group.members))
 
     def member(self, proxy: str, member_id: str) -> Member | None:
         """The translated member as a proxy knows it."""

@@ -76,6 +76,7 @@ def _settings(setting: Setting) -> str:
         (
             "CONSTANTS",
             "  Clients = {c1, c2}",
+            "  Helper = helper",
             "  Partitions = {p1, p2}",
             f"  Proxies = {{{', '.join(f'proxy{number}' for number in range(setting.proxies))}}}",
             f"  Cooperative = {'TRUE' if setting.cooperative else 'FALSE'}",
@@ -85,7 +86,7 @@ def _settings(setting: Setting) -> str:
             '  Mutation = "none"',
             "INIT ReplayInit",
             "NEXT ReplayNext",
-            "INVARIANTS Exclusive Held OneAssignee",
+            "INVARIANTS Exclusive Held OneAssignee Alive",
             "CHECK_DEADLOCK FALSE",
         )
     )

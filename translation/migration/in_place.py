@@ -94,6 +94,8 @@ def convert_in_place(
     group = member.group
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
     if response.error_code != ErrorCode.NONE:
+        if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            context.classic_members.rebalance_announced(group.group_id, member.member_id, context.now)
         return ErrorCode(response.error_code)  # a rebalance has begun, or it is no member any more
     if not _is_to_be_converted(context, group.group_id, rule):
         return ErrorCode.NONE  # nor need it rejoin
@@ -119,8 +121,12 @@ def repeat_conversion(
 ) -> Procedure[bool]:
     """Convert a member that the broker has in the new protocol already, because the answer to that was lost.
 
-    The same call may be repeated as long as the member's epoch is its generation. Return whether it was accepted.
+    The same call may be repeated as long as the member's epoch is its generation. Return whether it was accepted. Not
+    so if another process may have converted it, without a member log: the client may have got more there, and rejoined
+    with the same generation, so that what is known here is not all that it owns.
     """
+    if not context.settings.sole_process and context.fleet.log is None:
+        return False
     try:
         known = _settled(context, member, connection, request)
         if known is None:
