@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-from tools.judges import allowed
+from tools.judges import allowed, franz_go, kafka_python
+from tools.judges import page as judges_page
 from tools.judges.allowed import MAX_ENTRIES, Allowed, AllowListError
 from tools.judges.comparison import Attempt, Count, Entry, Verdict, compare, unneeded
 from tools.judges.librdkafka import SUBTESTS, TESTS, result
+from tools.judges.report import SuiteReport, merged
 from tools.judges.suite import Outcome
 
 PASSED, FAILED, SKIPPED = Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED
@@ -143,3 +145,76 @@ def test_a_runner_that_ends_without_a_report_has_failed() -> None:
         FAILED,
         "no report: Assertion `x' failed.",
     )
+
+
+JUNIT = """\
+<testsuites><testsuite>
+<testcase name="test_group" time="8.5"/>
+<testcase name="test_old" time="0.1"><skipped message="Requires KAFKA_VERSION"/></testcase>
+<testcase name="test_paused" time="1"><failure message="AssertionError:&#10;  timeout">trace</failure></testcase>
+<testcase name="test_consumer" time="1"><error message="failed on setup">trace</error></testcase>
+</testsuite></testsuites>
+"""
+
+
+def test_a_junit_report_says_what_became_of_each_test() -> None:
+    assert [(one.test, one.outcome, one.reason) for one in kafka_python.results(JUNIT)] == [
+        ("test_group", PASSED, ""),
+        ("test_old", SKIPPED, ""),
+        ("test_paused", FAILED, "AssertionError: timeout"),
+        ("test_consumer", FAILED, "failed on setup"),
+    ]
+
+
+def stored(commit: str, *tests: Attempt) -> SuiteReport:
+    return SuiteReport("lib", "lib 1.0", "4.4.0", commit, "2026-11-28", tests)
+
+
+def test_a_newer_run_replaces_the_same_tests_only() -> None:
+    older, other = (Attempt("lib", test, Entry.STRAIGHT, PASSED, 1.0) for test in ("a", "b"))
+    again = Attempt("lib", "a", Entry.STRAIGHT, FAILED, 1.0)
+    before = (stored("c1", older, other),)
+    assert merged(before, stored("c1", again)) == (stored("c1", other, again),)
+    assert merged(before, stored("c2", again)) == (stored("c1", other), stored("c2", again))
+    assert merged((stored("c1", older),), stored("c2", again)) == (stored("c2", again),)
+
+
+def test_results_of_another_version_of_the_suite_go() -> None:
+    older = Attempt("lib", "a", Entry.STRAIGHT, PASSED, 1.0)
+    newer = SuiteReport("lib", "lib 2.0", "4.4.0", "c1", "2026-11-28", ())
+    assert merged((stored("c1", older),), newer) == (newer,)
+
+
+GO = """\
+=== RUN   TestGroupETL
+    group_test.go:120: never got the records
+    --- PASS: TestGroupETL/range (3.10s)
+    --- FAIL: TestGroupETL/sticky/848 (4.00s)
+--- FAIL: TestGroupETL (7.10s)
+--- SKIP: TestOther (0.00s)
+"""
+
+
+def test_go_tests_are_listed_by_their_innermost_subtests() -> None:
+    assert [(one.test, one.outcome, one.reason) for one in franz_go.results("TestGroupETL", GO)] == [
+        ("TestGroupETL/range", PASSED, ""),
+        ("TestGroupETL/sticky/848", FAILED, "group_test.go:120: never got the records"),
+        ("TestOther", SKIPPED, ""),
+    ]
+    assert franz_go.results("TestGroupETL", "panic: x")[0].outcome is FAILED
+
+
+def test_the_page_shows_what_differs_and_not_what_is_the_same() -> None:
+    reports = [
+        stored(
+            "c1",
+            *attempts(Entry.STRAIGHT, PASSED, test="differs"),
+            *attempts(Entry.THROUGH, FAILED, test="differs"),
+            *attempts(Entry.STRAIGHT, PASSED, test="same"),
+            *attempts(Entry.THROUGH, PASSED, test="same"),
+        )
+    ]
+    page = judges_page.written(reports, ())
+    assert "| lib | lib 1.0 | 4.4.0 | c1 | 2026-11-28 | 1 | 0 | 1 | 0 |" in page
+    assert "| lib | `differs` | 1 of 1 | 0 of 1 |  | differs | run 0 |" in page
+    assert "`same`" not in page

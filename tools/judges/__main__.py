@@ -13,11 +13,13 @@ from rich.table import Table
 from benchmarks.test_bed import kafka_version
 from tools.judges import allowed, report
 from tools.judges.comparison import Row, Verdict, compare, unneeded
+from tools.judges.franz_go import FranzGo
+from tools.judges.kafka_python import KafkaPython
 from tools.judges.librdkafka import DEFAULT, NO_AUTO_CREATE, Librdkafka
 from tools.judges.running import run
 from tools.judges.suite import Suite, UnavailableError
 
-SUITES: tuple[Suite, ...] = (Librdkafka(DEFAULT), Librdkafka(NO_AUTO_CREATE))
+SUITES: tuple[Suite, ...] = (Librdkafka(DEFAULT), Librdkafka(NO_AUTO_CREATE), KafkaPython(), FranzGo())
 
 
 def main(argv: list[str]) -> int:
@@ -44,6 +46,7 @@ def main(argv: list[str]) -> int:
         except UnavailableError as reason:
             print(f"error: {reason}", file=sys.stderr)
             return 1
+        commit = report.commit()
         attempts = run(suite, jobs, options.runs, options.at_once)
         rows += compare(attempts, listed)
         if options.store:
@@ -52,7 +55,7 @@ def main(argv: list[str]) -> int:
                 suite=suite.name,
                 version=suite.version,
                 kafka=kafka_version(),
-                commit=report.commit(),
+                commit=commit,
                 date=f"{now:%Y-%m-%d}",
                 attempts=tuple(attempts),
             )

@@ -50,13 +50,13 @@ def page() -> str:
 
 def written(reports: Sequence[SuiteReport], listed: Sequence[Allowed]) -> str:
     """Return the page of these results and this allow list."""
-    rows = {one.suite: compare(one.attempts, listed) for one in reports}
+    rows = [compare(one.attempts, listed) for one in reports]
     return "".join(
         (
             _HEAD,
             _table(
                 ("suite", "source", "Kafka", "commit", "date", *Verdict),
-                [_summary(one, rows[one.suite]) for one in reports],
+                [_summary(one, of_report) for one, of_report in zip(reports, rows, strict=True)],
             ),
             _MEANING,
             _DIFFERENCES,
@@ -70,7 +70,7 @@ def written(reports: Sequence[SuiteReport], listed: Sequence[Allowed]) -> str:
                     "verdict",
                     "failures through Epochgate",
                 ),
-                [_difference(row) for of_suite in rows.values() for row in of_suite if not _is_same(row)],
+                [_difference(row) for of_report in rows for row in of_report if not _is_same(row)],
             ),
             _ALLOWED,
             _table(

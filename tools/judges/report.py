@@ -11,7 +11,7 @@ STORED = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "judges.jso
 
 
 class SuiteReport(msgspec.Struct, frozen=True):
-    """All runs of one suite's tests, each with the commit and date of its newest run."""
+    """Runs of a suite's tests at one commit of Epochgate, with the day of the last."""
 
     suite: str
     version: str
@@ -27,17 +27,21 @@ def stored(path: Path = STORED) -> tuple[SuiteReport, ...]:
 
 
 def merged(older: tuple[SuiteReport, ...], newer: SuiteReport) -> tuple[SuiteReport, ...]:
-    """Replace the results of the tests that ran; keep those of this suite's other tests only if it is all the same.
-
-    The same is: the suite's version, Kafka's, and the commit of Epochgate.
-    """
-    before = next((one for one in older if one.suite == newer.suite), None)
-    if before is not None and _of(before) == _of(newer):
-        ran = {attempt.test for attempt in newer.attempts}
-        kept = [one for one in before.attempts if one.test not in ran]
-        newer = msgspec.structs.replace(newer, attempts=(*kept, *newer.attempts))
-    others = [one for one in older if one.suite != newer.suite]
-    return tuple(sorted((*others, newer), key=lambda one: one.suite))
+    """Add the results of a run; those of the same tests before it go, and those of other versions of the suite."""
+    ran = {attempt.test for attempt in newer.attempts}
+    kept = []
+    for one in older:
+        if one.suite == newer.suite:
+            left = tuple(attempt for attempt in one.attempts if attempt.test not in ran)
+            if not left or (one.version, one.kafka) != (newer.version, newer.kafka):
+                continue
+            if one.commit == newer.commit:
+                newer = msgspec.structs.replace(newer, attempts=(*left, *newer.attempts))
+                continue
+            kept.append(msgspec.structs.replace(one, attempts=left))
+        else:
+            kept.append(one)
+    return tuple(sorted((*kept, newer), key=lambda one: (one.suite, one.date, one.commit)))
 
 
 def write(reports: tuple[SuiteReport, ...], path: Path = STORED) -> None:
@@ -51,7 +55,3 @@ def commit() -> str:
     return subprocess.run(
         command, cwd=STORED.parent, check=True, capture_output=True, text=True
     ).stdout.strip()
-
-
-def _of(report: SuiteReport) -> tuple[str, str, str]:
-    return report.version, report.kafka, report.commit
