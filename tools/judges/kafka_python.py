@@ -33,8 +33,8 @@ class KafkaPython:
     has_consumer_protocol = False
 
     def prepare(self) -> None:
-        """Fetch it."""
-        _source()
+        """Fetch it, and make its tests a package, which they are in its repository only."""
+        (_source() / "test" / "__init__.py").touch()
 
     def jobs(self) -> tuple[str, ...]:
         """Return the files."""
