@@ -188,6 +188,9 @@ bench-fleet-members: setup ## 10,000 members of one process beside as many of th
 bench-rolling-restart: setup ## three replicas ended, killed and stopped under 40 clients of four libraries (tables, build/bench-rolling-restart.json; ARGS="--rounds 1")
 	nice $(BIN)/python -m benchmarks.rolling_restart $(ARGS)
 
+judges: setup ## client libraries' own group tests, straight at Kafka and through Epochgate, compared test by test (ARGS="librdkafka --tests 0102 --runs 5")
+	nice $(BIN)/python -m tools.judges $(ARGS)
+
 natives: setup ## native and classic members in one group, straight and through the proxy (ROUNDS=20 SEED=1)
 	nice $(BIN)/python -m tests.natives --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),1)
 

@@ -46,13 +46,14 @@ class Gateway:
         more: str = "",
         tls: TlsFiles | None = None,
         initial_rebalance_delay_ms: int = 0,
+        policy: str = POLICY,
     ) -> None:
         """Write its configuration; by default nobody waits for others to join, as at the broker of :func:`kafka`."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port, self.admin = free_ports(2)
         first = free_port_block(NODES)
-        (folder / "policy.yaml").write_text(POLICY)
+        (folder / "policy.yaml").write_text(policy)
         (folder / "epochgate.yaml").write_text(
             f"upstream: {{bootstrap: [{', '.join(bootstrap.split(','))}]{f', tls: {{ca: {tls.ca}}}' if tls else ''}}}\n"
             "listeners:\n"

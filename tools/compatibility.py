@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tools.judges import page as judges
 from tools.markers import replaced
 from tools.scenario_table import COLUMNS, SEEN
 
@@ -62,7 +63,8 @@ def page(results: Iterable[Result] | None = None) -> str:
     results = list(stored() if results is None else results)
     text = PAGE.read_text(encoding="utf-8")
     text = replaced(text, "clients", _table(*_clients(results)))
-    return replaced(text, "scenarios", _table(*_scenarios(results)))
+    text = replaced(text, "scenarios", _table(*_scenarios(results)))
+    return replaced(text, "judges", judges.summary())
 
 
 def _clients(results: list[Result]) -> tuple[list[str], list[list[str]]]:

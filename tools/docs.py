@@ -19,6 +19,7 @@ from proxy.observability.api_query import GROUPS
 from proxy.observability.proof_view import ProofView
 from proxy.shadow import view
 from tools import cli_docs, compatibility, module_map, preflight_docs, state_diagrams
+from tools.judges import page as judges
 from translation.migration.move_view import MoveView
 from translation.partitions import TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
@@ -317,6 +318,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/metrics.md": metrics,
     "reference/api.md": api,
     "reference/compatibility.md": compatibility.page,
+    "evidence/judges.md": judges.page,
     "explanation/architecture.md": module_map.page,
     "how-to/preflight.md": preflight_docs.page,
     **{name: partial(state_diagrams.page, name) for name in state_diagrams.DIAGRAMS},

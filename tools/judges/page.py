@@ -1,0 +1,117 @@
+"""Writes docs/evidence/judges.md from the stored results and the allow list (``make docs``)."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tools.judges import allowed, report
+from tools.judges.allowed import Allowed
+from tools.judges.comparison import Row, Verdict, compare
+from tools.judges.report import SuiteReport
+
+_HEAD = """\
+# Client libraries' own tests
+
+The group tests of client libraries, which nobody of this project wrote, run straight at a real Kafka and through
+Epochgate, which translates all groups. Each suite is fetched from its registry by pinned version and hash. The broker
+is a single one with Kafka's defaults for groups.
+
+`make judges` runs all suites once (`make judges ARGS="librdkafka --tests 0102,0113 --runs 5"`), prints this comparison,
+and exits with 1 if a test passes less often through Epochgate than straight and the allow list does not name it. With
+`--store` the results become those of this page, `docs/evidence/judges.json`.
+
+"""
+_MEANING = """
+- **same**: through Epochgate as often as straight, or more often.
+- **allowed**: less often; [the allow list](#the-allow-list) says why that is no fault of Epochgate.
+- **differs**: less often, and not explained.
+- **not compared**: never passes straight, or was skipped.
+"""
+_DIFFERENCES = """
+## Tests that do not pass as often
+
+The third count is the same test with the library's own client of the new protocol, straight at Kafka. A suite may skip
+a test there, or expect something else of it.
+
+"""
+_ALLOWED = f"""
+## The allow list
+
+`tools/judges/allowed.yaml`, at most {allowed.MAX_ENTRIES} entries. An entry needs evidence: the library's own client of
+the new protocol differs in the same way, straight at Kafka, or the test asserts a leader or an assignor's exact choice,
+which no broker of the new protocol keeps.
+
+"""
+
+
+def page() -> str:
+    """Return the page of the repository's results."""
+    return written(report.stored(), allowed.read(allowed.FILE.read_text()))
+
+
+def written(reports: Sequence[SuiteReport], listed: Sequence[Allowed]) -> str:
+    """Return the page of these results and this allow list."""
+    rows = [compare(one.attempts, listed) for one in reports]
+    return "".join(
+        (
+            _HEAD,
+            _table(
+                ("suite", "source", "Kafka", "commit", "date", *Verdict),
+                [_summary(one, of_report) for one, of_report in zip(reports, rows, strict=True)],
+            ),
+            _MEANING,
+            _DIFFERENCES,
+            _table(
+                (
+                    "suite",
+                    "test",
+                    "straight",
+                    "through",
+                    "own new protocol",
+                    "verdict",
+                    "failures through Epochgate",
+                ),
+                [_difference(row) for of_report in rows for row in of_report if not _is_same(row)],
+            ),
+            _ALLOWED,
+            _table(
+                ("suite", "test", "reason", "evidence"),
+                [(one.suite, f"`{one.test}`", _cell(one.reason), _cell(one.evidence)) for one in listed],
+            ),
+        )
+    )
+
+
+def summary(reports: Sequence[SuiteReport] | None = None) -> str:
+    """Return the line of the compatibility page: how many tests were compared, and how many differ."""
+    listed = allowed.read(allowed.FILE.read_text())
+    rows = [row for one in reports or report.stored() for row in compare(one.attempts, listed)]
+    verdicts = Counter(row.verdict for row in rows)
+    compared = len(rows) - verdicts[Verdict.NOT_COMPARED]
+    return (
+        f"[Client libraries' own tests](../evidence/judges.md): {verdicts[Verdict.SAME]} of {compared} group tests"
+        f" pass as often through Epochgate as straight at Kafka; {verdicts[Verdict.ALLOWED]} differ for a reason that"
+        f" is documented there, {verdicts[Verdict.DIFFERS]} without one.\n"
+    )
+
+
+def _summary(of: SuiteReport, rows: Sequence[Row]) -> tuple[str, ...]:
+    verdicts = Counter(row.verdict for row in rows)
+    return (of.suite, of.version, of.kafka, of.commit, of.date, *(str(verdicts[one]) for one in Verdict))
+
+
+def _difference(row: Row) -> tuple[str, ...]:
+    counts = (str(one) for one in (row.straight, row.through, row.native))
+    return (row.suite, f"`{row.test}`", *counts, row.verdict, _cell("; ".join(row.reasons)))
+
+
+def _is_same(row: Row) -> bool:
+    """Whether there is nothing to show: it passes as often, or was skipped by both."""
+    return row.verdict is Verdict.SAME or not (row.straight.ran or row.through.ran)
+
+
+def _cell(text: str) -> str:
+    return text.replace("\n", " ").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, ["---"] * len(head), *rows))

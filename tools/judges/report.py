@@ -1,0 +1,57 @@
+"""The stored results of the suites: docs/evidence/judges.json."""
+
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from tools.judges.comparison import Attempt
+
+STORED = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "judges.json"
+
+
+class SuiteReport(msgspec.Struct, frozen=True):
+    """Runs of a suite's tests at one commit of Epochgate, with the day of the last."""
+
+    suite: str
+    version: str
+    kafka: str
+    commit: str
+    date: str
+    attempts: tuple[Attempt, ...]
+
+
+def stored(path: Path = STORED) -> tuple[SuiteReport, ...]:
+    """Read the results in the repository."""
+    return msgspec.json.decode(path.read_bytes(), type=tuple[SuiteReport, ...]) if path.exists() else ()
+
+
+def merged(older: tuple[SuiteReport, ...], newer: SuiteReport) -> tuple[SuiteReport, ...]:
+    """Add the results of a run; those of the same tests before it go, and those of other versions of the suite."""
+    ran = {attempt.test for attempt in newer.attempts}
+    kept = []
+    for one in older:
+        if one.suite == newer.suite:
+            left = tuple(attempt for attempt in one.attempts if attempt.test not in ran)
+            if not left or (one.version, one.kafka) != (newer.version, newer.kafka):
+                continue
+            if one.commit == newer.commit:
+                newer = msgspec.structs.replace(newer, attempts=(*left, *newer.attempts))
+                continue
+            kept.append(msgspec.structs.replace(one, attempts=left))
+        else:
+            kept.append(one)
+    return tuple(sorted((*kept, newer), key=lambda one: (one.suite, one.date, one.commit)))
+
+
+def write(reports: tuple[SuiteReport, ...], path: Path = STORED) -> None:
+    """Write the results, an attempt a line."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(reports), indent=1) + b"\n")
+
+
+def commit() -> str:
+    """Return the commit of this checkout, with a + if files differ from it."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    return subprocess.run(
+        command, cwd=STORED.parent, check=True, capture_output=True, text=True
+    ).stdout.strip()

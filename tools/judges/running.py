@@ -1,0 +1,74 @@
+"""Runs a suite's jobs straight at a real Kafka and through Epochgate, several at once."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from benchmarks.test_bed import Gateway, kafka
+from tools.judges.comparison import Attempt, Entry, Verdict, compare
+from tools.judges.source import BUILD
+from tools.judges.suite import Suite
+from tools.kafka.settings import GROUP_DEFAULTS
+
+POLICY = "default: translate\n"
+"""All groups are translated."""
+INITIAL_REBALANCE_DELAY_MS = int(GROUP_DEFAULTS["group.initial.rebalance.delay.ms"])
+
+Say = Callable[[str], None]
+
+
+def run(suite: Suite, jobs: Sequence[str], runs: int, at_once: int, say: Say = print) -> list[Attempt]:
+    """Run each of these jobs so often by both entries, on a broker with Kafka's defaults for groups.
+
+    The jobs whose tests differ then run as often with the library's own client of the new protocol, if it has one.
+    What each process printed is kept in build/judges/runs.
+    """
+    overrides = {**GROUP_DEFAULTS, **suite.broker}
+    with kafka(**{key.replace(".", "_"): value for key, value in overrides.items()}) as cluster:
+        proxy = Gateway(
+            cluster.bootstrap,
+            BUILD / "proxy" / suite.name,
+            initial_rebalance_delay_ms=INITIAL_REBALANCE_DELAY_MS,
+            policy=POLICY,
+        )
+        proxy.start()
+        try:
+            bootstraps = {
+                Entry.STRAIGHT: cluster.bootstrap,
+                Entry.THROUGH: proxy.bootstrap,
+                Entry.NATIVE: cluster.bootstrap,
+            }
+
+            def attempt(task: tuple[int, str, Entry]) -> list[tuple[str, Attempt]]:
+                number, job, entry = task
+                folder = BUILD / "runs" / suite.name / job.replace("/", "-") / f"{entry}-{number}"
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+                protocol = "consumer" if entry is Entry.NATIVE else "classic"
+                results = suite.run(job, bootstraps[entry], protocol, folder)
+                for one in results:
+                    say(
+                        f"{suite.name} {one.test} {entry} {number}: {one.outcome} {one.seconds:.0f} s {one.reason}"
+                    )
+                return [
+                    (job, Attempt(suite.name, one.test, entry, one.outcome, one.seconds, one.reason))
+                    for one in results
+                ]
+
+            with ThreadPoolExecutor(at_once) as pool:
+                both = (Entry.STRAIGHT, Entry.THROUGH)
+                tasks = [(number, job, entry) for number in range(runs) for job in jobs for entry in both]
+                found = [one for of_task in pool.map(attempt, tasks) for one in of_task]
+                if suite.has_consumer_protocol:
+                    differing = _jobs_that_differ(found)
+                    tasks = [(number, job, Entry.NATIVE) for number in range(runs) for job in differing]
+                    found += [one for of_task in pool.map(attempt, tasks) for one in of_task]
+        finally:
+            proxy.stop()
+    return [one for _, one in found]
+
+
+def _jobs_that_differ(found: Sequence[tuple[str, Attempt]]) -> list[str]:
+    rows = compare([attempt for _, attempt in found], ())
+    tests = {row.test for row in rows if row.verdict is Verdict.DIFFERS}
+    return list(dict.fromkeys(job for job, attempt in found if attempt.test in tests))
