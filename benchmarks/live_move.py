@@ -26,7 +26,7 @@ from support.broker import Kafka
 from support.entry import Proxy
 
 from benchmarks.live_move_costs import Reading
-from benchmarks.live_move_groups import Group, Groups
+from benchmarks.live_move_groups import RESTART, Group, Groups
 from benchmarks.live_move_kinds import KINDS, Kind
 from tools import live_move_table
 from tools.kafka import jars
@@ -89,7 +89,7 @@ def _row(group: Group, moved: Reading, control: Group, restarted: Reading) -> di
         "two_owners": moved.two_owners,
         "failed": group.failed,
         "restart": {
-            **dataclasses.asdict(restarted.costs["restart"]),
+            **dataclasses.asdict(restarted.costs[RESTART]),
             "records": restarted.records,
             "failed": control.failed,
         },

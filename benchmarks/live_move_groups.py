@@ -23,7 +23,7 @@ SESSION_MS, HEARTBEAT_MS = 30_000, 1_000
 """Of the clients: a machine that is busy with so many of them expires nobody."""
 EVERY_S = 0.5
 """Two records for each partition: four a second."""
-AT_WORK = "at work"
+AT_WORK, RESTART = "at work", "restart"
 
 
 @dataclasses.dataclass
@@ -56,16 +56,7 @@ class Groups:
         if self._proxies:
             self._write("observe")
         self._begin(AT_WORK)
-        for group in self._groups:
-            group.live.start(
-                group.kind.client,
-                group.kind.assignor,
-                count=MEMBERS,
-                session_timeout_ms=SESSION_MS,
-                heartbeat_interval_ms=HEARTBEAT_MS,
-                **group.kind.spec,
-            )
-        self._each(AT_WORK, lambda group: group.live.until_shared())
+        self._each(AT_WORK, _form)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,8 +70,9 @@ class Groups:
 
     def restart_one_of_each(self) -> None:
         """Close one member of each group in an orderly way, and start another one in its place."""
-        self._begin("restart")
-        self._each("restart", self._restart)
+        self._begin(RESTART)
+        self._each(RESTART, _restart)
+        self._each("restarted", _until_quiet)
 
     def finish(self) -> dict[str, tuple[Group, Reading]]:
         """Stop the records, wait until all are read, and judge."""
@@ -109,20 +101,6 @@ class Groups:
         live.loads.append(load)
         return Group(name, kind, live, load)
 
-    def _restart(self, group: Group) -> None:
-        leaving = group.live.members.pop()
-        leaving.close()
-        group.live.start(
-            group.kind.client,
-            group.kind.assignor,
-            count=1,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
-            **group.kind.spec,
-        )
-        group.live.until_shared()
-        group.live.until_quiet()
-
     def _begin(self, phase: str) -> None:
         self._phases.append(Phase(phase, time.monotonic_ns()))
 
@@ -150,3 +128,30 @@ class Groups:
     def _summary(self) -> str:
         failed = [f"{group.name}: {group.failed}" for group in self._groups if group.failed]
         return "; ".join([f"{len(self._groups) - len(failed)} groups go on", *failed])
+
+
+def _form(group: Group) -> None:
+    _start(group, MEMBERS)
+    group.live.until_shared()
+
+
+def _restart(group: Group) -> None:
+    leaving = group.live.members.pop()
+    leaving.close()
+    _start(group, 1)
+
+
+def _start(group: Group, count: int) -> None:
+    group.live.start(
+        group.kind.client,
+        group.kind.assignor,
+        count=count,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        **group.kind.spec,
+    )
+
+
+def _until_quiet(group: Group) -> None:
+    group.live.until_shared()
+    group.live.until_quiet()
