@@ -42,6 +42,7 @@ class Conversion:
         "group",
         "helper_epoch",
         "helper_id",
+        "is_joining",
         "queue",
         "timer_at",
         "votes",
@@ -58,6 +59,8 @@ class Conversion:
         """The helper's member id; empty if another process has a helper in the group, or its first heartbeat is under
         way."""
         self.helper_epoch = 0
+        self.is_joining = False
+        """Whether a helper's first heartbeat is under way."""
         self.queue = ProcedureQueue()
         self.timer_at = math.inf
         self.began_at = now

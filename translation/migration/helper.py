@@ -66,16 +66,20 @@ def join(context: Context, conversion: Conversion) -> Procedure[ConsumerGroupHea
     If it replaces an earlier one, that leaves afterwards (:func:`move_group_epoch`).
     """
     helper_id = context.ids.unlike_ours(HELPER_PREFIX)
-    response: ConsumerGroupHeartbeatResponse = yield to_send(
-        ConsumerGroupHeartbeatRequest(
-            group_id=conversion.group.group_id,
-            member_id=helper_id,
-            member_epoch=0,
-            rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS,
-            subscribed_topic_names=(),
-            topic_partitions=(),
+    conversion.is_joining = True
+    try:
+        response: ConsumerGroupHeartbeatResponse = yield to_send(
+            ConsumerGroupHeartbeatRequest(
+                group_id=conversion.group.group_id,
+                member_id=helper_id,
+                member_epoch=0,
+                rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS,
+                subscribed_topic_names=(),
+                topic_partitions=(),
+            )
         )
-    )
+    finally:
+        conversion.is_joining = False
     if response.error_code == ErrorCode.NONE:
         conversion.helper_id, conversion.helper_epoch = helper_id, response.member_epoch
         interval_s = response.heartbeat_interval_ms / 1000 or _INTERVAL_S
