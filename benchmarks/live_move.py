@@ -48,6 +48,11 @@ class Plan:
     code: Path
 
     @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"{self.kafka}-{self.replicas}{'-before' if self.is_before else ''}"
+
+    @property
     def is_before(self) -> bool:
         """Whether the proxies run other code than this."""
         return self.code != ROOT
@@ -58,7 +63,7 @@ def measure(kafka: Kafka, plan: Plan) -> list[dict[str, Any]]:
     found = []
     for first in range(0, len(plan.kinds), plan.together):
         kinds = dict(list(plan.kinds.items())[first : first + plan.together])
-        folder = FOLDER / "-".join([kafka.version, str(plan.replicas), next(iter(kinds))])
+        folder = FOLDER / plan.name / next(iter(kinds))
         shutil.rmtree(folder, ignore_errors=True)
         with Groups(kafka, kinds, [], folder / "straight") as straight:
             straight.restart_one_of_each()
@@ -159,22 +164,23 @@ def main() -> int:
     )
     if plan.is_before:
         os.environ["PYTHONPATH"] = str(plan.code)  # before this checkout, for the proxies
-    began = time.monotonic()
+    began, commit = time.monotonic(), _commit(plan.code)
     overrides = {"group.consumer.session.timeout.ms": SESSION_MS, "broker.session.timeout.ms": "60000"}
-    with find_broker.own_cluster("bench-live-move", version=plan.kafka, overrides=overrides) as cluster:
+    with find_broker.own_cluster(
+        f"bench-live-move-{plan.name}", version=plan.kafka, overrides=overrides
+    ) as cluster:
         groups = measure(Kafka(cluster.bootstrap, source="maven", version=cluster.version), plan)
     run = {
         "kafka": plan.kafka,
         "replicas": plan.replicas,
         "before": plan.is_before,
-        "commit": _commit(plan.code),
+        "commit": commit,
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "rounds": plan.rounds,
         "seconds": round(time.monotonic() - began),
         "groups": groups,
     }
-    report = FOLDER / f"{plan.kafka}-{plan.replicas}{'-before' if plan.is_before else ''}.json"
-    report.write_text(json.dumps(run, indent=1) + "\n")
+    (FOLDER / f"{plan.name}.json").write_text(json.dumps(run, indent=1) + "\n")
     if options.record:
         live_move_table.keep(run)
     print(live_move_table.table(run))
