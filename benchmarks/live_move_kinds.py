@@ -4,10 +4,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.clients import AIOKAFKA, CONFLUENT, COOPERATIVE, KAFKA_PYTHON, ClientKind
+from support.clients import (
+    AIOKAFKA,
+    CONFLUENT,
+    COOPERATIVE,
+    KAFKA_PYTHON,
+    REACTOR_KAFKA,
+    SPRING_KAFKA,
+    ClientKind,
+    of_library,
+)
 from support.other_clients import FRANZ_GO, KAFKA_GO, KAFKAJS, SARAMA
 
-from tools.java_client.libraries import REACTOR, SPRING, Library
+from tools.java_client.libraries import Library
 
 
 @dataclass(frozen=True)
@@ -26,10 +35,6 @@ class Kind:
         return f"{named}, {self.more}" if self.more else named
 
 
-def _java(library: Library, name: str = "Java") -> ClientKind:
-    return ClientKind(name, (), lambda: library.version, library.command)
-
-
 COMMITS: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "none": ({}, "commits by itself"),
     "revoked": ({"auto_commit": False, "commit_in": ["revoked"]}, "commits in revoked"),
@@ -41,7 +46,7 @@ in both: Java calls it for lost partitions too."""
 
 def _java_kinds() -> Iterator[tuple[str, Kind]]:
     for number, version in enumerate(("2.8.2", "3.9.2", "4.4.0")):
-        client = _java(Library.client(version))
+        client = of_library("Java", Library.client(version))
         for other, (style, (spec, more)) in enumerate(COMMITS.items()):
             assignor = ("range", COOPERATIVE)[(number + other) % 2]
             yield f"java-{version[:3]}-{style}", Kind(client, assignor, spec, more)
@@ -49,8 +54,8 @@ def _java_kinds() -> Iterator[tuple[str, Kind]]:
 
 KINDS: Mapping[str, Kind] = {
     **dict(_java_kinds()),
-    "spring": Kind(_java(SPRING, "Spring Kafka"), "range"),
-    "reactor": Kind(_java(REACTOR, "Reactor Kafka"), "range"),
+    "spring": Kind(SPRING_KAFKA, "range"),
+    "reactor": Kind(REACTOR_KAFKA, "range"),
     "librdkafka-range": Kind(CONFLUENT, "range"),
     "kafka-python": Kind(KAFKA_PYTHON, "range"),
     "aiokafka": Kind(AIOKAFKA, "roundrobin"),
