@@ -114,20 +114,23 @@ class Groups:
                 step(group)
                 group.done.append(phase)
             except (AssertionError, OSError) as failure:
-                group.failed = f"{phase}: {str(failure).splitlines()[0]}"
+                group.failed = f"{phase}: {_who_ended(group) or str(failure).splitlines()[0]}"
         print(f"{time.strftime('%H:%M:%S')} {phase}: {self._summary()}", flush=True)
 
     def _going_on(self) -> Iterator[Group]:
         for group in self._groups:
-            ended = [one.name for one in group.live.members if one.ended]
-            if ended and not group.failed:
-                group.failed = f"{', '.join(ended)} ended"
+            group.failed = group.failed or _who_ended(group)
             if not group.failed:
                 yield group
 
     def _summary(self) -> str:
         failed = [f"{group.name}: {group.failed}" for group in self._groups if group.failed]
         return "; ".join([f"{len(self._groups) - len(failed)} groups go on", *failed])
+
+
+def _who_ended(group: Group) -> str:
+    ended = [one.name for one in group.live.members if one.ended]
+    return f"{', '.join(ended)} ended" if ended else ""
 
 
 def _form(group: Group) -> None:
