@@ -1,180 +1,195 @@
 """Measures what the applications of live groups notice while the policy moves them: observe -> translate -> observe.
 
-`python -m benchmarks.live_move` prints a table and writes build/bench-live-move.json. Each group has three members of
-one library, under load, behind one proxy and a Kafka of KAFKA_VERSION. An application that ends stays away, and is
-counted. Records read twice include those of the way back, which is an ordinary rebalance.
+`python -m benchmarks.live_move` forms a group of three of each kind, all at once behind the same replicas, under load;
+one change of the policy moves them all. Before it, groups of the same kinds work straight at Kafka, and one member of
+each is restarted. An application that ends stays away, and is counted. The run is in build/bench-live-move/; with
+`--record` it replaces that of the same Kafka, replicas and code in docs/evidence/live-move.json, from which
+`python -m tools.live_move_table` makes the table of docs/evidence/in-place.md.
 """
 
 import argparse
+import contextlib
 import dataclasses
+import datetime as dt
 import json
-import platform
+import os
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from support import ROOT, find_broker
 from support.broker import Kafka
-from support.clients import AIOKAFKA, CONFLUENT, COOPERATIVE, JAVA, KAFKA_PYTHON, ClientKind
-from support.consumers import Consumers
-from support.live_group import LiveGroup, live_group
-from support.other_clients import FRANZ_GO, KAFKA_GO, KAFKAJS, SARAMA
-from support.ownership import account, gaps, overlaps
+from support.entry import Proxy
 
-REPORT = ROOT / "build" / "bench-live-move.json"
+from benchmarks.live_move_costs import Reading
+from benchmarks.live_move_groups import RESTART, Group, Groups
+from benchmarks.live_move_kinds import KINDS, Kind
+from tools import live_move_table
+from tools.kafka import jars
+
 FOLDER = ROOT / "build" / "bench-live-move"
+SESSION_MS = "30000"
+"""Of native members, as of the clients."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """Applications of one kind."""
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is measured."""
 
-    client: ClientKind
-    assignor: str
-    spec: Mapping[str, Any] = field(default_factory=dict)
-    more: str = ""
+    kinds: Mapping[str, Kind]
+    rounds: int
+    replicas: int
+    kafka: str
+    together: int
+    code: Path
 
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"{self.kafka}-{self.replicas}{'-before' if self.is_before else ''}"
 
-COMMITS_IN_CALLBACKS: Mapping[str, Any] = {"auto_commit": False, "commit_in": ["revoked", "lost"]}
-"""As Java applications do that have onPartitionsRevoked only: it is called for lost partitions too."""
-
-CASES = {
-    "librdkafka-range": Case(CONFLUENT, "range"),
-    "librdkafka-cooperative": Case(CONFLUENT, COOPERATIVE),
-    "java-range": Case(JAVA, "range", COMMITS_IN_CALLBACKS, "commits in its callbacks"),
-    "java-cooperative": Case(JAVA, COOPERATIVE, COMMITS_IN_CALLBACKS, "commits in its callbacks"),
-    "kafka-python-range": Case(KAFKA_PYTHON, "range"),
-    "aiokafka-roundrobin": Case(AIOKAFKA, "roundrobin"),
-    "kafkajs": Case(KAFKAJS, "RoundRobinAssigner"),
-    "franz-go-cooperative": Case(FRANZ_GO, COOPERATIVE),
-    "sarama-sticky": Case(SARAMA, "sticky"),
-    "kafka-go": Case(KAFKA_GO, "rack-affinity"),
-}
+    @property
+    def is_before(self) -> bool:
+        """Whether the proxies run other code than this."""
+        return self.code != ROOT
 
 
-@dataclass
-class Cost:
-    """What the three applications of one case went through in all moves."""
-
-    case: str
-    library: str
-    moves: int = 0
-    """Moves in and back that came to their end."""
-    ended: int = 0
-    """Applications that ended."""
-    callbacks_in: int = 0
-    callbacks_back: int = 0
-    lost: int = 0
-    """Callbacks that said that a membership was lost."""
-    records: int = 0
-    unread: int = 0
-    read_twice: int = 0
-    two_owners: int = 0
-    longest_gap_in_s: float = 0.0
-    longest_gap_back_s: float = 0.0
-    failed: str = ""
-    """Why it stopped before its last move."""
+def measure(kafka: Kafka, plan: Plan) -> list[dict[str, Any]]:
+    """Move the groups of all kinds, some kinds at a time. What goes wrong in a group is in its result."""
+    found = []
+    for first in range(0, len(plan.kinds), plan.together):
+        kinds = dict(list(plan.kinds.items())[first : first + plan.together])
+        folder = FOLDER / plan.name / next(iter(kinds))
+        shutil.rmtree(folder, ignore_errors=True)
+        with Groups(kafka, kinds, [], folder / "straight") as straight:
+            straight.restart_one_of_each()
+            restarted = straight.finish()
+        with (
+            _proxies(kafka, plan, folder) as proxies,
+            Groups(kafka, kinds, proxies, folder / "moved") as groups,
+        ):
+            for _ in range(plan.rounds):
+                groups.move("translate")
+                groups.move("observe")
+            moved = groups.finish()
+        found += [_row(*moved[name], *restarted[name]) for name in kinds]
+    return found
 
 
-def measure(kafka: Kafka, name: str, rounds: int) -> Cost:
-    """Move one group so often. What goes wrong ends its measurement, and is in the result."""
-    case = CASES[name]
-    folder = FOLDER / name
-    folder.mkdir(parents=True, exist_ok=True)
-    cost = Cost(name, f"{case.client} {case.client.version()} {case.assignor} {case.more}".strip())
-    consumers = Consumers(folder)
-    try:
-        with live_group(kafka, consumers, folder, f"bench-{name}") as live:
-            try:
-                live.form(case.client, case.assignor, **case.spec)
-                for _ in range(rounds):
-                    _move(live, "translate", cost)
-                    _move(live, "observe", cost)
-            except AssertionError as failure:
-                cost.failed = str(failure).splitlines()[0]
-            for load in live.loads:
-                load.stop()
-            produced = live.produced()
-            if not cost.failed:
-                live.read_up_to_now()
-            found = account(produced, consumers.logs)
-            cost.records, cost.unread, cost.read_twice = (
-                len(produced),
-                len(found.lost),
-                len(found.duplicates),
-            )
-            cost.ended = sum(bool(one.seen("failed", "died")) for one in live.members)
-            cost.two_owners = len(overlaps(consumers.logs))
-    except AssertionError as failure:
-        cost.failed = cost.failed or str(failure).splitlines()[0]
-    finally:
-        consumers.end()
-    return cost
+def _row(group: Group, moved: Reading, control: Group, restarted: Reading) -> dict[str, Any]:
+    costs = {name: dataclasses.asdict(cost) for name, cost in moved.costs.items()}
+    return {
+        "kind": group.name,
+        "applications": str(group.kind),
+        "in_place": group.kind.in_place,
+        "in": {"moves": group.done.count("translate"), **costs["translate"]},
+        "back": {"moves": group.done.count("observe"), **costs["observe"]},
+        "ended": moved.ended,
+        "records": moved.records,
+        "unread": moved.unread,
+        "two_owners": moved.two_owners,
+        "failed": group.failed,
+        "restart": {
+            **dataclasses.asdict(restarted.costs[RESTART]),
+            "records": restarted.records,
+            "failed": control.failed,
+        },
+    }
 
 
-def _move(live: LiveGroup, mode: str, cost: Cost) -> None:
-    began = max((one.events[-1].mono for one in live.members), default=0)
-    marks = [one.mark() for one in live.members]
-    try:
-        live.move(mode)
-        cost.moves += 1
-    finally:
-        longest = max((gap.seconds for gap in gaps(live.consumers.logs) if gap.begin >= began), default=0.0)
-        cost.lost += len(live.callbacks(marks, "lost"))
-        if mode == "translate":
-            cost.callbacks_in += len(live.callbacks(marks))
-            cost.longest_gap_in_s = max(cost.longest_gap_in_s, longest)
-        else:
-            cost.callbacks_back += len(live.callbacks(marks))
-            cost.longest_gap_back_s = max(cost.longest_gap_back_s, longest)
+@contextlib.contextmanager
+def _proxies(kafka: Kafka, plan: Plan, folder: Path) -> Iterator[Sequence[Proxy]]:
+    """So many replicas of the code, which share a member log as the chart has it if there are several."""
+    options: dict[str, Any] = {}
+    if plan.replicas > 1:
+        log = {
+            "kafka": {"bootstrap.servers": kafka.bootstrap},
+            "topic": f"__epochgate_members_{time.time_ns()}",
+            "partitions": 16,
+            "replication": 1,
+            "expires": True,
+        }
+        options = {"fleet": log, "sole_process": False}
+    with contextlib.ExitStack() as stack:
+        proxies = [
+            Proxy(kafka.bootstrap, folder / f"proxy-{number}", **options) for number in range(plan.replicas)
+        ]
+        for proxy in proxies:
+            if plan.is_before:
+                _leave_out_new_keys(proxy)
+            stack.callback(proxy.stop)
+            proxy.start()
+        yield proxies
 
 
-def table(costs: Sequence[Cost]) -> str:
-    """All cases, for docs/evidence."""
-    names = "applications, moves, ended, callbacks in, lost, callbacks back, no owner in and back (s), read twice, "
-    names += "of records, unread, two owners"
-    lines = [
-        f"| {names.replace(', ', ' | ')} |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    lines += [
-        f"| {one.library} | {one.moves} | {one.ended} | {one.callbacks_in} | {one.lost} | {one.callbacks_back} | "
-        f"{one.longest_gap_in_s:.2f} and {one.longest_gap_back_s:.2f} | {one.read_twice} | "
-        f"{one.records} | {one.unread} | {one.two_owners} |{f' {one.failed}' if one.failed else ''}"
-        for one in costs
-    ]
-    return "\n".join(lines)
+def _leave_out_new_keys(proxy: Proxy) -> None:
+    """The code before the in-place move refuses a key that it does not know."""
+    path = proxy.folder / "epochgate.yaml"
+    config = json.loads(path.read_text())
+    del config["initial_rebalance_delay_ms"]
+    path.write_text(json.dumps(config))
 
 
 def main() -> int:
-    """Find a broker, measure, print, and write the report."""
+    """Start a broker, measure, and write the run."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.live_move",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--rounds", type=int, default=10, help="there and back, so many times")
-    parser.add_argument("--only", default=",".join(CASES), help=f"some of {','.join(CASES)}")
+    parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--kafka", default=jars.DEFAULT_VERSION, help="the broker's version")
+    parser.add_argument("--together", type=int, default=len(KINDS), help="so many kinds at once (memory)")
+    parser.add_argument(
+        "--code", type=Path, default=ROOT, help="a checkout whose proxy runs instead of this one"
+    )
+    parser.add_argument("--only", default=",".join(KINDS), help=f"some of {','.join(KINDS)}")
+    parser.add_argument("--record", action="store_true", help="into docs/evidence/live-move.json")
     options = parser.parse_args()
     names = options.only.split(",")
-    if not set(names) <= CASES.keys():
-        parser.error(f"--only: some of {','.join(CASES)}")
-    costs = []
-    with find_broker.any_broker() as kafka:
-        for name in names:
-            costs.append(measure(kafka, name, options.rounds))
-            print(table(costs[-1:]).splitlines()[-1], flush=True)
-        about = {
-            "kafka": kafka.version,
-            "machine": platform.platform(),
-            "rounds": options.rounds,
-            "costs": [dataclasses.asdict(one) for one in costs],
-        }
-    print(table(costs))
-    Path(REPORT).write_text(json.dumps(about, indent=2) + "\n")
+    if not set(names) <= KINDS.keys():
+        parser.error(f"--only: some of {','.join(KINDS)}")
+    plan = Plan(
+        {name: KINDS[name] for name in names},
+        options.rounds,
+        options.replicas,
+        options.kafka,
+        options.together,
+        options.code.resolve(),
+    )
+    if plan.is_before:
+        os.environ["PYTHONPATH"] = str(plan.code)  # before this checkout, for the proxies
+    began, commit = time.monotonic(), _commit(plan.code)
+    overrides = {"group.consumer.session.timeout.ms": SESSION_MS, "broker.session.timeout.ms": "60000"}
+    with find_broker.own_cluster(
+        f"bench-live-move-{plan.name}", version=plan.kafka, overrides=overrides
+    ) as cluster:
+        groups = measure(Kafka(cluster.bootstrap, source="maven", version=cluster.version), plan)
+    run = {
+        "kafka": plan.kafka,
+        "replicas": plan.replicas,
+        "before": plan.is_before,
+        "commit": commit,
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "rounds": plan.rounds,
+        "seconds": round(time.monotonic() - began),
+        "groups": groups,
+    }
+    (FOLDER / f"{plan.name}.json").write_text(json.dumps(run, indent=1) + "\n")
+    if options.record:
+        live_move_table.keep(run)
+    print(live_move_table.table(run))
     return 0
+
+
+def _commit(code: Path) -> str:
+    git = ["git", "-C", str(code), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.clients import CONFLUENT, COOPERATIVE, JAVA, KAFKA_PYTHON
+from support.clients import CONFLUENT, COOPERATIVE, JAVA, KAFKA_PYTHON, REACTOR_KAFKA, SPRING_KAFKA
 from support.live_group import live_group
 from support.short_form import long
 
@@ -95,6 +95,21 @@ def test_an_application_that_commits_in_its_callbacks_goes_on(
             assert live.callbacks(marks, "lost") == []
         assert not any(one.ended for one in live.members)
     live.account()
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.parametrize("client", [SPRING_KAFKA, REACTOR_KAFKA], ids=str)
+def test_applications_on_java_frameworks_go_on(client, kafka, consumers, folder: Path, group):
+    """Reactor Kafka commits when partitions are lost too, and ends when that is refused."""
+    with live_group(kafka, consumers, folder, group) as live:
+        live.form(client, "range")
+        marks = live.move("translate")
+        assert live.callbacks(marks) == []
+        marks = live.move("observe")
+        assert live.callbacks(marks, "lost") == []
+        assert not any(one.ended for one in live.members)
+    assert live.account().duplicates == {}
 
 
 @pytest.fixture

@@ -27,28 +27,40 @@ def ensure_compiled(
 ) -> Path:
     """Compile once and return the folder of the classes. Raises jars.KafkaUnavailableError without JDK or jars."""
     jars.check_java()
-    compiler = jars.java_home_program("javac")
     jars.ensure_jars(version, say=say)
     if source == STREAMS:
         extra_jars.ensure(extra_jars.Part.STREAMS, version, say=say)
-    classes = BUILD / version
+    return compile_once(source, BUILD / version, _libraries(version, source))
+
+
+def compile_once(source: Path, classes: Path, libraries: str) -> Path:
+    """Compile a driver against these libraries, unless it is compiled; returns the folder of its classes.
+
+    Raises jars.KafkaUnavailableError without a JDK.
+    """
     done = classes / f"{source.stem}.class"
     if not done.exists() or done.stat().st_mtime < source.stat().st_mtime:
         classes.mkdir(parents=True, exist_ok=True)
-        command = [compiler, "-cp", _libraries(version, source), "-d", str(classes), str(source)]
+        compiler = jars.java_home_program("javac")
+        command = [compiler, "-cp", libraries, "-sourcepath", str(HERE), "-d", str(classes), str(source)]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
         if answer.returncode != 0:
-            raise RuntimeError(f"{source.name} does not compile against Kafka {version}:\n{answer.stderr}")
+            raise RuntimeError(f"{source.name} does not compile against {libraries}:\n{answer.stderr}")
     return classes
 
 
 def command(version: str, log: Path, source: Path = CONSUMER) -> list[str]:
     """Return the command line of one client, whose own log goes to `log`. Call `ensure_compiled` first."""
+    return run(f"{BUILD / version}:{_libraries(version, source)}", log, source)
+
+
+def run(classpath: str, log: Path, source: Path, heap: str = "-Xmx128m") -> list[str]:
+    """Return the command line of a compiled driver."""
     return [
         jars.java_home_program("java"),
-        "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+        heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Depochgate.log={log}",
-        "-cp", f"{BUILD / version}:{_libraries(version, source)}", source.stem,
+        "-cp", classpath, source.stem,
     ]  # fmt: skip
 
 

@@ -4,11 +4,10 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tools.java_client.libraries import Library
 from tools.kafka import jars
-from tools.maven import MavenError, ensure_dependencies
 
 HERE = Path(__file__).resolve().parent
-BUILD = jars.ROOT / "build" / "old_client"
 
 
 @dataclass
@@ -36,7 +35,13 @@ def look(version: str, bootstrap: str, group: str) -> SeenGroup:
     Raises jars.KafkaUnavailableError without Java or Maven, RuntimeError if the tool fails.
     """
     java = jars.check_java()
-    command = [java, "-XX:TieredStopAtLevel=1", "-cp", f"{_jars(version)}/*", str(HERE / "GroupLister.java")]
+    command = [
+        java,
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{Library.client(version).ensure()}/*",
+        str(HERE / "GroupLister.java"),
+    ]
     answer = subprocess.run(
         [*command, bootstrap, group], capture_output=True, text=True, check=False, timeout=120
     )
@@ -54,15 +59,3 @@ def look(version: str, bootstrap: str, group: str) -> SeenGroup:
             case ["assigned", member, topic, partition]:
                 seen.members[member].partitions.add((topic, int(partition)))
     return seen
-
-
-def _jars(version: str) -> Path:
-    try:
-        return ensure_dependencies(
-            HERE / "old-client.xml",
-            BUILD / version,
-            {"kafka.version": version},
-            what=f"kafka-clients {version}",
-        )
-    except MavenError as error:
-        raise jars.KafkaUnavailableError(str(error)) from error

@@ -43,6 +43,7 @@ class Conversion:
         "has_left",
         "helper_epoch",
         "helper_id",
+        "is_joining",
         "is_return",
         "queue",
         "stays",
@@ -61,6 +62,8 @@ class Conversion:
         """The helper's member id; empty if another process has a helper in the group, or its first heartbeat is under
         way."""
         self.helper_epoch = 0
+        self.is_joining = False
+        """Whether a helper's first heartbeat is under way."""
         self.queue = ProcedureQueue()
         self.timer_at = math.inf
         self.began_at = now

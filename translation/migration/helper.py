@@ -95,16 +95,20 @@ def join(context: Context, conversion: Conversion) -> Procedure[ConsumerGroupHea
     If it replaces an earlier one, that leaves afterwards (:func:`move_group_epoch`).
     """
     helper_id = context.ids.unlike_ours(HELPER_PREFIX)
-    response: ConsumerGroupHeartbeatResponse = yield to_send(
-        ConsumerGroupHeartbeatRequest(
-            group_id=conversion.group.group_id,
-            member_id=helper_id,
-            member_epoch=0,
-            rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS,
-            subscribed_topic_names=(),
-            topic_partitions=(),
+    conversion.is_joining = True
+    try:
+        response: ConsumerGroupHeartbeatResponse = yield to_send(
+            ConsumerGroupHeartbeatRequest(
+                group_id=conversion.group.group_id,
+                member_id=helper_id,
+                member_epoch=0,
+                rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS,
+                subscribed_topic_names=(),
+                topic_partitions=(),
+            )
         )
-    )
+    finally:
+        conversion.is_joining = False
     if response.error_code == ErrorCode.NONE:
         conversion.helper_id, conversion.helper_epoch = helper_id, response.member_epoch
         interval_s = response.heartbeat_interval_ms / 1000 or _INTERVAL_S
@@ -263,7 +267,7 @@ def _lacks_helper(conversion: Conversion, described: DescribedGroup | None) -> b
     """Whether a consumer group has classic members only, and no helper has left it."""
     return (
         described is not None
-        and not (conversion.helper_id or conversion.has_left)
+        and not (conversion.helper_id or conversion.is_joining or conversion.has_left)
         and bool(described.members)
         and all(member.member_type == CLASSIC for member in described.members)
     )

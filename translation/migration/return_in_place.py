@@ -106,12 +106,13 @@ def _ensure_helper(context: Context, group: Group, connection: Connection) -> Pr
     """Let a helper join if none is in the group, of this process or of another one; return the broker's code."""
     conversion = group.conversion or helper.begin(context, group, connection)
     conversion.changed_at = context.now
-    if conversion.helper_id:
-        return ErrorCode.NONE
-    if not context.settings.sole_process:
+    if not (conversion.helper_id or context.settings.sole_process):
         described = yield from helper.describe(connection, group.group_id)
         if described is not None and any(is_helper(member.member_id) for member in described.members):
             return ErrorCode.NONE  # that waits for this member too
+    if conversion.helper_id or conversion.is_joining:
+        # The member that brings it is of the new protocol until it has joined, so this one is not the last.
+        return ErrorCode.NONE
     response = yield from helper.join(context, conversion)
     if response.error_code != ErrorCode.NONE:
         helper.end(context, group)

@@ -10,6 +10,7 @@ import confluent_kafka
 
 from support import find_broker
 from tools.java_client import compiled
+from tools.java_client.libraries import REACTOR, SPRING, Library
 
 DRIVERS = Path(__file__).resolve().parents[1] / "drivers"
 COOPERATIVE = "cooperative-sticky"
@@ -65,6 +66,15 @@ JAVA = ClientKind(
     _java,
     new_protocol=True,
 )
+
+
+def of_library(name: str, library: Library) -> ClientKind:
+    """Applications on a Java library that Maven fetches."""
+    return ClientKind(name, ("range",), lambda: library.version, library.command)
+
+
+SPRING_KAFKA = of_library("Spring Kafka", SPRING)
+REACTOR_KAFKA = of_library("Reactor Kafka", REACTOR)
 
 ALL = (CONFLUENT, KAFKA_PYTHON, AIOKAFKA, JAVA)
 EVERY_ASSIGNOR = tuple((kind, assignor) for kind in ALL for assignor in kind.assignors)

@@ -50,16 +50,22 @@ class LiveGroup:
         """The first of the proxies."""
         return self.proxies[0]
 
-    def form(
+    def form(self, client: ClientKind, *assignors: str, **options: Any) -> None:
+        """So many members share the partitions, by all proxies in turn."""
+        self.start(client, *assignors, **options)
+        self.until_shared()
+        self.read_up_to_now()
+
+    def start(
         self, client: ClientKind, *assignors: str, count: int = 3, is_static: bool = False, **spec: Any
     ) -> None:
-        """So many members share the partitions, by all proxies in turn."""
+        """Start so many members, by all proxies in turn; without a proxy straight at the broker."""
+        entries = [proxy.bootstrap for proxy in self.proxies] or [self.kafka.bootstrap]
         for number in range(count):
-            proxy = self.proxies[number % len(self.proxies)]
             instance_id = f"instance-{number}" if is_static else None
             one = self.consumers.start(
                 client,
-                proxy.bootstrap,
+                entries[number % len(entries)],
                 self.group,
                 list(self.topics),
                 *assignors,
@@ -67,8 +73,6 @@ class LiveGroup:
                 **spec,
             )
             self.members.append(one)
-        self.until_shared()
-        self.read_up_to_now()
 
     def until_shared(self) -> None:
         """All have partitions, and each partition has one owner."""
@@ -109,15 +113,19 @@ class LiveGroup:
     def move(self, mode: str) -> list[int]:
         """Write the policy, wait until the group is moved and all is read; returns where each member's events were."""
         marks = self.policy(mode)
+        self.until_moved(mode)
+        self.read_up_to_now()
+        return marks
+
+    def until_moved(self, mode: str) -> None:
+        """The broker, the clients and the pages show the group as moved, and no client calls a callback any more."""
         if mode == "translate":
             self.until_consumer_group()
         else:
             self.until_classic()
         self.until_shared()
-        self.read_up_to_now()
         self.until_quiet()
         self.until_shown({"translate": "translated", "observe": "classic"}[mode])
-        return marks
 
     def until_shown(self, protocol: str) -> None:
         """The pages of all proxies together show all members, of this protocol, and what they own."""

@@ -13,8 +13,9 @@ RECORDS = 12
 class Load:
     """Produces a few records every now and then, from a thread of its own; `records` are those acknowledged so far."""
 
-    def __init__(self, kafka: Kafka, topic: str) -> None:
+    def __init__(self, kafka: Kafka, topic: str, *, every_s: float = EVERY_S) -> None:
         self._kafka = kafka
+        self._every_s = every_s
         self._topic = topic
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"load on {topic}")
@@ -30,7 +31,7 @@ class Load:
 
     def _run(self) -> None:
         try:
-            while not self._stopping.wait(EVERY_S):
+            while not self._stopping.wait(self._every_s):
                 self.records += self._kafka.produce(self._topic, RECORDS)
         except BaseException as failure:  # noqa: BLE001 - raised by `stop`, in the test's own thread
             self._failure = failure

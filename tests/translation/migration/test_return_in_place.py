@@ -166,6 +166,28 @@ def test_a_helper_joins_before_the_last_member_goes_back() -> None:
     assert conversion.helper_id == helper.message.member_id
 
 
+def test_clients_that_join_on_new_connections_at_once_have_one_helper() -> None:
+    """As kafka-go's do, which closes its connection with each generation: none counts as served here any more, so each
+    member seems to be the last. A second helper would have no heartbeats, and hold the group until it expires."""
+    bench = Bench()
+    connections = {member_id: bench.connect() for member_id in (A, B)}
+    for number, (member_id, connection) in enumerate(connections.items()):
+        bench.stable_member(connection, (2 * number, 2 * number + 1), member_id=member_id)
+    bench._new_group = False
+    to_observe(bench)
+    for member_id, connection in connections.items():
+        bench.heartbeat(connection, member_id, EPOCH)
+    for connection in connections.values():
+        bench.client_disconnected(connection)
+    for member_id in (A, B):
+        bench.join(bench.connect(), member_id)
+    helper, join = bench.calls
+    assert is_helper(helper.message.member_id)
+    assert join.message.member_id == B
+    bench.reply(bench.heartbeat_answer(EPOCH), helper)
+    assert [call.message.member_id for call in bench.calls] == [B, A]
+
+
 def test_where_no_helper_finds_room_the_membership_ends_first() -> None:
     bench, connection = asked_to_rejoin(others=False)
     join = bench.join(connection, A)

@@ -1,0 +1,58 @@
+"""The tables of docs/evidence/in-place.md are made from what benchmarks/live_move.py recorded."""
+
+from tools import live_move_table
+
+COSTS = {"moves": 10, "callbacks": 0, "lost": 0, "read_twice": 0, "longest_gap_s": 0.0}
+GROUP = {
+    "applications": "Java 4.4.0, range",
+    "in_place": True,
+    "in": COSTS,
+    "back": COSTS | {"callbacks": 120, "longest_gap_s": 0.518},
+    "ended": 0,
+    "records": 4812,
+    "unread": 0,
+    "two_owners": 0,
+    "failed": "",
+    "restart": {"read_twice": 6, "failed": ""},
+}
+RUN = {
+    "kafka": "4.4.0",
+    "replicas": 1,
+    "before": False,
+    "commit": "abcdef0",
+    "date": "2026-11-28",
+    "rounds": 10,
+    "seconds": 300,
+    "groups": [GROUP],
+}
+BLANK = "<!-- live moves -->\nold\n<!-- /live moves -->\n"
+
+
+def test_a_group_is_a_row():
+    row = "| Java 4.4.0, range | 10, 10 | 0 | 0 | 0, 0 | 120 | 0.00, 0.52 | 0, 0 (6) | 0, 0, 4,812 |"
+    assert row in live_move_table.page(BLANK, [RUN])
+
+
+def test_what_went_wrong_is_in_the_row():
+    stopped = GROUP | {"ended": 2, "failed": "translate: c1 ended", "in": COSTS | {"lost": 3}}
+    written = live_move_table.table(RUN | {"groups": [stopped]})
+    assert "| Java 4.4.0, range (stopped: translate: c1 ended) | 10, 10 | **2** | 0 | **3**, 0 |" in written
+
+
+def test_groups_that_are_moved_all_at_once_come_last():
+    other = GROUP | {"applications": "kafka-go", "in_place": False}
+    written = live_move_table.table(RUN | {"groups": [other, GROUP]})
+    assert written.index("Java 4.4.0") < written.index("kafka-go (all at once)")
+
+
+def test_a_run_takes_the_place_of_that_of_the_same_kafka_replicas_and_code(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_move_table, "RUNS", tmp_path / "runs.json")
+    before = RUN | {"before": True}
+    for run in (before, RUN, RUN | {"kafka": "4.0.1"}, RUN | {"seconds": 400}):
+        live_move_table.keep(run)
+    assert live_move_table.read() == [RUN | {"seconds": 400}, RUN | {"kafka": "4.0.1"}, before]
+
+
+def test_the_page_is_what_the_recorded_runs_make():
+    page = live_move_table.PAGE.read_text(encoding="utf-8")
+    assert live_move_table.page(page, live_move_table.read()) == page

@@ -1,0 +1,105 @@
+"""Writes what applications noticed of live moves into docs/evidence/in-place.md: ``python -m tools.live_move_table``.
+
+The runs are in docs/evidence/live-move.json, where ``python -m benchmarks.live_move --record`` puts them.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.markers import replaced
+
+_ROOT = Path(__file__).resolve().parents[1]
+RUNS = _ROOT / "docs" / "evidence" / "live-move.json"
+PAGE = _ROOT / "docs" / "evidence" / "in-place.md"
+MARKER = "live moves"
+_HEAD = [
+    "applications",
+    "moves in, back",
+    "ended",
+    "callbacks in",
+    "lost in, back",
+    "callbacks back",
+    "longest without an owner, in and back (s)",
+    "read twice in, back (a restart)",
+    "unread, two owners, of records",
+]
+
+Run = Mapping[str, Any]
+
+
+def keep(run: Run) -> None:
+    """Put a run in the place of that of the same Kafka, replicas and code."""
+    runs = read()
+    kept = [one for one in runs if _key(one) != _key(run)]
+    text = json.dumps(sorted([*kept, run], key=_key), indent=1)
+    RUNS.write_text(text + "\n", encoding="utf-8")
+
+
+def read() -> list[Run]:
+    """Return the runs, in the order of the page."""
+    runs: list[Run] = json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else []
+    return runs
+
+
+def page(before: str, runs: Sequence[Run]) -> str:
+    """Return the page with the tables of these runs."""
+    return replaced(before, MARKER, "\n".join(f"{title(run)}\n\n{table(run)}" for run in runs))
+
+
+def title(run: Run) -> str:
+    """Say what was run."""
+    replicas = "one replica" if run["replicas"] == 1 else f"{run['replicas']} replicas with the member log"
+    code = "The code before the in-place move" if run["before"] else "This code"
+    rounds = "one round" if run["rounds"] == 1 else f"{run['rounds']} rounds"
+    return (
+        f"**{code}, Kafka {run['kafka']}, {replicas}** ({rounds}, commit `{run['commit']}`, {run['date']}, "
+        f"{run['seconds']} s for the run):"
+    )
+
+
+def table(run: Run) -> str:
+    """Return a row for each group, those that brokers convert with their members first."""
+    rows = [_HEAD, ["---"] * len(_HEAD)]
+    rows += [_row(one) for one in sorted(run["groups"], key=lambda one: not one["in_place"])]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _row(group: Mapping[str, Any]) -> list[str]:
+    way_in, back, restart = group["in"], group["back"], group["restart"]
+    name = group["applications"] + ("" if group["in_place"] else " (all at once)")
+    name += f" (stopped: {group['failed']})" if group["failed"] else ""
+    restarted = f"failed: {restart['failed']}" if restart["failed"] else f"{restart['read_twice']:,}"
+    return [
+        name,
+        f"{way_in['moves']}, {back['moves']}",
+        _bold(group["ended"]),
+        f"{way_in['callbacks']}",
+        f"{_bold(way_in['lost'])}, {_bold(back['lost'])}",
+        f"{back['callbacks']}",
+        f"{way_in['longest_gap_s']:.2f}, {back['longest_gap_s']:.2f}",
+        f"{_bold(way_in['read_twice'])}, {_bold(back['read_twice'])} ({restarted})",
+        f"{_bold(group['unread'])}, {_bold(group['two_owners'])}, {group['records']:,}",
+    ]
+
+
+def _bold(count: int) -> str:
+    return f"**{count:,}**" if count else "0"
+
+
+def _key(run: Run) -> tuple[bool, str, int]:
+    """By code, newest Kafka first."""
+    return (run["before"], "".join(chr(127 - ord(one)) for one in run["kafka"]), run["replicas"])
+
+
+def main() -> int:
+    """Write the page."""
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), read()), encoding="utf-8")
+    print(PAGE.relative_to(_ROOT))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
