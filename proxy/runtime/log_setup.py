@@ -70,6 +70,7 @@ def configure(log: Log, stream: TextIO | None = None, clock: Callable[[], float]
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(out)
+    handler.addFilter(_is_not_suppressed)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -90,6 +91,21 @@ def log_suppressed_lines() -> None:
     """Log how many lines were suppressed that no later line has reported. Call it periodically."""
     if suppressed := _Throttle.current.throttle.take_suppressed():
         _log.warning("log lines were suppressed", kinds=suppressed)
+
+
+def _is_not_suppressed(record: logging.LogRecord) -> bool:
+    """Whether there is a token for a line of a library, whose kind is its text without what is put into it.
+
+    What strangers send to the admin port can make its server log a traceback each time.
+    """
+    throttle = _Throttle.current
+    suppressed = throttle.throttle.suppressed(f"{record.name}: {record.msg}")
+    if suppressed is None:
+        throttle.on_suppressed()
+        return False
+    if suppressed:
+        record.suppressed = suppressed
+    return True
 
 
 def _short(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

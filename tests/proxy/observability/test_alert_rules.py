@@ -35,6 +35,8 @@ HEALTHY = {
     "epochgate_fleet_log_away": "16 0x30",
     "epochgate_fleet_log_refused": "0x30",
     "epochgate_fleet_newest_record_age_seconds": "29 3 30 14 29x30",
+    "epochgate_fleet_topic_settings_wrong": "0 1 0x30",
+    'epochgate_kafka_process_crashes_total{process="member log"}': "7x3 9x30",
 }
 """A proxy at work, with losses and errors that are long past."""
 
@@ -70,6 +72,10 @@ SCENARIOS = {
         "epochgate_fleet_newest_record_age_seconds": "29+60x30",
     },
     "EpochgateMemberLogNotRead": {"epochgate_fleet_newest_record_age_seconds": "29x3 29+60x30"},
+    "EpochgateMemberLogSettings": {"epochgate_fleet_topic_settings_wrong": "0x2 1x30"},
+    "EpochgateKafkaClientCrashes": {
+        'epochgate_kafka_process_crashes_total{process="member log"}': "7x3 10x30",
+    },
     "EpochgateJournalLosesEvents": {'epochgate_journal_events_lost_total{sink="files"}': "12x8 400x30"},
 }
 

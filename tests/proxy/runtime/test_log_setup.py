@@ -87,6 +87,17 @@ def test_lines_of_one_kind_are_throttled_and_the_suppressed_ones_are_counted_and
     assert len(lines_of(out)) == 24
 
 
+def test_lines_of_a_library_are_throttled_too():
+    out, left_out = io.StringIO(), []
+    configure(Log(lines_per_s=2), out, clock=lambda: 0.0)
+    count_suppressed_lines(lambda: left_out.append(1))
+    for number in range(1000):
+        logging.getLogger("hypercorn.error").error("request %d failed", number)
+    logging.getLogger("some.library").error("request %d failed", 1)
+    assert len(lines_of(out)) == 20 + 1
+    assert len(left_out) == 980
+
+
 def test_a_text_in_a_line_is_not_long():
     out = io.StringIO()
     configure(Log(), out)
