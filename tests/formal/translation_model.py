@@ -14,7 +14,7 @@ INVARIANTS = (
 
 
 KNOWN_GAP = ("NotTimed", "Alive")
-"""With two proxies and two faults a JoinGroup timer may run that the proxy which converts the member has not heard of."""
+"""With two proxies and two faults a JoinGroup timer may run that the proxy which converts the member does not know."""
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,15 +6,17 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from protocol_codecs import ErrorCode
 from translation import (
     member_id_required,
 )
-from translation.apis import join_group
+from translation.apis import join_group, leave_group
+from translation.engine.classic_members import ClassicMembers
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.engine.registry import Registry
-from translation.migration import classic_join, downgrade, helper, in_place, join_preflight
+from translation.migration import classic_join, downgrade, helper, in_place, join_preflight, return_in_place
 from translation.settings import TranslatorSettings
 from translation.upstream import consumer_group_heartbeat
 from translation.upstream.member_lookup import Described, Found
@@ -28,6 +30,11 @@ def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager
 def leave_last_while_others_have_to_give_up() -> AbstractContextManager[Any]:
     """The last member of the new protocol goes back while others have partitions to give up."""
     return patch.object(downgrade, "has_to_wait_for_others", _nobody_has_to_wait)
+
+
+def leave_by_itself_while_others_have_to_give_up() -> AbstractContextManager[Any]:
+    """The client of the last member of the new protocol leaves while others have partitions to give up."""
+    return patch.object(leave_group, "has_to_wait_for_others", _nobody_has_to_wait)
 
 
 def keep_an_id_that_an_older_join_group_has() -> AbstractContextManager[Any]:
@@ -144,3 +151,33 @@ def vote_before_the_last_is_converted() -> AbstractContextManager[Any]:
 def leave_before_all_have_the_group_epoch() -> AbstractContextManager[Any]:
     """On the way back the helper leaves while a member has not reached the group epoch."""
     return patch.object(helper, "_is_back", lambda context, conversion, described: described is not None)
+
+
+def forget_a_rebalance_that_was_announced() -> AbstractContextManager[Any]:
+    """A member is converted in place although a timer of its classic membership may run, which removes it."""
+    return patch.object(ClassicMembers, "rebalance_announced", lambda *_: None)
+
+
+def leave_a_partition_without_an_owner() -> AbstractContextManager[Any]:
+    """A group is converted in which a partition has no owner, and its epoch does not move until the helper leaves."""
+
+    def broken(*_: object) -> Procedure[bool]:
+        yield from ()
+        return True
+
+    return patch.object(helper, "has_every_partition", broken)
+
+
+def repeat_a_conversion_of_before() -> AbstractContextManager[Any]:
+    """A conversion is repeated with what one of several processes knows, though the client may have got more since."""
+    return patch.object(in_place, "_may_know_less", lambda *_: False)
+
+
+def go_back_as_the_last_without_a_helper() -> AbstractContextManager[Any]:
+    """The last member of the new protocol goes back, and nobody makes the group a classic one."""
+
+    def broken(*_: object) -> Procedure[ErrorCode]:
+        yield from ()
+        return ErrorCode.NONE
+
+    return patch.object(return_in_place, "_ensure_helper", broken)
