@@ -369,7 +369,7 @@ IsConverted(c, list) ==
 IsCertain(c) ==
   /\ MayConvert(c) /\ HasRecord(c) /\ type = "consumer" /\ gen[c] = mEpoch[c]
   /\ ~HasToRejoin(c)
-  /\ records[c][via[c]] = assigned[c] \/ Mutation = "converts a member that the broker has otherwise"
+  /\ records[c][via[c]] = assigned[c]
   /\ <<c, via[c]>> \in heard => epoch = gen[c]
   /\ c \notin commits \/ Mutation = "converts while a commit is under way"
 
@@ -399,7 +399,7 @@ IsSoleProxy == Cardinality(Proxies) = 1
 \* has assigned.
 MayRepeat(c) ==
   /\ cs[c] = "stable" /\ c \in new /\ ps[c] = "Absent" /\ Translates(c) /\ HasRecord(c)
-  /\ IsSoleProxy \/ Mutation = "an older record is repeated"
+  /\ IsSoleProxy
   /\ gen[c] = mEpoch[c] \/ records[c][via[c]] \subseteq assigned[c]
 
 RepeatConversion(c) ==

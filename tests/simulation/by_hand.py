@@ -22,7 +22,7 @@ from tests.translation.fleet import test_resumption as resumption
 from tests.translation.fleet import test_seams as seams
 from tests.translation.fleet import test_serving as serving
 from tests.translation.fleet.bench import SharedLog
-from tests.translation.live_groups import B
+from tests.translation.live_groups import A, B
 from tests.translation.migration import test_convertibility as convertibility
 from tests.translation.migration import test_downgrade as downgrade
 from tests.translation.migration import test_gates as gates
@@ -31,6 +31,7 @@ from tests.translation.migration import test_helper as helper
 from tests.translation.migration import test_in_place as in_place
 from tests.translation.migration import test_last_consumer_member as last_consumer_member
 from tests.translation.migration import test_moving_all_at_once as all_at_once
+from tests.translation.migration import test_return_in_place as return_in_place
 from tests.translation.migration import test_upgrade as upgrade
 from translation.settings import TranslatorSettings
 
@@ -116,6 +117,22 @@ BY_HAND: Mapping[str, ByHand] = {
     ),
     "have_eager_clients_lose_their_partitions": ByHand(
         all_at_once.test_an_eager_client_gives_up_its_partitions_by_its_own_rules_and_keeps_its_id
+    ),
+    "forget_a_rebalance_that_was_announced": ByHand(
+        in_place.test_a_rebalance_that_is_announced_when_the_member_is_to_be_converted_is_remembered
+    ),
+    "leave_a_partition_without_an_owner": ByHand(
+        partial(
+            helper.test_partitions_without_an_owner_have_the_group_epoch_moved_by_a_second_helper,
+            targets={A: A_OWNS, B: (2, 3)},
+            size=5,
+        )
+    ),
+    "repeat_a_conversion_of_before": ByHand(
+        in_place.test_of_several_processes_none_repeats_a_conversion_whose_answer_is_lost
+    ),
+    "go_back_as_the_last_without_a_helper": ByHand(
+        return_in_place.test_a_helper_joins_before_the_last_member_goes_back
     ),
     "a_told_heartbeat_is_no_life": ByHand(
         downgrade.test_back_to_observe_the_heartbeat_that_is_told_counts_as_life
@@ -279,6 +296,6 @@ def fails_by_hand(mutation: Mutation) -> bool:
     with mutation():
         try:
             by_hand.play()
-        except (AssertionError, KeyError):
+        except (AssertionError, AttributeError, KeyError):
             return True
     return False

@@ -32,6 +32,7 @@ from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TOPIC, TOPIC_IDS, 
 from tests.translation.live_groups import OBSERVE_ALL, A, B, classic_group
 from translation.actions import Call, Connection, RequestId
 from translation.engine.conversion import is_helper
+from translation.settings import TranslatorSettings
 
 GENERATION = 4
 CLASSIC, NEW = 0, 1
@@ -146,9 +147,9 @@ def live_member(
     return request
 
 
-def observed() -> Bench:
+def observed(settings: TranslatorSettings | None = None) -> Bench:
     """A proxy that only observes."""
-    return Bench(policy=OBSERVE_ALL, new_group=False)
+    return Bench(policy=OBSERVE_ALL, settings=settings, new_group=False)
 
 
 def to_translate(bench: Bench) -> None:
@@ -161,9 +162,9 @@ def to_observe(bench: Bench) -> None:
     bench._do(bench.translator.set_policy(bench.now, OBSERVE_ALL))
 
 
-def live_group(**member: Any) -> tuple[Bench, Connection]:
+def live_group(settings: TranslatorSettings | None = None, **member: Any) -> tuple[Bench, Connection]:
     """The classic member A of a group of two, whose calls passed through; the policy has just become ``translate``."""
-    bench = observed()
+    bench = observed(settings)
     connection = bench.connect()
     live_member(bench, connection, **member)
     to_translate(bench)

@@ -125,7 +125,7 @@ def repeat_conversion(
     so if another process may have converted it, without a member log: the client may have got more there, and rejoined
     with the same generation, so that what is known here is not all that it owns.
     """
-    if not context.settings.sole_process and context.fleet.log is None:
+    if _may_know_less(context):
         return False
     try:
         known = _settled(context, member, connection, request)
@@ -141,6 +141,11 @@ def repeat_conversion(
         return False
     _finish(context, member, connection)
     return True
+
+
+def _may_know_less(context: Context) -> bool:
+    """Whether another process may have served a member since, and nothing says so."""
+    return not context.settings.sole_process and context.fleet.log is None
 
 
 def _convert(

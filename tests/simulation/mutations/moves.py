@@ -6,10 +6,12 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from protocol_codecs import ErrorCode
 from translation import (
     member_id_required,
 )
 from translation.apis import join_group, leave_group
+from translation.engine.classic_members import ClassicMembers
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
@@ -21,6 +23,7 @@ from translation.migration import (
     helper,
     in_place,
     join_preflight,
+    return_in_place,
     upgrade,
 )
 from translation.settings import TranslatorSettings
@@ -36,6 +39,11 @@ def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager
 def leave_last_while_others_have_to_give_up() -> AbstractContextManager[Any]:
     """The last member of the new protocol goes back while others have partitions to give up."""
     return patch.object(downgrade, "has_to_wait_for_others", _nobody_has_to_wait)
+
+
+def leave_by_itself_while_others_have_to_give_up() -> AbstractContextManager[Any]:
+    """The client of the last member of the new protocol leaves while others have partitions to give up."""
+    return patch.object(leave_group, "has_to_wait_for_others", _nobody_has_to_wait)
 
 
 def keep_an_id_that_an_older_join_group_has() -> AbstractContextManager[Any]:
@@ -154,11 +162,6 @@ def leave_before_all_have_the_group_epoch() -> AbstractContextManager[Any]:
     return patch.object(helper, "_is_back", lambda context, conversion, described: described is not None)
 
 
-def leave_by_itself_while_others_have_to_give_up() -> AbstractContextManager[Any]:
-    """The client of the last member of the new protocol leaves while others have partitions to give up."""
-    return patch.object(leave_group, "has_to_wait_for_others", _nobody_has_to_wait)
-
-
 def answer_before_the_group_is_a_classic_one() -> AbstractContextManager[Any]:
     """A client that goes back is answered at once, and has to rejoin once more."""
     return patch.object(held_return, "_may_become_classic", lambda *_: False)
@@ -177,3 +180,33 @@ def leave_a_consumer_group_of_classic_members() -> AbstractContextManager[Any]:
 def have_eager_clients_lose_their_partitions() -> AbstractContextManager[Any]:
     """The clients of a group that has to be empty are told that they are no members, however eager they are."""
     return patch.object(upgrade, "is_cooperative", lambda _: True)
+
+
+def forget_a_rebalance_that_was_announced() -> AbstractContextManager[Any]:
+    """A member is converted in place although a timer of its classic membership may run, which removes it."""
+    return patch.object(ClassicMembers, "rebalance_announced", lambda *_: None)
+
+
+def leave_a_partition_without_an_owner() -> AbstractContextManager[Any]:
+    """A group is converted in which a partition has no owner, and its epoch does not move until the helper leaves."""
+
+    def broken(*_: object) -> Procedure[bool]:
+        yield from ()
+        return True
+
+    return patch.object(helper, "has_every_partition", broken)
+
+
+def repeat_a_conversion_of_before() -> AbstractContextManager[Any]:
+    """A conversion is repeated with what one of several processes knows, though the client may have got more since."""
+    return patch.object(in_place, "_may_know_less", lambda *_: False)
+
+
+def go_back_as_the_last_without_a_helper() -> AbstractContextManager[Any]:
+    """The last member of the new protocol goes back, and nobody makes the group a classic one."""
+
+    def broken(*_: object) -> Procedure[ErrorCode]:
+        yield from ()
+        return ErrorCode.NONE
+
+    return patch.object(return_in_place, "_ensure_helper", broken)

@@ -46,6 +46,7 @@ from tests.translation.live_groups import A, B, classic_group
 from translation.actions import Call, Connection, EventKind, RequestId
 from translation.engine.conversion import is_helper
 from translation.member_state import MemberState
+from translation.settings import TranslatorSettings
 
 USUAL = usual_answers()
 MIXED = consumer_group({A: (CLASSIC, GENERATION, A_OWNS), **OTHERS})
@@ -458,6 +459,22 @@ def test_where_a_timer_of_the_broker_may_run_join_group_and_sync_group_are_sent_
     assert is_converted(bench)
 
 
+def test_a_rebalance_that_is_announced_when_the_member_is_to_be_converted_is_remembered() -> None:
+    """The consumer group has become a classic one before the member has rejoined: its timer goes on."""
+    bench, connection = live_group(generation=3)
+    announced = bench.heartbeat(connection, A, 3)
+    answer_up_to(bench, "its Heartbeat")
+    bench.reply(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    assert bench.error(announced) == ErrorCode.REBALANCE_IN_PROGRESS
+    to_observe(bench)
+    live_member(bench, connection, embedded_version=1, claims=A_OWNS, version=5)
+    to_translate(bench)
+    bench.heartbeat(connection, A, GENERATION)
+    answer_up_to(bench, "the sizes of its topics")
+    bench.reply(USUAL["the sizes of its topics"])
+    assert [call.api_key for call in bench.calls] == [ApiKey.JOIN_GROUP]
+
+
 def test_a_timer_that_has_run_out_has_removed_nobody() -> None:
     bench, _, _ = with_a_timer(61.0)
     answer_up_to(bench, "its conversion")
@@ -564,9 +581,9 @@ def test_an_answer_with_fewer_partitions_makes_the_client_rejoin_for_what_it_giv
 # -- a lost answer -----------------------------------------------------------------------------------------------------
 
 
-def lost_answer() -> tuple[Bench, Connection]:
+def lost_answer(settings: TranslatorSettings | None = None) -> tuple[Bench, Connection]:
     """The answer to the heartbeat that converts the member is lost; its client comes on another connection."""
-    bench, connection = live_group()
+    bench, connection = live_group(settings=settings)
     bench.heartbeat(connection, A, GENERATION)
     answer_up_to(bench, "its conversion")
     bench.upstream_lost(connection)
@@ -585,6 +602,16 @@ def test_a_conversion_whose_answer_is_lost_is_sent_again() -> None:
     bench.reply(bench.heartbeat_answer(GENERATION), bench.heartbeat_call())
     assert bench.error(heartbeat) == ErrorCode.NONE
     assert is_converted(bench)
+
+
+def test_of_several_processes_none_repeats_a_conversion_whose_answer_is_lost() -> None:
+    """Without a member log: the client may have got more elsewhere, with the same generation. It rejoins once."""
+    bench, connection = lost_answer(TranslatorSettings(sole_process=False))
+    heartbeat = bench.heartbeat(connection, A, GENERATION)
+    bench.reply(consumer_group({A: (NEW, GENERATION, A_OWNS), **OTHERS}))
+    assert bench.heartbeat_call().message.topic_partitions is None
+    bench.reply(bench.heartbeat_answer(GENERATION), bench.heartbeat_call())
+    assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_conversion_that_the_broker_never_got_begins_again() -> None:
