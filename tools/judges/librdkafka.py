@@ -48,7 +48,7 @@ TESTS = (
     *("0122_buffer_cleaning_after_rebalance", "0127_fetch_queue_backoff", "0130_store_offsets"),
     *("0137_barrier_batch_consume", "0140_commit_metadata"),
 )
-"""Tests with a broker in which consumers of a group subscribe or commit. Not among them: 0064 (needs TLS), 0103 and 0107
+"""Tests with a broker in which consumers of a group subscribe or commit. Left out: 0064 (needs TLS), 0103 and 0107
 (three brokers), three of 0045 and 0109 (Kafka's scripts), 0119 and 0142 (SASL), 0049 (sockets that it breaks)."""
 SUBTESTS = {
     "0045_subscribe_update": ("do_test_non_exist_and_partchange", "do_test_regex"),
