@@ -15,11 +15,11 @@ from tools.judges import allowed, report
 from tools.judges.comparison import Row, Verdict, compare, unneeded
 from tools.judges.franz_go import FranzGo
 from tools.judges.kafka_python import KafkaPython
-from tools.judges.librdkafka import DEFAULT, NO_AUTO_CREATE, Librdkafka
+from tools.judges.librdkafka import Librdkafka
 from tools.judges.running import run
 from tools.judges.suite import Suite, UnavailableError
 
-SUITES: tuple[Suite, ...] = (Librdkafka(DEFAULT), Librdkafka(NO_AUTO_CREATE), KafkaPython(), FranzGo())
+SUITES: tuple[Suite, ...] = (Librdkafka(), KafkaPython(), FranzGo())
 
 
 def main(argv: list[str]) -> int:

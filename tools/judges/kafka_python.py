@@ -20,6 +20,27 @@ ARCHIVE = Archive(
 )
 FILES = ("test_consumer_integration", "test_admin_integration")
 """Those of test/integration in which consumers have a group."""
+MISSING = {
+    "__init__.py": "",
+    "service.py": """\
+class SpawnedService:
+    '''A broker of the tests' own: not used here.'''
+
+
+class ExternalService:
+    '''The broker that is given.'''
+
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+
+    def open(self):
+        pass
+
+    def close(self):
+        pass
+""",
+}
+"""Modules of the folder test that are in the library's repository only."""
 TIMEOUT_S = 600
 REPORT = "report.xml"
 
@@ -33,8 +54,9 @@ class KafkaPython:
     has_consumer_protocol = False
 
     def prepare(self) -> None:
-        """Fetch it, and make its tests a package, which they are in its repository only."""
-        (_source() / "test" / "__init__.py").touch()
+        """Fetch it, and add what its tests import and the distribution lacks."""
+        for file, text in MISSING.items():
+            (_source() / "test" / file).write_text(text)
 
     def jobs(self) -> tuple[str, ...]:
         """Return the files."""

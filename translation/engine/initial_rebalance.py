@@ -49,13 +49,16 @@ class InitialRebalance:
         """The broker has accepted a first heartbeat, whose JoinGroup came at ``came_at``.
 
         If the group was found new since then, it begins the initial rebalance: for ``delay_s`` from when it came, and
-        for ``longest_s`` at most, however many follow. ``delay_s`` 0: it does not.
+        until shortly before ``longest_s`` at most, however many follow. ``delay_s`` 0: it does not.
+
+        ``longest_s`` is how long the JoinGroup may wait altogether. Those that came with it may wait no longer, and
+        have to wait for what it gives up after the end.
         """
         if self.is_under_way(now):
             self._more_joined = True
         elif self._new_at >= came_at and delay_s > 0:
             self._delay_s = delay_s
-            self._latest_end = came_at + longest_s
+            self._latest_end = came_at + longest_s - min(_SETTLES_S, longest_s / 4)
             self._ends_at = min(came_at + delay_s - min(_AHEAD_S, delay_s / 2), self._latest_end)
             self._more_joined = False
         self.last_joined_at = now
