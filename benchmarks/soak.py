@@ -57,21 +57,33 @@ _QUIET = {"log_level": 0, "error_cb": lambda _error: None}
 class Traffic:
     """A producer, consumers of a translated group (processes), and clients that come and go."""
 
-    def __init__(self, bootstrap: str, topic: str, logs: Path) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        logs: Path,
+        *,
+        group: str = "",
+        records_a_turn: int = 20,
+        churns: bool = True,
+    ) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
-        self.group = f"translated-{topic}"
+        self.group = group or f"translated-{topic}"
+        self._records_a_turn = records_a_turn
         self._over = threading.Event()
         self.resting = threading.Lock()
         """While somebody else holds it, no client comes or goes."""
         self.produced = self.consumed = self.came_and_went = 0
         self.unanswered = 0
         """Calls whose client has waited in vain for an answer."""
+        self.assigned_at: list[list[float]] = []
+        """When each consumer got an assignment (time.monotonic)."""
         self._logs = logs
         self._consumers: list[ConsumerProcess] = []
         self._threads = [
             threading.Thread(target=target, name=target.__name__, daemon=True)
-            for target in (self._produce, self._churn)
+            for target in ((self._produce, self._churn) if churns else (self._produce,))
         ]
 
     def start(self) -> None:
@@ -93,9 +105,11 @@ class Traffic:
         return unclosed
 
     def end(self) -> None:
-        """End the clients that still run; then `consumed` and `unanswered` are complete."""
+        """End the clients that still run; then the counts are complete."""
         self._over.set()
-        self.consumed = sum(consumer.end() for consumer in self._consumers)
+        ends = [consumer.end() for consumer in self._consumers]
+        self.consumed = sum(one.consumed for one in ends)
+        self.assigned_at = [one.assigned_at for one in ends]
         self.unanswered += sum(timed_out(consumer.log) for consumer in self._consumers)
 
     def _produce(self) -> None:
@@ -103,7 +117,7 @@ class Traffic:
         value = bytes(1024)
         while not self._over.wait(0.01):
             with suppress(BufferError, KafkaException):
-                for _ in range(20):
+                for _ in range(self._records_a_turn):
                     producer.produce(self._topic, value)
                     self.produced += 1
             producer.poll(0)
@@ -134,11 +148,11 @@ def sample(proxy: Gateway) -> dict[str, float]:
     return {
         "memory_mib": resident_bytes(pid) / 2**20,
         "descriptors": float(len(list(Path(f"/proc/{pid}/fd").iterdir()))),
-        "tasks": _metric(proxy, "epochgate_tasks"),
+        "tasks": metric(proxy, "epochgate_tasks"),
     }
 
 
-def _metric(proxy: Gateway, name: str) -> float:
+def metric(proxy: Gateway, name: str) -> float:
     """Return a metric of the proxy, summed over its labels."""
     lines = (line for line in proxy.get("metrics").splitlines() if line.startswith((f"{name} ", f"{name}{{")))
     return sum(float(line.rpartition(" ")[2]) for line in lines)
@@ -158,8 +172,8 @@ def soak(minutes: float) -> dict[str, Any]:
             _explain(proxy, traffic.group, unclosed)
         finally:
             traffic.end()
-        left_over = _left_over(proxy)
-        hidden = _metric(proxy, HIDDEN)
+        left_over = left_over_at(proxy)
+        hidden = metric(proxy, HIDDEN)
         return {
             **judged(rests),
             "minutes": minutes,
@@ -176,11 +190,11 @@ def soak(minutes: float) -> dict[str, Any]:
         }
 
 
-def _left_over(proxy: Gateway) -> float:
+def left_over_at(proxy: Gateway) -> float:
     """Return how many connections and calls the proxy still has when no client is left."""
     deadline = time.monotonic() + GONE_S
     while True:
-        left = sum(_metric(proxy, name) for name in LEFT_OVER)
+        left = sum(metric(proxy, name) for name in LEFT_OVER)
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.5)
@@ -208,12 +222,12 @@ def _live(proxy: Gateway, cluster: Cluster, traffic: Traffic, seconds: float) ->
             cluster.start_broker(1)
         time.sleep(seconds / rounds * (1 - RESTART_AFTER))
         with traffic.resting:
-            rests.append(_rest(proxy))
+            rests.append(rest(proxy))
         print(f"  round {number} of {rounds}, at rest: {rests[-1]}", flush=True)
     return rests
 
 
-def _rest(proxy: Gateway) -> dict[str, float]:
+def rest(proxy: Gateway) -> dict[str, float]:
     """Return the minimum of each measure within a pause."""
     ends = time.monotonic() + REST_S
     least = sample(proxy)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 CLOSE_S = 60.0
 """How long all consumers together may take to close; they take a second, or a request's timeout at the worst."""
@@ -51,6 +52,13 @@ class Unclosed:
         return f"{self.name} did not close: {self.connections} connections, {brokers}"
 
 
+class Said(NamedTuple):
+    """How many records a consumer has read, and when it got each assignment (time.monotonic)."""
+
+    consumed: int
+    assigned_at: list[float]
+
+
 class ConsumerProcess:
     """A running consumer (`benchmarks.soak_consumer`) and its log."""
 
@@ -77,15 +85,19 @@ class ConsumerProcess:
     def why_not(self) -> Unclosed:
         return Unclosed(self.name, self.log, connections(self._process.pid), has_lost_its_brokers(self.log))
 
-    def end(self) -> int:
-        """Kill it, if it has not ended; return how many records it says that it has read."""
+    def end(self) -> "Said":
+        """Kill it, if it has not ended; return what it has said."""
         self._process.kill()
         self._process.wait()
         self.tell_to_close()  # the pipe
         if self._process.stdout is None:
-            return 0
+            return Said(0, [])
         with self._process.stdout as said:
-            return int(said.read() or 0)
+            lines = [line.split() for line in said]
+        return Said(
+            sum(int(number) for what, number in lines if what == "consumed"),
+            [float(at) for what, at in lines if what == "assigned"],
+        )
 
 
 def start_consumer(name: str, bootstrap: str, group: str, topic: str, logs: Path) -> ConsumerProcess:

@@ -1,11 +1,13 @@
 """`python -m benchmarks.soak_consumer BOOTSTRAP GROUP TOPIC`: one consumer of the soak, until its input ends.
 
-Then it prints how many records it has read, and closes. Its log is on standard error: what librdkafka does in its group
-and which metadata it gets, because that explains a close that does not come back (`benchmarks.soak_clients`).
+It prints when it gets an assignment, and at the end how many records it has read; then it closes. Its log is on
+standard error: what librdkafka does in its group and which metadata it gets, because that explains a close that does
+not come back (`benchmarks.soak_clients`).
 """
 
 import sys
 import threading
+import time
 from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaException
@@ -24,12 +26,14 @@ def main(bootstrap: str, group: str, topic: str) -> None:
             "error_cb": lambda _error: None,
         }
     )
-    consumer.subscribe([topic])
+    consumer.subscribe(
+        [topic], on_assign=lambda _consumer, _partitions: print("assigned", time.monotonic(), flush=True)
+    )
     consumed = 0
     while not over.is_set():
         with suppress(KafkaException):
             consumed += len(consumer.consume(500, timeout=0.5))
-    print(consumed, flush=True)
+    print("consumed", consumed, flush=True)
     consumer.close()
 
 

@@ -5,7 +5,6 @@ ends when its input does.
 """
 
 import os
-import sys
 import threading
 
 from confluent_kafka import KafkaException
@@ -23,7 +22,7 @@ from proxy.fleet.log_messages import (
     Reported,
 )
 from proxy.fleet.log_threads import LogThreads
-from proxy.runtime.frames import framed, read_frame
+from proxy.runtime import child_process
 
 _END_S = 3.0
 
@@ -32,7 +31,6 @@ class _Output:
     """Standard output, for several threads. Whoever writes waits while the proxy does not read."""
 
     def __init__(self) -> None:
-        self._stream = sys.stdout.buffer
         self._lock = threading.Lock()
 
     def tell(self, reports: list[Reported]) -> None:
@@ -49,16 +47,15 @@ class _Output:
             self._write(batch)
 
     def _write(self, batch: list[Reported]) -> None:
-        frame = framed(ENCODER.encode(batch))
+        message = ENCODER.encode(batch)
         with self._lock:
-            self._stream.write(frame)
-            self._stream.flush()
+            child_process.answer(message)
 
 
 def main() -> None:
     """Begin when the proxy says so, and go on until it ends."""
     output = _Output()
-    orders = iter(lambda: read_frame(sys.stdin.buffer), None)
+    orders = child_process.orders()
     (begin,) = ORDERS.decode(next(orders))
     assert isinstance(begin, Begin)  # noqa: S101  the first message is that
     try:
@@ -78,11 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BrokenPipeError:
-        pass  # the proxy has ended
-    except Exception:  # noqa: BLE001  it ends the process
-        sys.excepthook(*sys.exc_info())
-        os._exit(ExitCode.INTERNAL_ERROR)
-    os._exit(ExitCode.SUCCESS)  # librdkafka's end may take long, and nobody waits for it
+    child_process.run(main)

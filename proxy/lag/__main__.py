@@ -7,7 +7,6 @@ lock while it hands over an answer, however many partitions that has.
 Nothing is retried here and nothing is kept: it ends when its standard input does.
 """
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -27,7 +26,6 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from proxy.config.fleet import Property
-from proxy.console.exit_codes import ExitCode
 from proxy.lag.messages import (
     AccountRefused,
     Answer,
@@ -48,6 +46,7 @@ from proxy.lag.messages import (
     ToAsker,
 )
 from proxy.lag.readings import Partition, Unknown, Why
+from proxy.runtime import child_process
 
 _WHYS = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: Why.NOT_AUTHORIZED,
@@ -242,9 +241,4 @@ def _poll(asker: Asker) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BrokenPipeError:
-        pass
-    finally:
-        os._exit(ExitCode.SUCCESS)  # librdkafka's end may take long, and nobody waits for it
+    child_process.run(main)

@@ -4,8 +4,6 @@ Only the proxy starts it (:mod:`proxy.observability.journal_account`). A batch i
 acknowledged all its records; else another producer is used for the next one. It ends when its standard input does.
 """
 
-import os
-import sys
 import threading
 from collections.abc import Mapping
 
@@ -14,7 +12,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from proxy.config.fleet import Property
-from proxy.console.exit_codes import ExitCode
 from proxy.observability.journal_messages import (
     ENCODER,
     ORDERS,
@@ -27,7 +24,7 @@ from proxy.observability.journal_messages import (
     Write,
     Written,
 )
-from proxy.runtime.frames import framed, read_frame
+from proxy.runtime import child_process
 
 _TIMEOUT_S = 10.0
 _PRODUCER: Mapping[str, Property] = {
@@ -149,7 +146,7 @@ class _JournalWriter:
 
 def main() -> None:
     """Write what standard input says, and answer each batch."""
-    orders = iter(lambda: read_frame(sys.stdin.buffer), None)
+    orders = child_process.orders()
     begin = ORDERS.decode(next(orders))
     assert isinstance(begin, Begin)  # noqa: S101  the first message is that
     writer = _JournalWriter(begin.topic, begin.properties)
@@ -158,16 +155,8 @@ def main() -> None:
         assert isinstance(order, Write)  # noqa: S101  the others are these
         writer.write(order.lines)
         if order.is_last:
-            sys.stdout.buffer.write(framed(ENCODER.encode(writer.flush())))
-            sys.stdout.buffer.flush()
+            child_process.answer(ENCODER.encode(writer.flush()))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BrokenPipeError:
-        pass  # the proxy has ended
-    except Exception:  # noqa: BLE001  it ends the process
-        sys.excepthook(*sys.exc_info())
-        os._exit(ExitCode.INTERNAL_ERROR)
-    os._exit(ExitCode.SUCCESS)  # librdkafka's end may take long, and nobody waits for it
+    child_process.run(main)

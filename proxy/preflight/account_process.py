@@ -23,12 +23,13 @@ from proxy.preflight.account_messages import (
 )
 from proxy.preflight.ask_account import ask_account
 from proxy.preflight.facts import BadProperty, Unknown
-from proxy.runtime.frames import MAX_FRAME_BYTES, framed, read_frame
+from proxy.runtime import child_process
+from proxy.runtime.frames import MAX_FRAME_BYTES
 
 
 def main() -> None:
     """Ask, and write what the brokers say."""
-    question = QUESTION.decode(read_frame(sys.stdin.buffer) or b"")
+    question = QUESTION.decode(next(child_process.orders(), b""))
     threading.Thread(target=_end_with_input, daemon=True).start()
     try:
         answers = ask_account(question.properties, question.timeout_s)
@@ -60,8 +61,7 @@ def _without_members(group: SentGroup) -> SentGroup:
 
 
 def _say(message: Groups | Rest | BadAccount) -> None:
-    sys.stdout.buffer.write(framed(ENCODER.encode(message)))
-    sys.stdout.buffer.flush()
+    child_process.answer(ENCODER.encode(message))
 
 
 def _end_with_input() -> None:
@@ -71,11 +71,4 @@ def _end_with_input() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BrokenPipeError:
-        pass  # who has asked is gone
-    except Exception:  # noqa: BLE001  it ends the process
-        sys.excepthook(*sys.exc_info())
-        os._exit(ExitCode.INTERNAL_ERROR)
-    os._exit(ExitCode.SUCCESS)  # librdkafka's end may take long, and nobody waits for it
+    child_process.run(main)

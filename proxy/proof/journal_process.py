@@ -3,12 +3,8 @@
 Only the proxy starts it (:mod:`proxy.proof.journal_topic`). It ends when its standard input does.
 """
 
-import os
-import sys
-
 from confluent_kafka import KafkaException
 
-from proxy.console.exit_codes import ExitCode
 from proxy.proof.journal_messages import (
     ENCODER,
     MAX_FRAME_BYTES,
@@ -21,12 +17,12 @@ from proxy.proof.journal_messages import (
 )
 from proxy.proof.journal_reader import JournalReader
 from proxy.proof.sources import JournalUnreadable
-from proxy.runtime.frames import framed, read_frame
+from proxy.runtime import child_process
 
 
 def main() -> None:
     """Open the topic, and read as often as standard input says."""
-    orders = iter(lambda: read_frame(sys.stdin.buffer), None)
+    orders = child_process.orders()
     first = ORDERS.decode(next(orders))
     assert isinstance(first, Open)  # noqa: S101  the first message is that
     try:
@@ -58,16 +54,8 @@ def _say_lines(lines: list[bytes | None]) -> None:
 
 
 def _say(message: Opened | Lines | ReadUntil | Unreadable) -> None:
-    sys.stdout.buffer.write(framed(ENCODER.encode(message)))
-    sys.stdout.buffer.flush()
+    child_process.answer(ENCODER.encode(message))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BrokenPipeError:
-        pass  # the proxy has ended
-    except Exception:  # noqa: BLE001  it ends the process
-        sys.excepthook(*sys.exc_info())
-        os._exit(ExitCode.INTERNAL_ERROR)
-    os._exit(ExitCode.SUCCESS)  # librdkafka's end may take long, and nobody waits for it
+    child_process.run(main)

@@ -79,9 +79,16 @@ class Proxy:
         preflight: Mapping[str, object] | None = None,
         script: Path | None = None,
         more: Mapping[str, object] | None = None,
+        initial_rebalance_delay_ms: int | None = 0,
+        code: Path = ROOT,
     ) -> None:
         self.folder = folder
+        self._code = code
+        """The checkout that it runs."""
         self._more = more or {}
+        self._delay: Mapping[str, object] = {}
+        if initial_rebalance_delay_ms is not None:  # 0 is what the test brokers have
+            self._delay = {"initial_rebalance_delay_ms": initial_rebalance_delay_ms}
         self._command = ["-m", "proxy"] if script is None else [str(script)]
         self._limits = limits
         self._fleet, self._journal = fleet, journal or {}
@@ -139,7 +146,9 @@ class Proxy:
                 cwd=self.folder,
                 env={
                     **os.environ,
-                    "PYTHONPATH": os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]),
+                    "PYTHONPATH": os.pathsep.join(
+                        filter(None, [str(self._code), os.environ.get("PYTHONPATH")])
+                    ),
                 },
             )
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -178,7 +187,18 @@ class Proxy:
     @property
     def alive(self) -> bool:
         """Whether the process runs."""
-        return self._process is not None and self._process.poll() is None
+        return self.exit_code is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of its process; None while that runs."""
+        assert self._process is not None, "it was not started"
+        return self._process.poll()
+
+    @property
+    def admin_port(self) -> int:
+        """On loopback."""
+        return self._admin_port
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL when it does not end."""
@@ -233,7 +253,7 @@ class Proxy:
             "verify": dict(self._verify),
             "metrics": dict(self._metrics),
             "preflight": dict(self._preflight),
-            "initial_rebalance_delay_ms": 0,  # as the test brokers have it
+            **self._delay,
             **self._more,
         }
         return json.dumps(config, indent=2)
