@@ -469,7 +469,7 @@ def _is_in_a_call(state: State) -> bool:
     """Whether the model is in the middle of what is one call for the code."""
     of = state.of
     completes = of["type"] == "classic" and of["phase"] == "Preparing" and of["waiting"] == of["mem"]
-    return completes or of["calling"] != ()
+    return completes or bool(of["calling"])
 
 
 class Replayed(msgspec.Struct, frozen=True):
