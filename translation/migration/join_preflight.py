@@ -117,6 +117,7 @@ def join_preflight(
         if found is not None:
             adopt_for_join(context, member, found)
         elif described is Described.CLASSIC_GROUP:
+            ensure_may_begin(context, member)
             old_classic_membership = yield from _await_convertible(
                 context, member, request, old_classic_membership, deadline
             )
@@ -275,7 +276,7 @@ def _lookup_member(
         # It may still be a member. A heartbeat with epoch 0 would give away what it works on, and to tell it that it is
         # none would make it give that up.
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
-    if described in _NO_SUCH_MEMBER:
+    if described in _NO_SUCH_MEMBER and described is not Described.CLASSIC_GROUP:
         ensure_may_begin(context, member)
     ensure_client_waiting(context, member, request)
     return described, found

@@ -9,11 +9,11 @@ from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.translation.answers import A, commit_answer, commit_error, described, member
-from tests.translation.bench import GROUP
+from tests.translation.bench import GROUP, NO_CONSUMER_GROUP
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.fleet.test_ends import SESSION_S, fall_silent, leave_answer
 from tests.translation.fleet.test_serving import served_member, taken_over
-from tests.translation.live_groups import OBSERVE_ALL, mixed_group
+from tests.translation.live_groups import OBSERVE_ALL, classic_group, mixed_group
 from tests.translation.live_groups import A as CLASSIC
 from translation.fleet.outputs import Verdict
 from translation.fleet.records import Kind, Writer, member_key
@@ -474,3 +474,22 @@ def test_a_client_that_comes_while_the_coordinator_is_away_is_not_told_that_it_i
     again = other.join(other.connect(), A)
     other.reply(described())
     assert other.error(again) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# -- a classic member with an id that Epochgate gave out ---------------------------------------------------------------
+
+
+def test_a_classic_member_that_was_translated_before_rejoins_as_one(log: SharedLog) -> None:
+    """It kept its id on the way back, and its group rebalances. Refused, its classic membership would hold the group
+    until it expires."""
+    one = log.replica()
+    one._new_group = False
+    join = one.join(one.connect(), A, claims=(0, 1), protocol="cooperative-sticky")
+    answers = {
+        ApiKey.CONSUMER_GROUP_DESCRIBE: NO_CONSUMER_GROUP,
+        ApiKey.DESCRIBE_GROUPS: classic_group(state="PreparingRebalance"),
+    }
+    while not one.answers and one.calls and one.calls[0].api_key in answers:
+        one.reply(answers[one.calls[0].api_key])
+    assert join not in one.answers
+    assert join in one.forwarded or [call.api_key for call in one.calls] == [ApiKey.JOIN_GROUP]
