@@ -24,6 +24,7 @@ from translation.engine.join_wait import suspend_join, wait_limit_s
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send, WakeReason
 from translation.migration.classic_join import send_join
+from translation.partitions import lacks_owned_list
 from translation.policy.policy import Mode
 
 _SYNC_GROUP_VERSION = _HEARTBEAT_VERSION = 3
@@ -35,15 +36,20 @@ that of another process may be about to leave."""
 
 
 def hold(
-    context: Context, member: Member, request: Request, had: int, first: JoinGroupResponse
+    context: Context,
+    member: Member,
+    request: Request,
+    as_it_came: JoinGroupRequest,
+    had: int,
+    first: JoinGroupResponse,
 ) -> Procedure[JoinGroupResponse]:
     """Return the answer for a client whose member has become a classic one by the answer ``first``.
 
-    ``had`` is the generation that the client had.
+    ``had`` is the generation that the client had, ``request`` its JoinGroup in a form that brokers can read.
     """
     message: JoinGroupRequest = request.message
-    if first.leader:
-        return first  # of a classic group: it is in the rebalance already
+    if first.leader or lacks_owned_list(as_it_came):
+        return first  # of a classic group; or for kafka-go (docs/evidence/in-place.md)
     # Else a timer of the broker would remove the member when its group has been converted once more.
     synced: SyncGroupResponse = yield Send(
         ApiKey.SYNC_GROUP,

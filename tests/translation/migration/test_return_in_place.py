@@ -140,12 +140,15 @@ def test_a_subscription_without_an_owned_list_gets_an_empty_one() -> None:
             JoinGroupRequestProtocol(name=name, metadata=cut_short) for name in ("range", "roundrobin")
         ),
     )
-    bench.send(connection, ApiKey.JOIN_GROUP, 2, request)
+    join = bench.send(connection, ApiKey.JOIN_GROUP, 2, request)
     message = relayed_join(bench).message
     assert [protocol.name for protocol in message.protocols] == ["range", "roundrobin"]
     for protocol in message.protocols:
         assert decode_subscription(protocol.metadata) == (1, subscription)
         assert protocol.metadata == encode_subscription(subscription, 1)
+    answer = JoinGroupResponse(generation_id=EPOCH, protocol_name="range", member_id=A)
+    bench.reply(answer)
+    assert bench.answers[join] == answer  # it is not held
 
 
 # -- the last one ------------------------------------------------------------------------------------------------------
