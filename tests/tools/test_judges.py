@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tools.judges import allowed, franz_go, kafka_python
+from tools.judges import allowed, franz_go
 from tools.judges import page as judges_page
 from tools.judges.allowed import MAX_ENTRIES, Allowed, AllowListError
 from tools.judges.comparison import Attempt, Count, Entry, Verdict, compare, unneeded
@@ -141,25 +141,6 @@ def test_a_runner_that_ends_without_a_report_has_failed() -> None:
         FAILED,
         "no report: Assertion `x' failed.",
     )
-
-
-JUNIT = """\
-<testsuites><testsuite>
-<testcase name="test_group" time="8.5"/>
-<testcase name="test_old" time="0.1"><skipped message="Requires KAFKA_VERSION"/></testcase>
-<testcase name="test_paused" time="1"><failure message="AssertionError:&#10;  timeout">trace</failure></testcase>
-<testcase name="test_consumer" time="1"><error message="failed on setup">trace</error></testcase>
-</testsuite></testsuites>
-"""
-
-
-def test_a_junit_report_says_what_became_of_each_test() -> None:
-    assert [(one.test, one.outcome, one.reason) for one in kafka_python.results(JUNIT)] == [
-        ("test_group", PASSED, ""),
-        ("test_old", SKIPPED, ""),
-        ("test_paused", FAILED, "AssertionError: timeout"),
-        ("test_consumer", FAILED, "failed on setup"),
-    ]
 
 
 def stored(commit: str, *tests: Attempt) -> SuiteReport:

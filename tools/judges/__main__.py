@@ -14,12 +14,11 @@ from benchmarks.test_bed import kafka_version
 from tools.judges import allowed, report
 from tools.judges.comparison import Row, Verdict, compare, unneeded
 from tools.judges.franz_go import FranzGo
-from tools.judges.kafka_python import KafkaPython
 from tools.judges.librdkafka import Librdkafka
 from tools.judges.running import run
 from tools.judges.suite import Suite, UnavailableError
 
-SUITES: tuple[Suite, ...] = (Librdkafka(), KafkaPython(), FranzGo())
+SUITES: tuple[Suite, ...] = (Librdkafka(), FranzGo())
 
 
 def main(argv: list[str]) -> int:

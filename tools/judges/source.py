@@ -4,7 +4,6 @@ import hashlib
 import json
 import shutil
 import subprocess
-import sys
 import tarfile
 import zipfile
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ class Registry(StrEnum):
     """Where an archive comes from."""
 
     NPM = "npm"
-    PYPI = "PyPI"
     GO = "Go"
 
 
@@ -55,10 +53,6 @@ class Archive:
     def _fetched(self, folder: Path) -> Path:
         wanted = {
             Registry.NPM: ["npm", "pack", "--silent", f"{self.package}@{self.version}"],
-            Registry.PYPI: [
-                *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"),
-                f"{self.package}=={self.version}",
-            ],
             Registry.GO: ["go", "mod", "download", "-json", f"{self.package}@v{self.version}"],
         }[self.registry]
         if shutil.which(wanted[0]) is None:
