@@ -134,8 +134,8 @@ bench: setup ## what Epochgate costs beside the same work without it (table, bui
 bench-resources: setup ## processor and memory of one process by members, connections and MB/s (table, build/bench-resources.json)
 	$(BIN)/python -m benchmarks.resources
 
-soak: setup ## traffic, churn and broker restarts (MINUTES=10; 60 for an hour): memory, descriptors and tasks must stay flat
-	$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),10)
+soak: setup ## traffic, churn and broker restarts (MINUTES=10; 60 for an hour): memory, descriptors and tasks must stay flat; FIRE=1: two replicas among hostile peers instead
+	$(BIN)/python -m benchmarks.soak$(if $(FIRE),_under_fire) --minutes $(or $(MINUTES),10)
 
 bench-versions: setup ## earlier versions beside this one (table, build/versions.json; COMMITS="3bef796 42857bb")
 	$(BIN)/python -m benchmarks.versions $(COMMITS) $(ARGS)

@@ -205,7 +205,7 @@ def soak(
         fire_ended = time.monotonic()
         unclosed = clients.stop()
         clients.end()
-        return _report(
+        return report_of(
             minutes, rests, done,
             {
                 **clients.counted(began, fire_ended),
@@ -326,7 +326,7 @@ def _live(replicas: list[Gateway], clients: _Clients, seconds: float) -> list[li
     return rests
 
 
-def _report(
+def report_of(
     minutes: float, rests: list[list[dict[str, float]]], fire: dict[str, Any], found: dict[str, Any]
 ) -> dict[str, Any]:
     uses = [judged(one) for one in rests]

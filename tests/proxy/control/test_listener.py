@@ -241,7 +241,8 @@ async def test_http_without_tls_is_no_command(tls: Tls, obeyed: Obeyed) -> None:
         (request(path="/V1/ROLLBACK"), 404),
         (request(path="http://localhost/v1/rollback"), 404),
         (request(path="/v1/delete"), 404),
-        (request(Content_Type="text/plain"), 415),
+        (request(Content_Type="text/plain"), 415),  # all that a page of another origin may send unasked
+        (b"OPTIONS /v1/rollback HTTP/1.1\r\nHost: a\r\nOrigin: https://evil.example\r\n\r\n", 405),
         (request(Content_Type=""), 415),
         (request(b"{"), 400),
         (request(b""), 400),
