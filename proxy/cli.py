@@ -21,7 +21,7 @@ from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.fleet import UnreadableSecret, kafka_properties
 from proxy.config.hosting import check_hosting
 from proxy.config.loader import ConfigError, load_config
-from proxy.config.policy_explanation import assignor_notes, explain, rule_reports, wave_reports
+from proxy.config.policy_explanation import assignor_notes, explain, note_on_moves, rule_reports, wave_reports
 from proxy.config.policy_plan import LiveGroups, plan, plan_lines, summary, unused, unused_rules
 from proxy.config.policy_source import load_policy_from, policy_of, policy_path
 from proxy.config.schema import Config
@@ -283,6 +283,7 @@ def check_policy(file: PolicyPath, output: Output = OutputFormat.TEXT) -> None:
                 "rules": rule_reports(policy),
                 "waves": wave_reports(policy),
                 "assignors_allowed": tuple(assignor_notes(policy)),
+                "moves": note_on_moves(policy),
             }
         )
         return
