@@ -231,13 +231,6 @@ def test_something_found_outweighs_something_unknown():
     assert judge(known).status is Status.FOUND
 
 
-def test_the_applications_that_a_move_all_at_once_can_end_are_named():
-    assert (
-        "commits in onPartitionsLost can end"
-        in finding(facts(**FAULTS["moved_together"]), "moved_together").what
-    )
-
-
 @pytest.mark.parametrize("check", FAULTS)
 def test_what_is_accepted_is_listed_and_counts_for_nothing(check):
     known = facts(**FAULTS[check])
