@@ -31,7 +31,7 @@ def main() -> None:
     names = [f"payments-service-{number:06}" for number in range(groups)]
     rows = [PlannedGroup(name, 1 + n.bit_length(), n, 4, n % 20 == 0) for n, name in enumerate(names)]
     waves = policy_set(rows, Options()).files
-    rules = [f'  - {{group: "{name}", mode: translate, switch_pause_ms: 1000}}\n' for name in names]
+    rules = [f'  - {{group: "{name}", mode: translate}}\n' for name in names]
     parts = {
         f"{first:06}.yaml": f"rules:\n{''.join(rules[first : first + PART])}".encode()
         for first in range(0, groups, PART)

@@ -66,7 +66,7 @@ decides for all other groups.
 default: observe
 rules:
   - {group: payments, mode: translate, assignor: range}
-  - {pattern: "web-.*", mode: translate, switch_pause_ms: 2000}
+  - {pattern: "web-.*", mode: translate}
 ```
 
 The proxy reads it again when it changes (within a second) and at SIGHUP, and drops no connection. It refuses a file
@@ -262,8 +262,6 @@ def api() -> str:
         view.Span,
         view.CountView,
         view.MemberForecast,
-        view.PauseView,
-        view.SpanS,
         fleet_view.FleetView,
         fleet_view.FleetReplica,
         fleet_view.GroupFleet,

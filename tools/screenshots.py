@@ -51,7 +51,7 @@ rules:
   - {group: orders, mode: translate}
   - {group: audit, mode: observe}
 """
-_AFTER = _BEFORE + "  - {group: payments, mode: translate, switch_pause_ms: 3000}\n"
+_AFTER = _BEFORE + "  - {group: payments, mode: translate}\n"
 
 
 class Show:

@@ -15,9 +15,6 @@ NOT_CONVERTIBLE = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_N
 """Codes at epoch 0 for a group that can't have members of the new protocol: a classic group that is not
 convertible, a share or streams group, or a broker with the new protocol switched off."""
 
-NOT_BESIDE = NOT_CONVERTIBLE | {ErrorCode.GROUP_MAX_SIZE_REACHED}
-"""Codes at epoch 0 that may not come again once the client's classic membership has ended."""
-
 NO_COORDINATOR = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,

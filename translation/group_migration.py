@@ -15,11 +15,11 @@ process has found out about a group are two things that change independently:
 * ``RelayedUntilTime``: the broker does until a time, and then it is tried again.
 * ``RelayedUntilPolicyChange``: the broker does, because it has said that it will never convert the group.
 
-:class:`Pace`, how many members may be told to rejoin at once:
+:class:`Pace`, how its members are moved:
 
-* ``OneByOne``: one, and the next after the pause that the rule of the policy sets.
-* ``AllAtOnce``: all of them, each at its next Heartbeat, so that the group is empty in between. That has a time limit.
-  When it has passed, no further member is told, and the group is relayed for a while, longer after each failure.
+* ``OneByOne``: each is converted in place, at a Heartbeat of its own.
+* ``AllAtOnce``: each has to rejoin, at its next Heartbeat, so that the group is empty in between. That has a time
+  limit. When it has passed, no further member has to, and the group is relayed for a while, longer after each failure.
 
 Two rules hold this file together, as in :mod:`translation.member_state`: whatever changes these is in this file, and
 this file knows no message and no member. Times are seconds of the caller's clock. Asking changes nothing: a time limit
@@ -41,7 +41,7 @@ class Routing(StrEnum):
 
 
 class Pace(StrEnum):
-    """How many members of a live group may be told to rejoin at once."""
+    """How the members of a live group are moved."""
 
     ONE_BY_ONE = "OneByOne"
     ALL_AT_ONCE = "AllAtOnce"
@@ -124,7 +124,6 @@ class GroupMigration:
         "_failures",
         "_grace_until",
         "_relayed_until",
-        "next_move_at",
         "pace",
         "routing",
     )
@@ -137,8 +136,6 @@ class GroupMigration:
         self._failures = 0
         """How often all members were told at once, and somebody stayed in the classic group all the same."""
         self._grace_until = math.inf
-        self.next_move_at = -math.inf
-        """When the next member may be told, one by one."""
 
     @property
     def is_unknown(self) -> bool:
@@ -197,15 +194,7 @@ class GroupMigration:
         self._failures = 0
         self._grace_until = math.inf
 
-    # -- who is told to rejoin ---------------------------------------------------------------------------------
-
-    def may_move(self, now: float) -> bool:
-        """Whether the next member may be told to rejoin."""
-        return now >= self.next_move_at or self.moves_all(now)
-
-    def member_told(self, now: float, pause_s: float) -> None:
-        """A member has been told to rejoin: one by one, the next may be told after ``pause_s`` seconds."""
-        self.next_move_at = now + pause_s
+    # -- how members are moved ---------------------------------------------------------------------------------
 
     def moves_all(self, now: float) -> bool:
         """Whether all members are told at once, so that the broker's group is empty in between."""

@@ -44,6 +44,9 @@ class Reason(StrEnum):
 OBSERVED = "observed: "
 """What the reason begins with if the group passes through because the policy says ``observe``."""
 
+ASKED_TO_REJOIN = "asked to rejoin: "
+"""What the reason begins with if a client has to rejoin so that its member is known here."""
+
 _NOT_CONVERTED = "not converted: "
 
 _OTHERS = (
@@ -56,7 +59,7 @@ _OTHERS = (
     ("its step moves only a part of the group", Reason.STEPS),
     ("its steps need ", Reason.STEPS),
     (_NOT_CONVERTED, Reason.NOT_CONVERTIBLE),
-    ("asked to rejoin: ", Reason.NOT_KNOWN),
+    (ASKED_TO_REJOIN, Reason.NOT_KNOWN),
 )
 _WHOLE: dict[str, str] = {
     str(reason): str(reason)

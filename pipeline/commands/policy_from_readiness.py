@@ -64,9 +64,6 @@ def from_readiness(
     hold_s: Annotated[
         int, typer.Option(min=0, metavar="S", help="For how long each step is held, in seconds.")
     ] = 600,
-    pause_ms: Annotated[
-        int, typer.Option(min=0, metavar="MS", help="switch_pause_ms of the groups.")
-    ] = 1_000,
     share: Annotated[
         str,
         typer.Option(
@@ -100,7 +97,6 @@ def from_readiness(
             through_wave=through_wave,
             steps=tuple(one.strip() for one in steps.split(",")),
             hold_s=hold_s,
-            pause_ms=pause_ms,
             share=share,
             exclude=tuple(exclude or ()),
             assignors_allowed=allowed,

@@ -73,9 +73,6 @@ def readiness(
             "assignors_allowed, which makes the proxy translate its groups. Repeat the option for several.",
         ),
     ] = None,
-    pause_ms: Annotated[
-        int, typer.Option(min=0, metavar="MS", help="switch_pause_ms in the policy files.")
-    ] = 1_000,
     kafka: Kafka = None,
     kafka_conf: KafkaConf = None,
     kafka_conf_file: KafkaConfFile = None,
@@ -117,7 +114,7 @@ def readiness(
         else:
             raise PipelineError("no source")
         limits = Limits(first_wave_groups, first_wave_members, growth)
-        options = job.Options(limits, frozenset(allow_assignor or ()), pause_ms)
+        options = job.Options(limits, frozenset(allow_assignor or ()))
         seen = None if journal is None else events.from_files(spark, check_folder(spark, journal).uri)
         files.make_folder(out)  # says at once if that can't be
         summary = job.run(spark, rows, about, out, options, seen, share, table_format.form)

@@ -43,7 +43,6 @@ class Options(NamedTuple):
 
     limits: Limits = Limits()
     allowed_assignors: frozenset[str] = frozenset()
-    pause_ms: int = policy_file.DEFAULT_PAUSE_MS
 
 
 DEFAULTS = Options()
@@ -207,9 +206,7 @@ def _write_waves(spark: "SparkSession", folder: str, options: Options) -> tuple[
         for one in (place.candidate,)
     ]
     WAVES.write(spark.createDataFrame(rows, WAVES.ddl).coalesce(1), folder)
-    made = policy_file.contents(
-        places, pause_ms=options.pause_ms, assignors_allowed=options.allowed_assignors
-    )
+    made = policy_file.contents(places, assignors_allowed=options.allowed_assignors)
     return (places[-1].wave if places else 0), list(made)
 
 

@@ -8,7 +8,6 @@ import yaml
 from pipeline.readiness.waves import Place
 
 _NAME = re.compile(r"wave-.*\.yaml")
-DEFAULT_PAUSE_MS = 1_000
 
 
 def is_generated(name: str) -> bool:
@@ -17,10 +16,7 @@ def is_generated(name: str) -> bool:
 
 
 def contents(
-    places: Iterable[Place],
-    *,
-    pause_ms: int = DEFAULT_PAUSE_MS,
-    assignors_allowed: Iterable[str] = (),
+    places: Iterable[Place], *, assignors_allowed: Iterable[str] = ()
 ) -> Iterator[tuple[str, bytes]]:
     """Yield one file for each wave, its name and content, with the groups of that wave and of all before it.
 
@@ -35,7 +31,7 @@ def contents(
             yield _name(wave), _content(wave, head, rules)
         wave = place.wave
         name = quoted(place.candidate.group_id)
-        rules.append(f"  - {{group: {name}, mode: translate, switch_pause_ms: {pause_ms}}}\n")
+        rules.append(f"  - {{group: {name}, mode: translate}}\n")
     if wave:
         yield _name(wave), _content(wave, head, rules)
 

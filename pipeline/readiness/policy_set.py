@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from pipeline.readiness.policy_file import DEFAULT_PAUSE_MS, quoted
+from pipeline.readiness.policy_file import quoted
 from protocol_codecs.policy_manifest import MANIFEST, generated, manifest_of
 
 COMMON = "waves.yaml"
@@ -40,7 +40,6 @@ class Options(NamedTuple):
     through_wave: int | None = None
     steps: tuple[str, ...] = ("1", "10%", "50%", "100%")
     hold_s: int = 600
-    pause_ms: int = DEFAULT_PAUSE_MS
     share: str = "100%"
     exclude: tuple[str, ...] = ()
     assignors_allowed: tuple[str, ...] = ()
@@ -137,7 +136,7 @@ def _rule(wave: int, groups: Sequence[PlannedGroup], steps: Iterable[str], optio
     listed = ", ".join(step if step.isdecimal() else _quoted(step) for step in steps)
     return (
         f"  - mode: translate\n    wave: {wave}\n    steps: [{listed}]\n    hold_s: {options.hold_s}\n"
-        f"    switch_pause_ms: {options.pause_ms}\n    groups:\n{''.join(map(_line, groups))}"
+        f"    groups:\n{''.join(map(_line, groups))}"
     )
 
 

@@ -9,7 +9,7 @@ from protocol_codecs.policy_manifest import MANIFEST
 from protocol_codecs.printable import printable
 from proxy.cli.configuration import refused
 from proxy.config.loader import ConfigError
-from proxy.config.policy_explanation import assignor_notes, explain, rule_reports, wave_reports
+from proxy.config.policy_explanation import assignor_notes, explain, note_on_moves, rule_reports, wave_reports
 from proxy.config.policy_plan import LiveGroups, plan_lines, summary, unused, unused_rules
 from proxy.config.policy_plan import plan as changes_of
 from proxy.config.policy_source import load_policy_from
@@ -46,6 +46,7 @@ def check(file: PolicyPath, output: Output = OutputFormat.TEXT) -> None:
                 "rules": rule_reports(policy),
                 "waves": wave_reports(policy),
                 "assignors_allowed": tuple(assignor_notes(policy)),
+                "moves": note_on_moves(policy),
             }
         )
         return

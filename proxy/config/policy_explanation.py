@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from protocol_codecs.classic_clients import KNOWN_ASSIGNORS
+from protocol_codecs.classic_clients import KNOWN_ASSIGNORS, LOST_AT_ONCE
 from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.policy.group_type import GroupType
 from translation.policy.policy import LONGEST_GROUP_ID, Approval, Mode, Policy, Rule
@@ -52,7 +52,6 @@ class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     type: GroupType | None
     assignor: str | None
-    switch_pause_ms: int
     steps: tuple[int | str, ...] | None
     hold_s: int
     wave: int | None
@@ -80,7 +79,6 @@ def rule_reports(policy: Policy) -> list[RuleReport]:
             mode=rule.mode,
             type=rule.type,
             assignor=rule.assignor,
-            switch_pause_ms=rule.switch_pause_ms,
             steps=rule.steps,
             hold_s=rule.hold_s,
             wave=rule.wave,
@@ -111,6 +109,19 @@ def explain(policy: Policy) -> Iterator[str]:
     for one in wave_reports(policy):
         yield f"wave {one.wave}: {groups_text(one.groups)}; {_begins(policy, one)}"
     yield f"all other groups: {policy.default}: clients are {_MODE_EFFECT[policy.default]}"
+    note = note_on_moves(policy)
+    if note is not None:
+        yield note
+
+
+def note_on_moves(policy: Policy) -> str | None:
+    """What the file does not say of the groups that it translates; None if it translates none."""
+    if Mode.TRANSLATE not in {policy.default, *(rule.mode for rule in policy.rules)}:
+        return None
+    return (
+        "not known from the file: a live group is converted in place, with two exceptions: user data in its "
+        f"assignments, and kafka-go; {LOST_AT_ONCE}"
+    )
 
 
 def assignor_notes(policy: Policy) -> Iterator[str]:
@@ -163,10 +174,8 @@ def _describe(rule: Rule) -> str:
         said += f", assigned by the server's {rule.assignor}"
     if rule.type is not None and rule.mode is not Mode.REJECT:
         said += f"; {_KEPT_OUT[rule.type]} may not join"
-    if rule.mode not in {Mode.REJECT, Mode.HOST}:
-        said += f"; a live group is moved one member every {rule.switch_pause_ms} ms"
     if rule.staged:
-        said += f" in steps of {text_of(rule.staged)}, each held for {rule.hold_s} s"
+        said += f"; a live group is moved in steps of {text_of(rule.staged)}, each held for {rule.hold_s} s"
     if rule.wave is not None:
         said += f", in wave {rule.wave}"
     if rule.proof_s:

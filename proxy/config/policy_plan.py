@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from protocol_codecs.classic_clients import Refusal
+from protocol_codecs.classic_clients import LOST_AT_ONCE, Refusal
 from proxy.config.policy_explanation import rule_for_group, rule_label
 from translation.actions import MemberProtocol
 from translation.policy.client_offer import ClientOffer
@@ -89,12 +89,6 @@ class LiveGroup(msgspec.Struct, frozen=True, kw_only=True):
             return 0
         return max(0, self.progress.elsewhere - sum(one.members for one in self.fleet.served_by))
 
-    @property
-    def most_at_one_replica(self) -> int:
-        """The members that one replica has to move at most; replicas move theirs at the same time."""
-        served = () if self.fleet is None else self.fleet.served_by
-        return max([len(self.members), self.unnamed, *(one.members for one in served)])
-
 
 class LiveGroups(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of ``GET /api/groups``."""
@@ -112,13 +106,10 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
     """Those of the fleet, with a member log."""
     unnamed: int = 0
     """Members that the broker has, and that neither come through the proxy nor are in its member log."""
-    at_one_replica: int
-    """The most that one replica has to move; it is as long as that takes."""
     before: Mode
     after: Mode
     by: str
     """The rule that decides."""
-    pause_ms: int
     not_translatable: str | None = None
     options: str | None = None
     """What can be done about that."""
@@ -140,13 +131,16 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
             return f"{where}; still passes through: {self.not_translatable}"
         if self.after is Mode.REJECT:
             return f"{where}; members are refused when they join again"
-        if not self.at_one_replica:
+        if not self.members + self.unnamed:
             return f"{where}; applies to members that join later"
-        took = _duration(self.at_one_replica * self.pause_ms / 1000 + self.hold_s)
-        in_steps = "" if self.steps is None else f" in steps of {self.steps}"
+        if self.after is not Mode.TRANSLATE:
+            return f"{where}; members rejoin as classic ones"
         if self.wave is not None:
             where = f"{where}, in wave {self.wave}"
-        return f"{where}; one member every {self.pause_ms} ms{in_steps}, about {took}"
+        how = "moved all at once" if LOST_AT_ONCE in self.notes else "converted in place"
+        in_steps = "" if self.steps is None else f" in steps of {self.steps}"
+        held = f", held for {_duration(self.hold_s)}" if self.hold_s else ""
+        return f"{where}; {how}{in_steps}{held}"
 
 
 class AssignorChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="assignor"):
@@ -224,11 +218,9 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Change]:
                     group=group.id,
                     members=members,
                     unnamed=group.unnamed,
-                    at_one_replica=group.most_at_one_replica,
                     before=group.mode,
                     after=rule.mode,
                     by=by,
-                    pause_ms=rule.switch_pause_ms,
                     steps=text_of(rule.staged) or None,
                     hold_s=rule.hold_s * max(0, len(rule.staged) - 1),
                     wave=rule.wave,

@@ -50,7 +50,7 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         proof=group.proof() if events else None,
         unowned=group.unowned(),
         shadow=group.shadow,
-        notes=notes_of(group.offer),
+        notes=notes_of(group.offer, group.shadow),
     )
 
 

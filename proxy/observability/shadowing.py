@@ -30,7 +30,7 @@ from proxy.shadow.group import NotTold, Size, group_of, image_of, topics_of
 from proxy.shadow.sampling import forecast
 from proxy.shadow.view import ShadowView, not_told
 from translation.actions import Connection
-from translation.policy.assignors import is_cooperative, map_assignor
+from translation.policy.assignors import map_assignor
 from translation.policy.policy import Mode
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.observability.shadowing")
@@ -132,8 +132,8 @@ class Shadowing:
             raise NotTold(f"the assignor {assignor!r} is none of Kafka's own")
         with self._pace:
             topics = topics_of(described, self._size)
-            cooperative = is_cooperative(_offered(group, described))
-            members = _digest_of(described, f"{assignor} {cooperative}")
+            is_set = group.assignor is not None
+            members = _digest_of(described, f"{assignor} {is_set}")
         told = group.shadow is not None and group.shadow.why_not is None
         known, now = self._known.get(group_id) if told else None, trio.current_time()
         is_same = known is not None and known.members == members
@@ -151,9 +151,8 @@ class Shadowing:
             self._known[group_id] = msgspec.structs.replace(known, asked=now)
             return
         with self._pace:
-            classic = group_of(described, image, assignor, self._size, cooperative=cooperative)
-            rule, _ = self._registry.rule_of(group_id)
-            steps = forecast(classic, group_id, self._clock.now_us() / 1_000_000, rule.switch_pause_ms)
+            classic = group_of(described, image, assignor, self._size, assignor_is_set=is_set)
+            steps = forecast(classic, group_id, self._clock.now_us() / 1_000_000)
         view = await self._last_of(steps)
         if view is not None:
             self._known[group_id] = _Known(members, digest, asked=now)

@@ -12,7 +12,7 @@ from itertools import chain
 
 import msgspec
 
-from protocol_codecs.classic_clients import RACKS_IGNORED
+from protocol_codecs.classic_clients import LOST_AT_ONCE, RACKS_IGNORED
 from protocol_codecs.messages.connect_protocol import CONNECTOR
 from proxy.observability.fleet_view import FleetView, GroupFleet
 from proxy.observability.proof_view import ProofView
@@ -265,9 +265,10 @@ def connectors_and_tasks(listed: TopicPartitions | None) -> tuple[int, int]:
     return connectors, sum(len(one.partitions) for one in listed or ()) - connectors
 
 
-def notes_of(client: ClientOffer | None) -> tuple[str, ...]:
-    """Return what a translation changes for clients with this offer."""
-    return (RACKS_IGNORED,) if client is not None and client.rack_aware else ()
+def notes_of(client: ClientOffer | None, shadow: ShadowView | None) -> tuple[str, ...]:
+    """Return what a translation changes for the clients of a group, as far as their offer and its shadow tell."""
+    notes = (RACKS_IGNORED,) if client is not None and client.rack_aware else ()
+    return (*notes, LOST_AT_ONCE) if shadow is not None and shadow.at_once is not None else notes
 
 
 def state_of(members: Sequence[MemberView]) -> str:
@@ -329,7 +330,8 @@ def _merged(parts: list[GroupView]) -> GroupView:
     broker = max(asked, key=lambda one: one.asked_at, default=None)
     events = sorted(chain.from_iterable(part.events for part in parts), key=lambda event: event.time_us)
     stuck = [part.stuck for part in parts if part.stuck]
-    shadows = [part.shadow for part in parts if part.shadow is not None]
+    shadows = (part.shadow for part in parts if part.shadow is not None)
+    shadow = max(shadows, key=lambda one: (one.why_not is None, one.computed_at), default=None)
     return GroupView(
         id=newest.id,
         mode=newest.mode,
@@ -349,11 +351,11 @@ def _merged(parts: list[GroupView]) -> GroupView:
         connect=connect_of(members),
         client=newest.client,
         options=newest.options,
-        notes=newest.notes,
+        notes=notes_of(newest.client, shadow),
         move=newest.move,
         proof=_proof_of(parts),
         unowned=next((part.unowned for part in parts if part.unowned is not None), None),
-        shadow=max(shadows, key=lambda one: (one.why_not is None, one.computed_at), default=None),
+        shadow=shadow,
     )
 
 

@@ -71,8 +71,8 @@ class ClassicGroup(msgspec.Struct, frozen=True, gc=False):
     assignor: str
     """The server-side assignor that its members will vote for."""
     moves_at_once: str | None = None
-    cooperative: bool = False
-    """Whether its clients keep their partitions while they rejoin (KIP-429)."""
+    assignor_is_set: bool = True
+    """Whether the policy names the assignor, so that the members vote for it whatever they have."""
 
     @property
     def partitions(self) -> int:
@@ -134,7 +134,7 @@ def image_of(metadata: MetadataResponse, topics: Iterable[str], size: Size) -> M
 
 
 def group_of(
-    described: DescribedGroup, image: MetadataImage, assignor: str, size: Size, *, cooperative: bool
+    described: DescribedGroup, image: MetadataImage, assignor: str, size: Size, *, assignor_is_set: bool
 ) -> ClassicGroup:
     """Return the group as a broker describes it. Raises NotTold."""
     _check(described, size)
@@ -156,7 +156,7 @@ def group_of(
                 assigned,
             )
         )
-    return ClassicGroup(tuple(clients), image, assignor, at_once, cooperative)
+    return ClassicGroup(tuple(clients), image, assignor, at_once, assignor_is_set)
 
 
 def _check(described: DescribedGroup, size: Size) -> None:

@@ -1,26 +1,27 @@
-"""One run of a move: which member moves when, under which id it joins anew, and when the broker computes its targets.
+"""One run of a move: under which ids the members join the new protocol, and when the broker computes its targets.
 
-Epochgate moves the members of a live group one after another (docs/explanation/translation.md). The first joins the new
-protocol before its classic membership ends, so for a moment the group has one member more; with an instance id it takes
-the place of its classic self. Of the others the classic membership ends first. From then on the broker asks classic
-members to rejoin at each new target: one that owns nothing when it does so (any eager client) is moved there, under the
-id that it has; the others are moved when they are told, under new ids. A group that has to be empty to be converted
-starts anew without anything.
+The members of a live group are converted in place (docs/explanation/translation.md): a helper joins and converts the
+group, each member keeps its id and its partitions and votes for its assignor, and the helper leaves, at which the
+broker computes the targets. A group that has to be empty to be converted starts without anything: its clients join one
+after another, under new ids.
 
 The broker computes targets at a heartbeat, and since Kafka 4.3 at most once per assignment interval
 (``group.consumer.assignment.interval.ms``, KIP-1263); what changes in between is taken together.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from coordinator.consumer_groups.member import ConsumerGroupMember
 from coordinator.consumer_groups.targets import Targets
 from coordinator.partitions import Partitions
 from proxy.shadow.group import ClassicGroup
 
 DEFAULT_ASSIGNOR = "uniform"
 """The first of Kafka's ``group.consumer.assignors``."""
+
+HELPER = ConsumerGroupMember(member_id="helper")
 
 
 class Join(msgspec.Struct, frozen=True, gc=False):
@@ -32,69 +33,21 @@ class Join(msgspec.Struct, frozen=True, gc=False):
     computes: bool
 
 
-class Leave(msgspec.Struct, frozen=True, gc=False):
-    """The classic membership of a client ends. ``computes``: somebody's heartbeat follows before the next change."""
-
-    client: int
-    computes: bool
-
-
-Change = Join | Leave
-
-
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """The changes of a move in their order. ``assignor_moves_epoch``: the broker is 4.4 or newer (KAFKA-20434).
+    """The clients of a move in their order. ``assignor_moves_epoch``: the broker is 4.4 or newer (KAFKA-20434)."""
 
-    ``took_s`` is when the last client has moved, in seconds after the first was told.
-    """
-
-    changes: tuple[Change, ...]
+    joins: tuple[Join, ...]
     assignor_moves_epoch: bool
-    took_s: float = 0.0
 
 
-class Turn(msgspec.Struct, frozen=True, gc=False):
-    """A client's turn to move. ``computes``: the targets are computed before the next turn.
-
-    Without ``member_id`` it keeps the id that it has.
-    """
-
-    client: int
-    member_id: str | None
-    computes: bool
+def in_place(group: ClassicGroup, *, assignor_moves_epoch: bool = False) -> Run:
+    """The run of a group whose members keep their ids and partitions."""
+    joins = (Join(number, one.member_id, computes=False) for number, one in enumerate(group.clients))
+    return Run(tuple(joins), assignor_moves_epoch)
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
-    """What follows from a change. The partitions of all members, by member id."""
-
-    change: Change
-    targets: Mapping[str, Partitions]
-
-
-def run_of(
-    group: ClassicGroup, turns: Sequence[Turn], *, assignor_moves_epoch: bool, took_s: float = 0.0
-) -> Run:
-    """The run in which the clients move in these turns."""
-    changes: list[Change] = []
-    for turn in turns:
-        client = group.clients[turn.client]
-        member_id = client.member_id if turn.member_id is None else turn.member_id
-        if group.moves_at_once is not None:
-            changes.append(Join(turn.client, member_id, computes=not changes or turn.computes))
-        elif not changes:
-            changes.append(Join(turn.client, member_id, computes=True))
-            if client.instance_id is None:
-                changes.append(Leave(turn.client, computes=turn.computes))
-        else:
-            changes += (
-                Leave(turn.client, computes=False),
-                Join(turn.client, member_id, computes=turn.computes),
-            )
-    return Run(tuple(changes), assignor_moves_epoch, took_s)
-
-
-def play(group: ClassicGroup, run: Run) -> Iterator[Step]:
-    """Yield what follows from one change after the other; the last one's targets are those of the moved group.
+def play(group: ClassicGroup, run: Run) -> Iterator[Mapping[str, Partitions]]:
+    """Yield the partitions of all members, by member id, after each change; the last are those of the moved group.
 
     Between two of them at most one assignment is computed: the caller may do other work. Raises AssignmentImpossible.
     """
@@ -102,15 +55,12 @@ def play(group: ClassicGroup, run: Run) -> Iterator[Step]:
     if group.moves_at_once is None:
         for client in group.clients:
             targets.take_over(client.as_classic(), client.assigned)
-    for change in run.changes:
-        client = group.clients[change.client]
-        if isinstance(change, Join):
-            targets.heartbeat(client.as_new(change.member_id, group.assignor), computes=change.computes)
-        else:
-            targets.leave(client.member_id)
-            if change.computes:
-                targets.compute()
-        yield Step(change, targets.assigned)
-    if targets.is_due:
-        targets.compute()
-        yield Step(run.changes[-1], targets.assigned)
+        targets.heartbeat(HELPER, computes=False)
+    for join in run.joins:
+        member = group.clients[join.client].as_new(join.member_id, group.assignor)
+        targets.heartbeat(member, computes=join.computes)
+        yield targets.assigned
+    if group.moves_at_once is None:
+        targets.leave(HELPER.member_id)
+    targets.compute()
+    yield targets.assigned

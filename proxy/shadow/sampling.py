@@ -1,4 +1,4 @@
-"""Draws runs of a move at random, and sums up what they come to.
+"""Computes what a move comes to: of a group that is converted in place from one run, else from several drawn at random.
 
 The draws of a group follow from its id, so a shadow is the same each time that it is computed from the same facts.
 """
@@ -7,20 +7,20 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from itertools import pairwise
+
+import msgspec
 
 from coordinator.uuids import SeededUuids
 from protocol_codecs.uuids import uuid_to_text
 from proxy.shadow.group import ClassicGroup
 from proxy.shadow.outcome import Outcome, outcome_of, today
-from proxy.shadow.pause import ASSIGNMENT_INTERVAL_S, HEARTBEAT_S, JOIN_POLL_S, pause_of
-from proxy.shadow.run import Run, Turn, run_of
+from proxy.shadow.run import DEFAULT_ASSIGNOR, Join, Run, in_place
 from proxy.shadow.view import (
     MOST_COUNTS,
     MOST_MEMBERS,
     CountView,
     MemberForecast,
-    PauseView,
     ShadowView,
     Span,
 )
@@ -31,8 +31,13 @@ FEWEST_SAMPLES = 4
 _WORK = 500_000
 """Members and partitions that all runs of a group may look at, in all their steps: about half a second of a core. The
 largest groups take longer, with the fewest draws."""
-_WAITS_COUNTED = 4
-"""Runs in which it is counted who has to wait."""
+HEARTBEAT_S = 3.0
+"""``heartbeat.interval.ms`` of Java's consumer and of librdkafka by default; clients do not tell it."""
+ASSIGNMENT_INTERVAL_S = 1.0
+"""``group.consumer.assignment.interval.ms`` since Kafka 4.3; before, 0."""
+JOIN_POLL_S = 0.25
+"""How often a client that waits in JoinGroup is heartbeated (``TranslatorSettings.join_poll_s``)."""
+_RANGE = "range"
 _EXTENSION = {4: 3.5, 6: 1.6, 8: 1.0, 12: 0.65, 16: 0.46, 24: 0.31}
 """By how much of its width a span reaches beyond the draws on both sides, by their number.
 
@@ -49,84 +54,64 @@ def samples_for(group: ClassicGroup) -> int:
     return max(number for number in _EXTENSION if number <= wanted)
 
 
-def draw(group: ClassicGroup, rng: random.Random, switch_pause_s: float) -> Run:
-    """Draw a run: ids, the moments at which clients heartbeat and so hear of it, and the broker's version."""
-    uuids = SeededUuids(rng.getrandbits(64))
+def draw(group: ClassicGroup, rng: random.Random) -> Run:
+    """Draw a run: the broker's version, and of a group that has to be empty the ids and the moments of its clients."""
     is_batched, moves_epoch = rng.choice(((False, False), (True, False), (True, True)))  # 4.2, 4.3, 4.4
-    moments = _moments(group, rng, switch_pause_s)
+    if group.moves_at_once is None:
+        return in_place(group, assignor_moves_epoch=moves_epoch)
+    uuids = SeededUuids(rng.getrandbits(64))
+    beats = sorted((rng.uniform(0, HEARTBEAT_S), number) for number in range(len(group.clients)))
     interval_s = ASSIGNMENT_INTERVAL_S if is_batched else 0.0
-    turns, computed_s = [], 0.0
-    for moment, following in zip(moments, [*moments[1:], None], strict=True):
-        due_s = max(moment.at_s, computed_s + interval_s)
-        if due_s > moment.at_s:
+    joins, computed_s = list[Join](), 0.0
+    for (at_s, client), (next_s, _) in pairwise([*beats, (math.inf, 0)]):
+        due_s = max(at_s, computed_s + interval_s)
+        if due_s > at_s:
             due_s += rng.uniform(0, JOIN_POLL_S)
-        computes = following is None or due_s < following.at_s
+        computes = not joins or due_s < next_s
         if computes:
             computed_s = due_s
-        member_id = ISSUED_PREFIX + uuid_to_text(uuids.next()) if moment.is_told else None
-        turns.append(Turn(moment.client, member_id, computes))
-    took_s = moments[-1].at_s - moments[0].at_s
-    return run_of(group, turns, assignor_moves_epoch=moves_epoch, took_s=took_s)
-
-
-class _Moment(NamedTuple):
-    """When a client moves: because it is told, or because it rejoins and owns nothing."""
-
-    at_s: float
-    client: int
-    is_told: bool
-
-
-def _moments(group: ClassicGroup, rng: random.Random, switch_pause_s: float) -> list[_Moment]:
-    """Who moves when, in the order of time. Each client heartbeats at a moment of its own, again and again."""
-    beats = sorted((rng.uniform(0, HEARTBEAT_S), number) for number in range(len(group.clients)))
-    if group.moves_at_once is not None:
-        return [_Moment(at_s, client, is_told=True) for at_s, client in beats]
-    found: list[_Moment] = []
-    next_told_s, rounds = 0.0, 0
-    while beats:
-        stay = []
-        for phase_s, client in beats:
-            at_s = phase_s + rounds * HEARTBEAT_S
-            owns = bool(group.clients[client].assigned) and group.cooperative
-            if at_s >= next_told_s:
-                found.append(_Moment(at_s, client, is_told=True))
-                next_told_s = at_s + switch_pause_s
-            elif not owns:
-                found.append(_Moment(at_s, client, is_told=False))
-            else:
-                stay.append((phase_s, client))
-        beats, rounds = stay, rounds + 1
-    return found
+        joins.append(Join(client, ISSUED_PREFIX + uuid_to_text(uuids.next()), computes))
+    return Run(tuple(joins), moves_epoch)
 
 
 def forecast(
-    group: ClassicGroup, seed: str, computed_at: float, switch_pause_ms: int, samples: int | None = None
+    group: ClassicGroup, seed: str, computed_at: float, samples: int | None = None
 ) -> Iterator[ShadowView | None]:
     """Compute a shadow step by step: yield None where other work may be done, and the shadow at last.
 
     Raises AssignmentImpossible.
     """
+    if group.moves_at_once is None:
+        yield from _of_conversion(group, computed_at)
+        return
     rng = random.Random(seed)  # noqa: S311  reproducible on purpose
     outcomes: list[Outcome] = []
-    took_s: list[float] = []
-    waits = 0
-    for number in range(samples or samples_for(group)):
-        run = draw(group, rng, switch_pause_ms / 1000)
-        took_s.append(run.took_s)
-        for found in outcome_of(group, run, counts_waits=number < _WAITS_COUNTED):
+    for _ in range(samples or samples_for(group)):
+        for found in outcome_of(group, draw(group, rng)):
             if found is not None:
                 outcomes.append(found)
-                waits = max(waits, found.waits)
             yield None
-    leaves_empty = today(group).empty > 0 or any(one.empty for one in outcomes)
-    pause = pause_of(group, waits, took_s, switch_pause_ms / 1000, leaves_empty=leaves_empty)
-    yield _summed_up(group, outcomes, pause, computed_at)
+    yield _summed_up(group, outcomes, computed_at)
 
 
-def _summed_up(
-    group: ClassicGroup, outcomes: Sequence[Outcome], pause: PauseView, computed_at: float
-) -> ShadowView:
+def _of_conversion(group: ClassicGroup, computed_at: float) -> Iterator[ShadowView | None]:
+    """Compute the shadow of a group that is converted in place: all is known beforehand.
+
+    As :mod:`translation.migration.votes`: unless the policy names an assignor, the members vote for ``range`` only if
+    that leaves them what they have.
+    """
+    for outcome in outcome_of(group, in_place(group)):
+        yield None
+        if outcome is None:
+            continue
+        if group.assignor == _RANGE and not group.assignor_is_set and outcome != today(group):
+            other = msgspec.structs.replace(group, assignor=DEFAULT_ASSIGNOR)
+            yield from _of_conversion(other, computed_at)
+        else:
+            yield _summed_up(group, [outcome], computed_at)
+
+
+def _summed_up(group: ClassicGroup, outcomes: Sequence[Outcome], computed_at: float) -> ShadowView:
     now = today(group)
     members, held = len(group.clients), sum(now.counts)
 
@@ -164,7 +149,6 @@ def _summed_up(
             )
             for number, client in enumerate(group.clients[:MOST_MEMBERS])
         ),
-        pause=pause,
         at_once=group.moves_at_once,
         notes=_notes(group, now),
     )
@@ -176,6 +160,8 @@ def span(values: Sequence[int], most: int, least: int = 0) -> Span:
     If all draws were equal it is that value.
     """
     low, high = min(values), max(values)
+    if low == high:
+        return Span(low=low, high=high)
     margin = math.ceil(
         (high - low) * _EXTENSION[max(number for number in _EXTENSION if number <= len(values))]
     )

@@ -18,13 +18,6 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
 
 
-class SpanS(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A time in seconds, from ``low`` to ``high``."""
-
-    low: float
-    high: float
-
-
 class CountView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """So many members would have ``partitions`` partitions."""
 
@@ -42,29 +35,15 @@ class MemberForecast(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partitions: Span
 
 
-class PauseView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An estimate of how long clients would be without partitions, in seconds; by a model, not by measurement.
-
-    ``member`` is how long one client has none when it is moved, ``partition`` how long a partition that goes from one
-    client to another has no owner, both without the time that an application takes for its last batch. ``group`` is how
-    long the whole move takes. ``heartbeat_s`` is the heartbeat interval of the clients that the model assumes.
-    """
-
-    member: SpanS
-    partition: SpanS
-    group: SpanS
-    heartbeat_s: float
-
-
 class ShadowView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the new protocol would give to an observed group, from ``samples`` runs drawn at random.
+    """What the new protocol would give to an observed group, from ``samples`` runs.
 
     ``why_not`` says why nothing can be told; then all else is empty. Otherwise: ``empty`` members would be without
     partitions (``empty_now`` are today), the others would have between ``fewest`` and ``most``; ``counts`` says how
     many members have how many, unless there are more than fifty different numbers. ``moved`` partitions would go from
     one client to another. ``rack_local_now`` partitions have a replica in the rack of the client that has them, and
     ``racks_lost`` of them would not; both None if nobody names a rack. ``of_members`` are the first hundred members.
-    ``at_once`` says why the members of the group have to leave it all at once; None if they move one by one.
+    ``at_once`` says why the members of the group have to leave it all at once; None if they are converted in place.
     """
 
     computed_at: float
@@ -84,7 +63,6 @@ class ShadowView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rack_local_now: int | None = None
     racks_lost: Span | None = None
     of_members: tuple[MemberForecast, ...] = ()
-    pause: PauseView | None = None
     at_once: str | None = None
     notes: tuple[str, ...] = ()
 

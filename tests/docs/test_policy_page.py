@@ -19,7 +19,7 @@ CHECKED = """\
 default: observe
 rules:
   - {group: payments, mode: translate, assignor: range}
-  - {pattern: "web-.*", mode: translate, switch_pause_ms: 2000}
+  - {pattern: "web-.*", mode: translate}
   - {group: web-shop, mode: observe}
   - {pattern: audit, mode: observe}
 """

@@ -255,4 +255,4 @@ class Stage:
 
 
 def _policy(mode: Mode) -> Policy:
-    return Policy(rules=(Rule(pattern=".*", mode=mode, switch_pause_ms=0),))
+    return Policy(rules=(Rule(pattern=".*", mode=mode),))

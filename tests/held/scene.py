@@ -51,7 +51,7 @@ STEPS = "1, 50%"
 POLICY = f"""\
 default: observe
 rules:
-  - {{pattern: ".*", mode: translate, switch_pause_ms: 200, steps: [{STEPS}], hold_s: 5}}
+  - {{pattern: ".*", mode: translate, steps: [{STEPS}], hold_s: 5}}
 """
 
 KEPT_TRANSLATED = 2

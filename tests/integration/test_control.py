@@ -30,7 +30,6 @@ default: observe
 rules:
   - pattern: ".*"
     mode: translate
-    switch_pause_ms: 100
     steps: [1, "100%"]
     hold_s: 0
     {more}

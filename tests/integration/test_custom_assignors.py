@@ -14,7 +14,7 @@ PARTITIONS = 4
 POLICY = """\
 assignors_allowed: [{allowed}]
 rules:
-  - {{pattern: ".*", mode: translate, switch_pause_ms: 500{more}}}
+  - {{pattern: ".*", mode: translate{more}}}
 """
 REFUSED = {
     "look-alike": "assignor 'look-alike' is unknown",

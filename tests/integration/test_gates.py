@@ -135,7 +135,7 @@ CLIENTS = ((CONFLUENT, "range"), (CONFLUENT, COOPERATIVE), (AIOKAFKA, "range"))
 SLOW = """\
 default: observe
 rules:
-  - {pattern: "slow-.*", mode: translate, switch_pause_ms: 5000, steps: [4, "100%"], hold_s: 0, abort_if: {}}
+  - {pattern: "slow-.*", mode: translate, steps: [4, "100%"], hold_s: 0, abort_if: {}}
 """
 """A step that takes so long that everybody can be killed in it."""
 HALVES = list(TWELVE)[:6], list(TWELVE)[6:]

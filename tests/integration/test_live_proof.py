@@ -36,7 +36,7 @@ SAME = (
 POLICY = """\
 default: observe
 rules:
-  - {{pattern: ".*", mode: translate, switch_pause_ms: 200, steps: [1, 100%], hold_s: 0, proof_s: {proof_s}{more}}}
+  - {{pattern: ".*", mode: translate, steps: [1, 100%], hold_s: 0, proof_s: {proof_s}{more}}}
 """
 OVERRIDE = ', unproven_override: "INC-7, Anna"'
 

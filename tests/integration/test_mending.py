@@ -36,8 +36,8 @@ STATIC = Offer(instance_id="one")
 POLICY = """\
 default: observe
 rules:
-  - {{pattern: "left-.*", mode: {mode}, switch_pause_ms: 200, mend: false}}
-  - {{pattern: ".*", mode: {mode}, switch_pause_ms: 200{more}}}
+  - {{pattern: "left-.*", mode: {mode}, mend: false}}
+  - {{pattern: ".*", mode: {mode}{more}}}
 """
 LOOKS = {"ask_brokers_every_s": 1.0}
 MENDED_S = 60.0

@@ -23,9 +23,9 @@ QUICK = Path(__file__).parent / "support" / "quick_gates.py"
 POLICY = """\
 default: observe
 rules:
-  - {pattern: "moving-.*", mode: translate, switch_pause_ms: 100, steps: [1, "50%", "100%"], hold_s: 600}
-  - {pattern: "held-.*", mode: translate, switch_pause_ms: 100, steps: [1]}
-  - {pattern: "aborted-.*", mode: translate, switch_pause_ms: 100, steps: [1, "100%"], hold_s: 0, abort_if: {}}
+  - {pattern: "moving-.*", mode: translate, steps: [1, "50%", "100%"], hold_s: 600}
+  - {pattern: "held-.*", mode: translate, steps: [1]}
+  - {pattern: "aborted-.*", mode: translate, steps: [1, "100%"], hold_s: 0, abort_if: {}}
 """
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kafka
 MODE = """\
 default: observe
 rules:
-  - {{pattern: ".*", mode: {mode}, switch_pause_ms: 500}}
+  - {{pattern: ".*", mode: {mode}}}
 """
 
 

@@ -188,7 +188,7 @@ PLANTED = {
     "loop": ("connect to itself", "advertised.listeners"),
     "ports": ("can't listen on", "choose another port"),
     "failover": ("share no member log", "`fleet`"),
-    "moved_together": ("have to leave at once", "a pause does no harm"),
+    "moved_together": ("onPartitionsLost", "a pause does no harm"),
     "group_type": ("share groups or streams groups", "type: share"),
     "racks": ("racks", "another rack"),
     "acl_hosts": ("from 10.1.2.3", "any host"),

@@ -1,7 +1,6 @@
 """What the shadow of an observed group tells beforehand is what its members really get when the policy moves it."""
 
 import json
-import time
 import urllib.parse
 import urllib.request
 from collections import Counter
@@ -19,7 +18,7 @@ MEMBERS = 4
 POLICY = """\
 default: observe
 rules:
-  - {{pattern: ".*", mode: {mode}, switch_pause_ms: 500}}
+  - {{pattern: ".*", mode: {mode}}}
 """
 
 
@@ -32,14 +31,6 @@ def shadow_of(proxy, group):
 
 def within(span, value):
     return span["low"] <= value <= span["high"]
-
-
-def pause_s(consumer, mark):
-    """For how long the client was without any partition when it was moved, by its own callbacks."""
-    gave_up = consumer.seen("revoked", "lost", since=mark)
-    assigned = [one for one in consumer.seen("assigned", since=mark) if one.fields.get("partitions")]
-    after = [one.mono for one in assigned if gave_up and one.mono > gave_up[0].mono]
-    return (after[0] - gave_up[0].mono) / 1e9 if after else 0.0
 
 
 @pytest.mark.kafka
@@ -86,29 +77,22 @@ def tell_and_move(broker, consumers, folder, group, client, assignor, partitions
         assert told["empty_now"] == sum(not one.owned() for one in members)
         before = {one.name: one.owned() for one in members}
 
-        marks = {one.name: one.mark() for one in members}
-        began = time.monotonic()
         policy.write_text(POLICY.format(mode="translate"))
         eventually(
             lambda: [one.member_type for one in getattr(broker.describe(group), "members", ())],
             lambda types: types == ["consumer"] * MEMBERS,
             what="all are members of the new protocol",
         )
-        took_s = time.monotonic() - began
         eventually(lambda: broker.describe(group).state, lambda state: state == "Stable", what="it is stable")
         consumers.wait_until(shared, "the moved group shares the partitions")
         assert shadow_of(proxy, group) is None
         # Before the proxy ends, and with it what they own.
         counts = Counter(len(one.owned()) for one in members)
         moved = sum(len(before[one.name] - one.owned()) for one in members)
-        pauses = [pause_s(one, marks[one.name]) for one in members if one.owned()]
 
-    print(f"told {told}; got {counts}, moved {moved}, in {took_s:.1f} s, pauses {pauses}")
+    print(f"told {told}; got {counts}, moved {moved}")
     assert within(told["empty"], counts[0])
     listed = {one["partitions"]: one["members"] for one in told["counts"]}
     assert all(within(listed[number], count) for number, count in counts.items())
     assert within(told["moved"], moved)
-    # The model of the pauses: the least is exact, the most leaves out what a loaded machine adds.
-    assert told["pause"]["group"]["low"] - 0.5 <= took_s <= 2 * told["pause"]["group"]["high"] + 10
-    assert max(pauses) <= told["pause"]["member"]["high"] + 5
     assert overlaps(consumers.logs) == []

@@ -22,7 +22,7 @@ AT_ONCE = 5
 POLICY = """\
 default: observe
 rules:
-  - {pattern: ".*", mode: translate, switch_pause_ms: 200, steps: [1, 50%], hold_s: 60}
+  - {pattern: ".*", mode: translate, steps: [1, 50%], hold_s: 60}
 """
 
 

@@ -17,7 +17,7 @@ PARTITIONS = 8
 POLICY = """\
 default: observe
 rules:
-  - {{pattern: ".*", mode: {mode}, switch_pause_ms: 200{more}}}
+  - {{pattern: ".*", mode: {mode}{more}}}
 """
 STEPS = ", steps: [{}], hold_s: 0"
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.kafka
 FILES = ROOT / "charts" / "epochgate" / "files"
 PARTITIONS = 6
 GROUP = "payments"
-TRANSLATE = "default: observe\nrules:\n  - {group: payments, mode: translate, switch_pause_ms: 1500}\n"
+TRANSLATE = "default: observe\nrules:\n  - {group: payments, mode: translate}\n"
 
 
 @dataclass

@@ -47,7 +47,7 @@ LISTENER = (
 )
 
 POLICY_FILE = "policy.yaml"
-POLICY = 'default: observe\nrules: [{{pattern: ".*", mode: {mode}, switch_pause_ms: 200}}]\n'
+POLICY = 'default: observe\nrules: [{{pattern: ".*", mode: {mode}}}]\n'
 
 
 def set_policy(folder: Path, mode: str) -> None:

@@ -16,7 +16,7 @@ from tests.natives.rounds import Step, run_steps
 DIRECT, PROXIED = "direct", "translate"
 WAYS = (DIRECT, PROXIED)
 
-POLICY = 'default: observe\nrules: [{{pattern: ".*", mode: {mode}, switch_pause_ms: 200}}]\n'
+POLICY = 'default: observe\nrules: [{{pattern: ".*", mode: {mode}}}]\n'
 
 
 def run(

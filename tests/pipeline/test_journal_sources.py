@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 GROUP = "moves"
 PARTITIONS = 6
-TRANSLATE = f"default: observe\nrules:\n  - {{group: {GROUP}, mode: translate, switch_pause_ms: 100}}\n"
+TRANSLATE = f"default: observe\nrules:\n  - {{group: {GROUP}, mode: translate}}\n"
 
 
 class Journal:

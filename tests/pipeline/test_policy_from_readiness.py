@@ -108,14 +108,14 @@ def test_options_say_what_is_live(tmp_path: Path, out: Path) -> None:
         "--share",
         "90%",
     )
-    answer = run(tables, out, *options, "--pause-ms", "7")
+    answer = run(tables, out, *options)
     assert "1 left out: it is excluded" in answer.output
     assert "1 left out: its wave is not live" in answer.output
     policy = load_policy_from(out).policy
     assert policy.wave_of == {"orders": 1, "payments": 2}
     assert (policy.waves.share, policy.assignors_allowed) == ("90%", ("mine", "no"))
     rule = policy.rule_for("orders")
-    assert (rule.steps, rule.hold_s, rule.switch_pause_ms) == ((2, "100%"), 5, 7)
+    assert (rule.steps, rule.hold_s) == ((2, "100%"), 5)
 
 
 def test_the_same_table_and_options_give_the_same_files_and_write_nothing(tables: Path, out: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_wave_moves_when_the_one_before_is_over(tmp_path: Path) -> None:
                     lambda both=both: [len(one.owned()) for one in both] == [1, 1],
                     f"{group} shares its partitions",
                 )
-            answer = run(tables, policy, "--steps", "1,100%", "--hold-s", "0", "--pause-ms", "200")
+            answer = run(tables, policy, "--steps", "1,100%", "--hold-s", "0")
             assert answer.exit_code == 0, answer.output
             assert load_policy_from(policy).policy.wave_of == {FIRST: 1, SECOND: 2}
             eventually(second_wave_follows, what="the second wave is moved", timeout_s=120, between_s=0.2)

@@ -135,7 +135,7 @@ def test_each_group_of_a_generated_wave_is_moved_and_no_other(
             command_line(),
             [
                 *("policy", "from-readiness", str(tmp_path / "readiness"), "--out", str(policy)),
-                *("--steps", "1,100%", "--hold-s", "0", "--pause-ms", "200"),
+                *("--steps", "1,100%", "--hold-s", "0"),
             ],
         )
         assert answer.exit_code == 0, answer.output

@@ -85,9 +85,6 @@ BY_HAND: Mapping[str, ByHand] = {
         group_records.test_a_replica_is_alive_as_long_as_it_probes_and_this_one_always_is
     ),
     "take_what_a_step_causes_for_harm": ByHand(gates.test_classic_members_rejoin_at_each_new_target),
-    "leave_the_classic_group_first": ByHand(
-        upgrade.test_to_translate_a_client_under_another_id_joins_before_its_classic_membership_ends
-    ),
     "leave_a_group_alone_for_ever": ByHand(
         all_at_once.test_a_group_that_not_all_have_left_in_time_is_left_alone_and_tried_again_less_and_less_often
     ),

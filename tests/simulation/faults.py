@@ -493,12 +493,11 @@ def _reload_policy(world: "World") -> None:
 def _switch_mode(world: "World") -> None:
     before = world.policy.rules[0].mode
     mode = Mode.OBSERVE if before is Mode.TRANSLATE else Mode.TRANSLATE
-    pause_ms = (0, 500, 2_000)[world.kernel.between(0, 2)]
     if world.steps and mode is Mode.TRANSLATE:
-        world.policy = world.translating(switch_pause_ms=pause_ms)
+        world.policy = world.translating()
     else:
-        world.policy = Policy(rules=(Rule(pattern=".*", mode=mode, switch_pause_ms=pause_ms),))
-    world.watch.note("policy", f"changes to {mode}, {pause_ms} ms between two members")
+        world.policy = Policy(rules=(Rule(pattern=".*", mode=mode),))
+    world.watch.note("policy", f"changes to {mode}")
     world.watch.count(f"policy changes to {mode}")
     for process in world.processes:
         world.kernel.after(world.kernel.between(0, 1_500), process.read_policy)
@@ -508,7 +507,7 @@ def _change_steps(world: "World") -> None:
     world.steps = STEPS[world.kernel.between(0, len(STEPS) - 1)]
     world.watch.note("policy", f"has the steps {world.steps} from now on")
     if world.policy.rules[0].mode is Mode.TRANSLATE:
-        world.policy = world.translating(switch_pause_ms=world.policy.rules[0].switch_pause_ms)
+        world.policy = world.translating()
         for process in world.processes:
             world.kernel.after(world.kernel.between(0, 1_500), process.read_policy)
 

@@ -53,12 +53,11 @@ def test_what_the_broker_refuses_for_good_is_relayed_until_the_policy_changes(to
 
 def test_all_members_are_told_at_once_for_a_limited_time_which_is_not_begun_anew() -> None:
     migration = GroupMigration()
-    migration.next_move_at = 100.0
-    assert not migration.may_move(0.0)
+    assert not migration.moves_all(0.0)
     migration.move_all(0.0)
-    assert migration.may_move(29.9)
+    assert migration.moves_all(29.9)
     migration.move_all(20.0)
-    assert not migration.may_move(30.0)
+    assert not migration.moves_all(30.0)
     assert migration.pace is Pace.ALL_AT_ONCE
 
 

@@ -39,7 +39,6 @@ from translation.migration.classic_join import relay_classic_join
 from translation.migration.convertibility import passthrough_backoff_s
 from translation.migration.group_type_lookup import type_of_other_group
 from translation.migration.join_preflight import ensure_convertible, ensure_may_begin, join_preflight
-from translation.migration.old_membership import end_old_classic_membership, leave_classic
 from translation.partitions import NONE, Partitions
 from translation.policy.assignors import is_cooperative, map_assignor
 from translation.policy.client_offer import offer_of
@@ -111,7 +110,6 @@ def join(
             owned_partitions = yield from _heartbeat_until_joined(
                 context, member, connection, request, reported_owned, owned_partitions, deadline, incarnation
             )
-            yield from end_old_classic_membership(member)
             yield from learn_topic_names(context, member.partitions.broker_assignment)
             if (yield from await_assignment(context, member, request, owned_partitions, deadline)):
                 break
@@ -217,10 +215,6 @@ def _heartbeat_until_joined(
             continue
         # What follows ends memberships. If the client has hung up, that could be one it has begun elsewhere since.
         ensure_client_waiting(context, member, request)
-        if joining and member.join.old_classic_membership is not None and code in error_mapping.NOT_BESIDE:
-            yield from leave_classic(member.group, member.join.old_classic_membership)
-            member.join.old_classic_membership = None
-            continue
         attempts += 1
         why = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
         if attempts == _ATTEMPTS:
@@ -301,11 +295,11 @@ def _take_part_in_initial_rebalance(context: Context, member: Member, deadline: 
     group = member.group
     longest_s = join_wait_limit_s(context, member)
     is_first = not any(other.joined for other in group.members.values() if other is not member)
-    is_move = member.join.old_classic_membership is not None or group.migration.moves_all(context.now)
+    waits = is_first and not group.migration.moves_all(context.now)
     group.initial_rebalance.member_joined(
         context.now,
         came_at=deadline - longest_s,
-        delay_s=context.settings.initial_rebalance_delay_s if is_first and not is_move else 0.0,
+        delay_s=context.settings.initial_rebalance_delay_s if waits else 0.0,
         longest_s=longest_s,
     )
 

@@ -187,7 +187,7 @@ class Deadlines:
 class JoinProgress:
     """The JoinGroup of the client that is under way, if there is one."""
 
-    __slots__ = ("held", "old_classic_membership", "superseded_requests", "waiting")
+    __slots__ = ("held", "superseded_requests", "waiting")
 
     def __init__(self) -> None:
         self.waiting: RunningProcedure | None = None
@@ -197,5 +197,3 @@ class JoinProgress:
         (:mod:`translation.migration.held_return`)."""
         self.superseded_requests: list[Request] = []
         """The older JoinGroups that the newest one answers too."""
-        self.old_classic_membership: PendingMove | None = None
-        """The classic membership of the client, which is to end as soon as this one has begun."""

@@ -72,11 +72,6 @@ def join_preflight(
             ensure_client_waiting(context, member, request)
         return
     group = member.group
-    # If an earlier JoinGroup failed to begin this membership, the member has the old one still to be ended.
-    old_classic_membership, member.join.old_classic_membership = (
-        member.join.old_classic_membership or old_classic_membership,
-        None,
-    )
     instance_id = request.message.group_instance_id if request.message.member_id else None
     old_classic_membership = yield from _end_consumer_membership(
         context, member, connection, request, old_classic_membership, deadline
@@ -118,9 +113,8 @@ def join_preflight(
             adopt_for_join(context, member, found)
         elif described is Described.CLASSIC_GROUP:
             ensure_may_begin(context, member)
-            old_classic_membership = yield from _await_convertible(
-                context, member, request, old_classic_membership, deadline
-            )
+            yield from _await_convertible(context, member, request, deadline, old_classic_membership)
+            old_classic_membership = None
     if old_classic_membership is not None:
         yield from _leave_before_joining(context, member, request, old_classic_membership, deadline)
     member_id_required.ensure_id_of_ours(context, member, request, owns_partitions=owns_partitions)
@@ -162,8 +156,6 @@ def _end_consumer_membership(
     )
     if before is None or not before.joined:
         return old_classic_membership
-    # The next JoinGroup ends it if this one gives up.
-    member.join.old_classic_membership = old_classic_membership
     while (yield from has_to_wait_for_others(before, connection)):
         if context.now >= deadline:
             raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
@@ -171,7 +163,6 @@ def _end_consumer_membership(
         session_timeout.renew(before, context.now)
         yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
     yield from leave_consumer_membership(context, before, "its client joined anew")
-    member.join.old_classic_membership = None
     context.registry.drop_if_idle(before)
     return None
 
@@ -209,7 +200,7 @@ def _leave_before_joining(
     was_consumer_group = member.group.is_consumer_group(context.now)
     yield from leave_classic(member.group, old_classic_membership)
     if was_consumer_group and _may_have_become_classic(member.group, context.now):
-        yield from _await_convertible(context, member, request, None, deadline)
+        yield from _await_convertible(context, member, request, deadline)
 
 
 def _may_have_become_classic(group: Group, now: float) -> bool:
@@ -292,24 +283,6 @@ def _ensure_latest(context: Context, member: Member, connection: Connection) -> 
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another process has moved its epoch")
 
 
-def _may_join_before_leaving(context: Context, member: Member, old_classic_membership: PendingMove) -> bool:
-    """Whether a client may be a member of the new protocol before its classic membership ends.
-
-    A member that leaves a classic group starts a rebalance. If the first heartbeat came after it, but before the
-    members have given up what they lost in it, the group would be converted while two members work on one partition.
-    So the client joins first: to leave a consumer group starts no such rebalance. With an instance id the broker puts
-    the new member in the place of the classic one.
-
-    The client has to leave first if it keeps its member id, because an id has one membership; and if all members are
-    moved together, because the group has to be empty then.
-    """
-    return (
-        old_classic_membership.member_id != member.member_id
-        and old_classic_membership.instance_id in (None, member.client.instance_id)
-        and not member.group.migration.moves_all(context.now)
-    )
-
-
 def ensure_convertible(
     context: Context, member: Member, request: Request, deadline: float
 ) -> Procedure[None]:
@@ -320,41 +293,32 @@ def ensure_convertible(
     """
     if member.joined or member.group.is_consumer_group(context.now):
         return
-    old_classic_membership, member.join.old_classic_membership = member.join.old_classic_membership, None
-    old_classic_membership = yield from _await_convertible(
-        context, member, request, old_classic_membership, deadline
-    )
-    if old_classic_membership is not None:
-        yield from leave_classic(member.group, old_classic_membership)
+    yield from _await_convertible(context, member, request, deadline)
 
 
 def _await_convertible(
     context: Context,
     member: Member,
     request: Request,
-    old_classic_membership: PendingMove | None,
     deadline: float,
-) -> Procedure[PendingMove | None]:
+    old_classic_membership: PendingMove | None = None,
+) -> Procedure[None]:
     """Wait until nothing stands in the way of converting the group.
 
-    Returns the classic membership that has to end before the first heartbeat. One that has to end after it is kept as
-    ``member.join.old_classic_membership``.
+    The client's old classic membership ends meanwhile: a rebalance, or the group that has to become empty, may wait for
+    it. If it begins a rebalance in a group that could be converted, that ends first.
     """
     group = member.group
     while True:
         departures = group.departures
-        yield from _ensure_not_held(context, member, request, old_classic_membership)
+        yield from _ensure_not_held(context, member, request)
         obstacle, why = yield from find_obstacle(context, group)
         if obstacle is Obstacle.NONE and _may_have_lost_its_last(group, departures, context.now):
             obstacle, why = Obstacle.TRANSIENT, "a member of the new protocol leaves it"
         match obstacle:
             case Obstacle.NONE:
-                if old_classic_membership is None or not _may_join_before_leaving(
-                    context, member, old_classic_membership
-                ):
-                    return old_classic_membership
-                member.join.old_classic_membership = old_classic_membership
-                return None
+                if old_classic_membership is None:
+                    return
             case Obstacle.MEMBERS:
                 _move_all(context, group, why)
                 if context.now >= deadline:
@@ -364,12 +328,11 @@ def _await_convertible(
             case Obstacle.TRANSIENT:
                 if context.now >= deadline:
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not converted: {why}")
-        if old_classic_membership is not None and (
-            old_classic_membership.member_id != member.member_id or group.migration.moves_all(context.now)
-        ):
-            # The rebalance, or the group that has to become empty, may itself wait for this client's old membership.
+        if old_classic_membership is not None:
             yield from leave_classic(group, old_classic_membership)
             old_classic_membership = None
+            if obstacle is Obstacle.NONE and group.migration.moves_all(context.now):
+                return  # the group is empty
         yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
 
 
@@ -381,17 +344,13 @@ def _move_all(context: Context, group: Group, why: str) -> None:
     group.migration.move_all(context.now)
 
 
-def _ensure_not_held(
-    context: Context, member: Member, request: Request, old_classic_membership: PendingMove | None
-) -> Procedure[None]:
+def _ensure_not_held(context: Context, member: Member, request: Request) -> Procedure[None]:
     """Raise if the group moves by steps and has become a classic one again, after a slot was taken for this client.
 
     :raises StaysClassic: the move of its group is held.
     """
     connection = context.connections.connection_of(request)
     if connection is not None and (yield from hold_if_downgraded(context, connection, member)):
-        if old_classic_membership is not None:
-            yield from leave_classic(member.group, old_classic_membership)
         raise StaysClassic(as_new=True)
 
 

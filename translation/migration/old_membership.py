@@ -50,22 +50,6 @@ def leave_classic(group: Group, move: PendingMove) -> Procedure[None]:
     group.pending_moves.pop(move.member_id, None)
 
 
-def end_old_classic_membership(member: Member) -> Procedure[None]:
-    """End the client's classic membership, if it was kept until this one of the new protocol has begun.
-
-    That of a static client has ended already: the broker has put this one in its place.
-
-    :raises Failed: as :func:`leave_classic_membership`; the client's next JoinGroup tries again.
-    """
-    move = member.join.old_classic_membership
-    if move is None:
-        return
-    if move.instance_id is None:
-        yield from leave_classic(member.group, move)
-    member.group.pending_moves.pop(move.member_id, None)
-    member.join.old_classic_membership = None
-
-
 def leave_classic_membership(group_id: str, member_id: str, instance_id: str | None) -> Procedure[None]:
     """Send LeaveGroup for one classic member; that there is no such member is no error.
 

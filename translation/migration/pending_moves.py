@@ -1,13 +1,12 @@
-"""Clients that are told to rejoin because the policy of their live group changed, whichever protocol they move to.
+"""Clients that have to join again under another id, because their members can't be moved in place.
 
-One member after another, with the pause that the rule sets, a client's Heartbeat is answered UNKNOWN_MEMBER_ID: it
-gives up its partitions and joins anew, which every client does by itself. Its old membership ends when that JoinGroup
-arrives owning nothing, not before (:mod:`translation.migration.old_membership`): until then the broker must not give
-its partitions away. So no two clients own a partition at any moment, and the other members go on working. The broker
-has members of both protocols in the group meanwhile (KIP-848, "Supporting Online Consumer Group Upgrade").
+Their Heartbeat is answered UNKNOWN_MEMBER_ID: the client gives up its partitions and joins again, which every client
+does by itself. Its old membership ends when that JoinGroup arrives owning nothing, not before
+(:mod:`translation.migration.old_membership`): until then the broker must not give its partitions away. So no two
+clients own a partition at any moment.
 
-:mod:`translation.migration.upgrade` and :mod:`translation.migration.downgrade` decide which client is told.
-:meth:`translation.group_migration.GroupMigration.may_move` says whose turn it is.
+These are the members of a group that has to be empty to be converted (:mod:`translation.migration.upgrade`), and
+translated members that the broker does not let back in place (:mod:`translation.migration.downgrade`).
 """
 
 from protocol_codecs.messages.heartbeat import HeartbeatRequest

@@ -15,6 +15,7 @@ from translation.member_state import MemberState
 from translation.migration.gates import baseline_of, excesses, look_at, thresholds
 from translation.partitions import Role, TopicPartitions
 from translation.policy.gates import AbortIf
+from translation.reasons import ASKED_TO_REJOIN
 
 GROUPS_LIMIT = 2_000
 """Groups that are counted; of further ones the one that had no event for longest is forgotten."""
@@ -129,6 +130,10 @@ class SignalCounts:
             group.told[event.client_id, event.client_host] = None
             if len(group.told) > _CLIENTS:
                 group.told.popitem(last=False)
+        elif event.kind is EventKind.PASSED_THROUGH and event.reason.startswith(ASKED_TO_REJOIN):
+            group.counts["changes"] += (
+                1  # its classic members rejoin for that, and are not harmed by the step
+            )
         elif event.kind is EventKind.COMMITTED:
             group.counts["commit_errors"] += bool(event.reason)
         elif event.member_id and event.protocol:

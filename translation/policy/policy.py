@@ -99,14 +99,6 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "range, else `uniform`."
         ),
     ] = None
-    switch_pause_ms: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Without effect: the members of a live group are converted in place, each at its next "
-            "Heartbeat, and there is nothing to space out. The key is still read.",
-        ),
-    ] = 1000
     steps: Annotated[
         tuple[int | str, ...] | None,
         Meta(

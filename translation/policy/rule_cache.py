@@ -80,6 +80,5 @@ def _observed(rule: Rule) -> Rule:
         pattern=rule.pattern,
         type=rule.type,
         assignor=rule.assignor,
-        switch_pause_ms=rule.switch_pause_ms,
         mend=rule.mend,
     )

@@ -4,7 +4,7 @@ The judgement is the translation's own (:func:`translation.migration.convertibil
 """
 
 from protocol_codecs import CodecError
-from protocol_codecs.classic_clients import RACKS_IGNORED, Offer, is_rack_aware
+from protocol_codecs.classic_clients import LOST_AT_ONCE, RACKS_IGNORED, Offer, is_rack_aware
 from protocol_codecs.messages.consumer_protocol import decode_subscription, has_user_data
 from protocol_codecs.messages.describe_groups import DescribedGroup
 from proxy.observability.preflight_report import Finding, Source
@@ -64,11 +64,10 @@ def _together(facts: Facts) -> Found:
     if groups:
         yield Finding(
             check="moved_together",
-            what="brokers do not convert these groups while they have members (user data in assignments, or a "
-            "subscription that brokers can't read), so all their members have to leave at once, and rejoin: "
-            + "; ".join(sorted(found)[:3]),
+            what=f"{'; '.join(sorted(found)[:3])}: {LOST_AT_ONCE}",
             groups=tuple(groups),
-            do="move them when a pause does no harm, each by a rule of its own; or give their clients another assignor",
+            do="have their applications neither commit nor raise in onPartitionsLost; move them when a pause does no "
+            "harm, each by a rule of its own; or give their clients another assignor",
         )
 
 
@@ -163,7 +162,7 @@ def _full(facts: Facts) -> Found:
 _GROUPS = frozenset({Source.GROUPS})
 CHECKS = (
     Check("translatable", "What the clients of each group send can be translated.", _GROUPS, _translatable),
-    Check("moved_together", "Live groups can move one member after another.", _GROUPS, _together),
+    Check("moved_together", "Live groups can be converted in place.", _GROUPS, _together),
     Check("group_type", "No rule of the policy is about a group of another type.", _GROUPS, _types),
     Check(
         "racks",

@@ -24,20 +24,17 @@ QUICK = Path(__file__).parent / "quick_gates.py"
 POLICY = """\
 default: observe
 rules:
-  - {pattern: "single-.*", mode: translate, switch_pause_ms: 200, steps: [1, "100%"], hold_s: 0, abort_if: {}}
-  - {pattern: "moving-.*", mode: translate, switch_pause_ms: 200, steps: [2, "100%"], hold_s: 0, abort_if: {}}
-  - {pattern: "lagging-.*", mode: translate, switch_pause_ms: 200, steps: [2, "100%"], hold_s: 0, abort_if: {
+  - {pattern: "single-.*", mode: translate, steps: [1, "100%"], hold_s: 0, abort_if: {}}
+  - {pattern: "moving-.*", mode: translate, steps: [2, "100%"], hold_s: 0, abort_if: {}}
+  - {pattern: "lagging-.*", mode: translate, steps: [2, "100%"], hold_s: 0, abort_if: {
       lag: 300}}
-  - {pattern: "pausing-.*", mode: translate, switch_pause_ms: 200, steps: [2, "100%"], hold_s: 0, abort_if: {
+  - {pattern: "pausing-.*", mode: translate, steps: [2, "100%"], hold_s: 0, abort_if: {
       unowned_s: null, rejoins: null, pause_p99_ms: 5000}}
 """
 STEP = 2
 """The first step of all but `single-.*`: the well-behaved client and the one that does harm."""
-PAUSE_S = 0.2
-"""`switch_pause_ms` in it."""
 STOPPED_WITHIN_S = 60.0
 BACK_WITHIN_S = 60.0
-"""And as many pauses as there are members."""
 REBALANCE_TIMEOUT_S = 60.0
 """`max_poll_interval_ms` of the drivers."""
 
@@ -189,4 +186,4 @@ class Story:
 
     def _may_take_s(self, group: str, members: int) -> float:
         stuck_s = REBALANCE_TIMEOUT_S if group in self.stuck else 0
-        return BACK_WITHIN_S + members * PAUSE_S + stuck_s
+        return BACK_WITHIN_S + stuck_s

@@ -22,7 +22,7 @@ QUIET_NS = 1_000_000_000
 MODE = """\
 default: observe
 rules:
-  - {{pattern: ".*", mode: {mode}, switch_pause_ms: 500}}
+  - {{pattern: ".*", mode: {mode}}}
 """
 
 

@@ -9,6 +9,7 @@ import threading
 import msgspec
 import pytest
 
+from protocol_codecs.classic_clients import LOST_AT_ONCE
 from proxy.config.policy_plan import (
     AssignorChange,
     LiveFleet,
@@ -28,7 +29,7 @@ from translation.policy.policy import Mode, Policy, Rule
 POLICY = Policy(
     default=Mode.OBSERVE,
     rules=(
-        Rule(group="payments", mode=Mode.TRANSLATE, assignor="range", switch_pause_ms=500),
+        Rule(group="payments", mode=Mode.TRANSLATE, assignor="range"),
         Rule(pattern="web-.*", mode=Mode.TRANSLATE),
         Rule(group="web-old", mode=Mode.OBSERVE),
         Rule(pattern="evil-.*", mode=Mode.REJECT),
@@ -57,8 +58,8 @@ def test_a_plan_says_the_steps_of_a_move_and_how_long_they_hold():
     rule = Rule(group="payments", mode=Mode.TRANSLATE, steps=(1, "50%", "100%"), hold_s=600)
     assert list(plan_lines(plan(Policy(rules=(rule,)), [live("payments", "observe", members=10)]))) == [
         (
-            "payments: observe -> translate, 10 members, by rule 1 (group payments); one member every 1000 ms in steps "
-            "of 1, 50%, 100%, about 20 min"
+            "payments: observe -> translate, 10 members, by rule 1 (group payments); converted in place in steps of "
+            "1, 50%, 100%, held for 20 min"
         )
     ]
 
@@ -170,11 +171,10 @@ def test_rules_that_decide_for_no_group_are_named():
     ]
 
 
-def test_the_plan_names_group_modes_members_rule_and_how_long_it_takes():
+def test_the_plan_names_group_modes_members_rule_and_how_it_moves():
     (move,) = plan(POLICY, [live("payments", "observe", members=3)])
     assert str(move) == (
-        "payments: observe -> translate, 3 members, by rule 1 (group payments); "
-        "one member every 500 ms, about 1.5 s"
+        "payments: observe -> translate, 3 members, by rule 1 (group payments); converted in place"
     )
 
 
@@ -187,12 +187,12 @@ def of_fleet(mode, here, *elsewhere, at_broker=0):
     return msgspec.structs.replace(live("payments", mode, members=here), fleet=fleet, progress=progress)
 
 
-def test_the_members_of_the_fleet_are_counted_and_replicas_move_theirs_at_the_same_time():
+def test_the_members_of_the_fleet_are_counted():
     back = Policy(default=Mode.OBSERVE)
     (move,) = plan(back, [of_fleet("translate", 2, 5, 3)])
-    assert (move.members, move.unnamed, move.at_one_replica) == (10, 0, 5)
+    assert (move.members, move.unnamed) == (10, 0)
     assert str(move) == (
-        "payments: translate -> observe, 10 members, by the default; one member every 1000 ms, about 5 s"
+        "payments: translate -> observe, 10 members, by the default; members rejoin as classic ones"
     )
     assert list(summary([move], 1)) == ["1 group moves to observe: 10 members", "0 groups unchanged"]
     (change,) = plan(POLICY, [of_fleet("translate", 2, 5, 3)])
@@ -205,7 +205,7 @@ def test_members_that_only_the_broker_knows_are_not_counted_but_told():
     (move,) = plan(POLICY, [of_fleet("observe", 2, at_broker=6)])
     assert str(move) == (
         "payments: observe -> translate, 2 members and 6 that the broker has and the member log does not name, "
-        "by rule 1 (group payments); one member every 500 ms, about 3 s"
+        "by rule 1 (group payments); converted in place"
     )
     (without_log,) = plan(POLICY, [live("payments", "observe")])
     assert without_log.unnamed == 0
@@ -213,20 +213,25 @@ def test_members_that_only_the_broker_knows_are_not_counted_but_told():
 
 def test_a_group_of_which_no_member_is_here_is_moved_by_the_others():
     (move,) = plan(Policy(default=Mode.OBSERVE), [of_fleet("translate", 0, 4)])
-    assert str(move).endswith("4 members, by the default; one member every 1000 ms, about 4 s")
+    assert str(move).endswith("4 members, by the default; members rejoin as classic ones")
 
 
 def test_a_group_that_goes_back_is_moved_by_the_default():
     (move,) = plan(POLICY, [live("else", "translate", members=1)])
     assert str(move) == (
-        "else: translate -> observe, 1 member, by the default; one member every 1000 ms, about 1 s"
+        "else: translate -> observe, 1 member, by the default; members rejoin as classic ones"
     )
 
 
-def test_a_group_without_members_takes_no_time_and_a_large_one_minutes():
-    empty, large = plan(POLICY, [live("web-1", "observe", members=0), live("web-2", "observe", members=600)])
+def test_nothing_happens_at_once_in_a_group_without_members():
+    (empty,) = plan(POLICY, [live("web-1", "observe", members=0)])
     assert str(empty).endswith("; applies to members that join later")
-    assert str(large).endswith("; one member every 1000 ms, about 10 min")
+
+
+def test_a_group_that_has_to_be_empty_names_the_applications_that_its_move_can_end():
+    lines = list(plan_lines(plan(POLICY, [live("web-1", "observe", notes=(LOST_AT_ONCE,))])))
+    assert lines[0].endswith("; moved all at once")
+    assert lines[1:] == [f"  note: {LOST_AT_ONCE}"]
 
 
 def test_a_group_that_cannot_be_translated_says_why():
@@ -333,10 +338,7 @@ def test_the_command_asks_the_admin_port_and_prints_the_plan(tmp_path, admin):
     done = run_plan(tmp_path, f"http://127.0.0.1:{admin.server_port}/")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        (
-            "web-1: observe -> translate, 1 member, by rule 1 (groups that match web-.*); "
-            "one member every 1000 ms, about 1 s"
-        ),
+        ("web-1: observe -> translate, 1 member, by rule 1 (groups that match web-.*); converted in place"),
         "1 group moves to translate: 1 member",
         "1 group unchanged",
         "3 groups not examined: the proxy returns only its first 2",
@@ -358,11 +360,9 @@ def test_the_plan_as_json(tmp_path, admin):
             "group": "web-1",
             "members": 0,
             "unnamed": 0,
-            "at_one_replica": 0,
             "before": "observe",
             "after": "translate",
             "by": "rule 1 (groups that match web-.*)",
-            "pause_ms": 1000,
             "not_translatable": None,
             "options": None,
             "steps": None,

@@ -171,6 +171,7 @@ def test_the_page_of_an_observed_group_tells_what_a_move_would_give_it(site):
         "1 to 6",
         "(of 7 within it)",
         "All members have",
+        "commits in onPartitionsLost can end",
     ):
         assert said in page
     assert "&lt;script&gt;" in page

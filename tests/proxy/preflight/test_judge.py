@@ -169,6 +169,13 @@ def test_a_check_finds_its_fault_and_says_what_to_do(check):
     assert judge(known).status is Status.FOUND
 
 
+def test_the_applications_that_a_move_all_at_once_can_end_are_named():
+    assert (
+        "commits in onPartitionsLost can end"
+        in finding(facts(**FAULTS["moved_together"]), "moved_together").what
+    )
+
+
 @pytest.mark.parametrize(
     ("source", "changed"),
     [

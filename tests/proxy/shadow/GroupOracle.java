@@ -15,8 +15,6 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.message.ConsumerGroupHeartbeatRequestData;
-import org.apache.kafka.common.message.LeaveGroupRequestData;
-
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.common.utils.internals.LogContext;
@@ -41,9 +39,11 @@ public class GroupOracle {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String GROUP = "group";
     private static final int INTERVAL_MS = 1000;
+    private static final int GENERATION = 3;
     private static final GroupCoordinatorMetrics METRICS = new GroupCoordinatorMetrics();
 
     private final JsonNode scene;
+    private final Topics topics;
     private final GroupMetadataManager manager;
     private final Map<Integer, String> joined = new LinkedHashMap<>();
     private long nowMs = 1_000_000;
@@ -58,6 +58,7 @@ public class GroupOracle {
     @SuppressWarnings("unchecked")
     private GroupOracle(JsonNode scene) {
         this.scene = scene;
+        topics = new Topics(scene.get("topics"));
         AbstractConfig settings = new AbstractConfig(
             Utils.mergeConfigs(List.of(GroupCoordinatorConfig.CONFIG_DEF, ShareGroupConfig.CONFIG_DEF)),
             Map.of("group.consumer.migration.policy", "bidirectional"), false);
@@ -71,27 +72,24 @@ public class GroupOracle {
             .withConfig(config)
             .withGroupConfigManager(new GroupConfigManager(config, new ShareGroupConfig(settings)))
             .withGroupCoordinatorMetricsShard(METRICS.newMetricsShard(snapshots, new TopicPartition("__consumer_offsets", 0)))
-            .withMetadataImage(new Topics(scene.get("topics")))
+            .withMetadataImage(topics)
             .build();
     }
 
     private Map<String, Map<String, List<Integer>>> play() throws Exception {
-        if (!scene.get("at_once").asBoolean()) replay(classicGroup());
-        boolean isDue = false;
-        for (JsonNode change : scene.get("changes")) {
-            int client = change.get("client").asInt();
-            boolean computes = change.get("computes").asBoolean();
-            isDue = !computes;
-            if (change.has("id")) {
-                if (computes) nowMs += INTERVAL_MS;
-                heartbeat(change.get("id").asText(), client, 0);
-                joined.put(client, change.get("id").asText());
-            } else {
-                leave(client);
-                if (computes) compute();
-            }
+        boolean inPlace = !scene.get("at_once").asBoolean();
+        if (inPlace) {
+            replay(classicGroup());
+            helper(0);
         }
-        if (isDue) compute();
+        for (JsonNode join : scene.get("joins")) {
+            int client = join.get("client").asInt();
+            if (join.get("computes").asBoolean()) nowMs += INTERVAL_MS;
+            join(join.get("id").asText(), client, inPlace);
+            joined.put(client, join.get("id").asText());
+        }
+        if (inPlace) helper(-1);
+        compute();
         Map<String, Map<String, List<Integer>>> targets = new TreeMap<>();
         group().targetAssignment().forEach((member, assignment) -> {
             Map<String, List<Integer>> partitions = new TreeMap<>();
@@ -104,31 +102,38 @@ public class GroupOracle {
     /** A new member heartbeats after the assignment interval has passed. */
     private void compute() throws Exception {
         nowMs += INTERVAL_MS;
-        var known = joined.entrySet().iterator().next();
-        heartbeat(known.getValue(), known.getKey(), group().members().get(known.getValue()).memberEpoch());
+        String known = joined.values().iterator().next();
+        heartbeat(new ConsumerGroupHeartbeatRequestData().setMemberId(known).setMemberEpoch(group().members().get(known).memberEpoch()));
     }
 
     private ConsumerGroup group() {
         return manager.consumerGroup(GROUP);
     }
 
-    private void heartbeat(String id, int client, int epoch) throws Exception {
-        JsonNode member = scene.get("members").get(client);
-        ConsumerGroupHeartbeatRequestData request = new ConsumerGroupHeartbeatRequestData()
-            .setGroupId(GROUP).setMemberId(id).setMemberEpoch(epoch);
-        if (member.hasNonNull("instance")) request.setInstanceId(member.get("instance").asText());
-        if (epoch == 0) {
-            request.setRebalanceTimeoutMs(60_000).setServerAssignor(scene.get("assignor").asText())
-                .setSubscribedTopicNames(texts(member.get("topics"))).setTopicPartitions(List.of());
-        }
-        replay(manager.consumerGroupHeartbeat(context(), request).records());
+    /** The helper of a conversion joins (epoch 0) or leaves (-1). */
+    private void helper(int epoch) throws Exception {
+        ConsumerGroupHeartbeatRequestData request = new ConsumerGroupHeartbeatRequestData().setMemberId("helper").setMemberEpoch(epoch);
+        if (epoch == 0) request.setRebalanceTimeoutMs(60_000).setSubscribedTopicNames(List.of()).setTopicPartitions(List.of());
+        heartbeat(request);
     }
 
-    private void leave(int client) throws Exception {
+    /** A client joins; in place under its own id, at its generation and with what it has. */
+    private void join(String id, int client, boolean inPlace) throws Exception {
         JsonNode member = scene.get("members").get(client);
-        LeaveGroupRequestData.MemberIdentity identity = new LeaveGroupRequestData.MemberIdentity().setMemberId(member.get("id").asText());
-        if (member.hasNonNull("instance")) identity.setGroupInstanceId(member.get("instance").asText());
-        replay(manager.classicGroupLeave(context(), new LeaveGroupRequestData().setGroupId(GROUP).setMembers(List.of(identity))).records());
+        List<ConsumerGroupHeartbeatRequestData.TopicPartitions> owned = new ArrayList<>();
+        if (inPlace) member.get("assigned").fields().forEachRemaining(entry -> {
+            List<Integer> numbers = new ArrayList<>();
+            entry.getValue().forEach(number -> numbers.add(number.asInt()));
+            owned.add(new ConsumerGroupHeartbeatRequestData.TopicPartitions().setTopicId(topics.byName.get(entry.getKey()).id()).setPartitions(numbers));
+        });
+        heartbeat(new ConsumerGroupHeartbeatRequestData().setMemberId(id).setMemberEpoch(inPlace ? GENERATION : 0)
+            .setInstanceId(member.hasNonNull("instance") ? member.get("instance").asText() : null)
+            .setRebalanceTimeoutMs(60_000).setServerAssignor(scene.get("assignor").asText())
+            .setSubscribedTopicNames(texts(member.get("topics"))).setTopicPartitions(owned));
+    }
+
+    private void heartbeat(ConsumerGroupHeartbeatRequestData request) throws Exception {
+        replay(manager.consumerGroupHeartbeat(context(), request.setGroupId(GROUP)).records());
     }
 
     private List<CoordinatorRecord> classicGroup() {
@@ -145,7 +150,7 @@ public class GroupOracle {
                     new ConsumerPartitionAssignor.Subscription(texts(member.get("topics"))))))
                 .setAssignment(bytes(ConsumerProtocol.serializeAssignment(new ConsumerPartitionAssignor.Assignment(assigned)))));
         }
-        GroupMetadataValue value = new GroupMetadataValue().setProtocolType("consumer").setGeneration(3).setProtocol("range")
+        GroupMetadataValue value = new GroupMetadataValue().setProtocolType("consumer").setGeneration(GENERATION).setProtocol("range")
             .setLeader(members.get(0).memberId()).setCurrentStateTimestamp(nowMs).setMembers(members);
         return List.of(CoordinatorRecord.record(
             new GroupMetadataKey().setGroup(GROUP), new org.apache.kafka.server.common.ApiMessageAndVersion(value, (short) 3)));

@@ -48,7 +48,7 @@ def random_group(seed: int) -> ClassicGroup:
         image=MetadataImage(topics),
         assignor=rng.choice(["uniform", "range"]),
         moves_at_once="user data" if rng.random() < 0.1 else None,
-        cooperative=rng.random() < 0.5,
+        assignor_is_set=rng.random() < 0.5,
     )
 
 

@@ -11,7 +11,7 @@ from typing import IO, Any
 from coordinator.partitions import Partitions
 from protocol_codecs import uuid_to_text
 from proxy.shadow.group import ClassicGroup
-from proxy.shadow.run import Join, Run
+from proxy.shadow.run import Run
 from tools.kafka import jars
 
 SOURCE = Path(__file__).with_name("GroupOracle.java")
@@ -77,9 +77,7 @@ def _scene(group: ClassicGroup, run: Run) -> dict[str, Any]:
         ],
         "assignor": group.assignor,
         "at_once": group.moves_at_once is not None,
-        "changes": [
-            {"client": change.client, "computes": change.computes}
-            | ({"id": change.member_id} if isinstance(change, Join) else {})
-            for change in run.changes
+        "joins": [
+            {"client": join.client, "computes": join.computes, "id": join.member_id} for join in run.joins
         ],
     }

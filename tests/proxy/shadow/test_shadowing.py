@@ -152,9 +152,8 @@ async def test_counts_empty_members_and_what_moves(bench: Bench, autojump_clock:
         Span(low=2, high=2),
         Span(low=2, high=2),
     )
-    assert view.moved is not None
-    assert view.moved.low >= 2
-    assert view.assignor == "range"
+    assert view.moved == Span(low=2, high=2)
+    assert view.assignor == "uniform"  # range is not what they have
 
 
 async def test_members_without_a_partition_are_told(bench: Bench, autojump_clock: MockClock) -> None:
@@ -168,14 +167,13 @@ async def test_members_without_a_partition_are_told(bench: Bench, autojump_clock
 
 async def test_racks_are_told_if_clients_name_them(bench: Bench, autojump_clock: MockClock) -> None:
     bench.brokers.partitions = 3
-    local = [member(n, (n,), rack=f"rack-{n}") for n in range(3)]
+    held = {2: (0, 1, 2), 0: (), 1: ()}
 
-    view = await bench.told(described(*local))
+    view = await bench.told(described(*(member(n, has, rack=f"rack-{n}") for n, has in held.items())))
 
     assert view is not None
-    assert view.rack_local_now == 3
-    assert view.racks_lost is not None
-    assert 0 <= view.racks_lost.low < view.racks_lost.high <= 3
+    assert view.rack_local_now == 1
+    assert view.racks_lost == Span(low=1, high=1)
 
 
 async def test_without_racks_nothing_is_said_of_them(bench: Bench, autojump_clock: MockClock) -> None:
@@ -313,7 +311,7 @@ async def test_the_share_of_the_processor_is_kept(
 ) -> None:
     bench = Bench(processor_share=0.05)
     nursery.start_soon(bench.shadowing.run)
-    bench.brokers.partitions = 80
+    bench.brokers.partitions = 400
     told = trio.Event()
     store = bench.registry.set_shadow
 
@@ -324,7 +322,7 @@ async def test_the_share_of_the_processor_is_kept(
     monkeypatch.setattr(bench.registry, "set_shadow", stored)
     began = trio.current_time()
 
-    bench.shadowing.described("g", described(*(member(n, (n, n + 40)) for n in range(40))))
+    bench.shadowing.described("g", described(*(member(n, (n, n + 200)) for n in range(200))))
     await told.wait()
 
     used_s = bench.metrics.shadow_seconds._value.get()

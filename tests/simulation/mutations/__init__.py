@@ -170,7 +170,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     moves.forget_a_group_that_gives_up_partitions,
     moves.join_a_classic_group_for_a_client_that_has_gone,
     moves.move_a_classic_member_with_partitions,
-    moves.leave_the_classic_group_first,
     moves.leave_a_group_alone_for_ever,
     moves.convert_a_member_that_the_broker_has_otherwise,
     moves.convert_while_a_commit_is_under_way,

@@ -118,11 +118,6 @@ def move_a_classic_member_with_partitions() -> AbstractContextManager[Any]:
     )
 
 
-def leave_the_classic_group_first() -> AbstractContextManager[Any]:
-    """A client that moves leaves its classic group, which rebalances, before the first heartbeat converts it."""
-    return patch.object(join_preflight, "_may_join_before_leaving", lambda *_: False)
-
-
 @contextmanager
 def leave_a_group_alone_for_ever() -> Iterator[None]:
     """A group that somebody has not left in time, when all were told to, is not tried again."""

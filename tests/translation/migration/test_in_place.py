@@ -45,6 +45,7 @@ from tests.translation.classic_group import (
 from tests.translation.live_groups import A, B, classic_group
 from translation.actions import Call, Connection, EventKind, RequestId
 from translation.engine.conversion import is_helper
+from translation.engine.member_ids import LONGEST_MEMBER_ID
 from translation.member_state import MemberState
 from translation.settings import TranslatorSettings
 
@@ -152,6 +153,16 @@ def test_a_client_that_is_not_known_here_rejoins_once_and_is_relayed_if_it_stays
     bench.reply(HeartbeatResponse())
     stays_classic(bench, second)
     assert is_relayed_now(bench, connection)
+
+
+def test_a_client_with_a_member_id_that_is_too_long_to_be_remembered_is_not_made_to_rejoin() -> None:
+    bench, connection = not_known()
+    heartbeat = bench.heartbeat(connection, "x" * (LONGEST_MEMBER_ID + 1), GENERATION)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    stays_classic(bench, heartbeat)
+    assert bench.translator._context.registry.group(GROUP).asked_to_rejoin == {}
 
 
 def test_a_client_that_was_not_known_is_converted_after_its_rejoin() -> None:

@@ -152,7 +152,7 @@ def test_newcomers_of_an_aborted_move_and_its_classic_members_pass_through() -> 
 
 def test_other_steps_begin_anew_after_an_aborted_move() -> None:
     bench = aborted_bench()
-    bench._do(bench.translator.set_policy(bench.now, with_gates(1, "100%", switch_pause_ms=5)))
+    bench._do(bench.translator.set_policy(bench.now, with_gates(1, "100%")))
     assert bench.translator._context.rules.rule_for(GROUP).mode is Mode.OBSERVE, "the steps are the same"
     bench._do(bench.translator.set_policy(bench.now, with_gates(2, "100%")))
     assert bench.translator._context.rules.rule_for(GROUP).mode is Mode.TRANSLATE

@@ -13,7 +13,7 @@ from translation.actions import Connection, RequestId
 from translation.engine.conversion import is_helper
 from translation.policy.policy import Mode, Policy, Rule
 
-OBSERVE_AT_ONCE = Policy(rules=(Rule(pattern=".*", mode=Mode.OBSERVE, switch_pause_ms=0),))
+OBSERVE_AT_ONCE = Policy(rules=(Rule(pattern=".*", mode=Mode.OBSERVE),))
 CLASSIC, NEW = 0, 1
 BEHIND = described({"epochgate-a": (NEW, 5), A: (CLASSIC, 4)})
 """A has not come to the target assignment of epoch 5 yet."""

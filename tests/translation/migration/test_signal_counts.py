@@ -7,6 +7,7 @@ from translation.fleet.signals import Gate, Window
 from translation.migration.signal_counts import SignalCounts
 from translation.partitions import TopicPartitions, TopicPartitionSet
 from translation.policy.gates import AbortIf
+from translation.reasons import ASKED_TO_REJOIN
 
 CLASSIC, TRANSLATED = MemberProtocol.CLASSIC, MemberProtocol.TRANSLATED
 
@@ -74,6 +75,19 @@ def test_the_rejoin_of_a_client_that_was_told_is_not_counted() -> None:
     assert (window.told, window.rejoins) == (1, 0)
     counted.joined("b", TRANSLATED, client_id="one")
     assert counted.cut().rejoins == 1
+
+
+def test_a_rebalance_that_the_proxy_asks_for_is_a_change_of_the_group() -> None:
+    """Its classic members rejoin because of it, and no gate counts that as harm."""
+    counted = Counted()
+    counted.joined("a", CLASSIC, client_id="one")
+    counted.cut()
+    counted.event(EventKind.PASSED_THROUGH, "a", "", client_id="one", reason=f"{ASKED_TO_REJOIN}not known")
+    counted.joined("a", CLASSIC, client_id="one")
+    window = counted.cut()
+    assert (window.classic_rejoins, window.changes) == (1, 1)
+    counted.event(EventKind.PASSED_THROUGH, "a", "", client_id="one", reason="not converted: else")
+    assert counted.cut().changes == 0
 
 
 def test_partitions_are_owned_as_long_as_a_member_owns_them() -> None:

@@ -81,18 +81,24 @@ def test_of_members_whose_heartbeats_come_together_one_brings_the_helper() -> No
     assert [is_helper(call.message.member_id) for call in bench.calls] == [True]
 
 
-def test_to_translate_a_client_under_another_id_joins_before_its_classic_membership_ends() -> None:
+def test_to_translate_a_client_under_another_id_joins_when_its_classic_membership_has_ended_without_a_rebalance() -> (
+    None
+):
     bench = Bench()
     connection = bench.connect()
     given_another_id(bench, connection)
     bench._new_group = True
     assert bench.calls == []  # nothing is left while it may still hold partitions
     join = bench.join(connection, "epochgate-uuid-1")
-    assert bench.heartbeat_call().message.member_epoch == 0  # leaving first would begin a rebalance
-    bench.beat(5)
     leaves(bench, A)
+    bench._new_group = False
     bench.reply(LeaveGroupResponse())
     bench.advance(0.25)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []  # it must not be converted in the rebalance that this has begun
+    bench._new_group = True
+    bench.advance(0.25)
+    bench.answer_lookups()
     bench.beat(6, orders=(0, 1))
     assert bench.answers[join].generation_id == 6
 
@@ -180,21 +186,6 @@ def test_to_translate_a_static_client_of_a_group_that_has_to_be_empty_leaves_und
     assert bench.calls == []
 
 
-@pytest.mark.parametrize("code", [ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_ID_NOT_FOUND])
-def test_to_translate_a_group_that_has_no_room_for_both_memberships_is_left_first(code: ErrorCode) -> None:
-    bench = Bench()
-    connection = bench.connect()
-    given_another_id(bench, connection)
-    bench._new_group = True
-    join = bench.join(connection, "epochgate-uuid-1")
-    bench.beat(0, code)
-    leaves(bench, A)
-    bench.reply(LeaveGroupResponse())
-    bench.beat(5, orders=(0, 1))
-    assert bench.answers[join].generation_id == 5
-    assert bench.calls == []
-
-
 def test_to_translate_the_heartbeat_that_is_told_counts_as_life_at_the_broker() -> None:
     bench = Bench()
     heartbeat = bench.heartbeat(bench.connect(), A, 4)
@@ -237,32 +228,15 @@ def test_to_translate_a_classic_membership_that_could_not_be_ended_is_ended_at_t
     given_another_id(bench, connection)
     bench._new_group = True
     join = bench.join(connection, "epochgate-uuid-1")
-    bench.beat(5, orders=(0, 1))
     bench.reply(LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     assert bench.error(join) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     join = bench.join(connection, "epochgate-uuid-1")
-    bench.beat(5, orders=(0, 1))
     leaves(bench, A)
     bench.reply(LeaveGroupResponse())
-    bench.reply_names()
+    bench.advance(0.25)
+    bench.answer_lookups()
+    bench.beat(5, orders=(0, 1))
     assert bench.answers[join].generation_id == 5
-
-
-def test_to_translate_what_a_client_leaves_behind_ends_when_its_second_try_finds_the_group_converted() -> (
-    None
-):
-    """Its first heartbeat was not answered in time, and the group has become a consumer group since."""
-    bench = Bench()
-    connection = bench.connect()
-    given_another_id(bench, connection)
-    bench._new_group = True
-    join = bench.join(connection, "epochgate-uuid-1")
-    bench.beat(0, ErrorCode.NOT_COORDINATOR)
-    assert bench.error(join) == ErrorCode.NOT_COORDINATOR
-    bench._new_group = False
-    bench.join(connection, "epochgate-uuid-1")
-    bench.reply(mixed_group(A, B))
-    leaves(bench, A)
 
 
 def test_to_translate_a_client_that_is_called_back_leaves_no_classic_membership_behind() -> None:
