@@ -38,9 +38,10 @@ RACKS_IGNORED = (
 """What a translated group loses whose clients :func:`is_rack_aware` is true of."""
 
 LOST_AT_ONCE = (
-    "brokers convert such a group only while it is empty, so all its members lose their partitions at once and rejoin: "
-    "records since the last commit are read again, and an application that commits in onPartitionsLost can end (Java's "
-    "consumer calls onPartitionsRevoked there by default, Reactor Kafka does so too)"
+    "brokers convert such a group only while it is empty, so all its members rejoin at once; those with a cooperative "
+    "assignor, and those that joined before this proxy started, lose their partitions: records since the last commit "
+    "are read again, and an application that commits in onPartitionsLost can end (Java's consumer calls "
+    "onPartitionsRevoked there by default, Reactor Kafka does so too)"
 )
 """What a move costs a group whose assignments carry user data (librdkafka's cooperative-sticky, sarama's sticky) or
 whose subscriptions brokers can't read (kafka-go)."""

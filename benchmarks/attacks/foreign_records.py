@@ -1,7 +1,7 @@
 """What a stranger writes into the member log's topic: forged records, damaged ones, and bytes that are none."""
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from confluent_kafka import KafkaException, Producer
@@ -33,7 +33,7 @@ DEEPER = 3_000
 _FORGED_GROUPS = 20
 _FLUSH_S = 60.0
 
-Headers = list[tuple[str, bytes | None]]
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Foreign(NamedTuple):
@@ -70,7 +70,7 @@ class TopicWriter:
                     key=record.key,
                     value=record.value,
                     partition=partition,
-                    headers=record.headers,
+                    headers=list(record.headers),
                     on_delivery=self._delivered,
                 )
             except BufferError:
