@@ -35,7 +35,8 @@ def demo(
         StoryName,
         typer.Option(
             metavar="NAME",
-            help="What to show: rebalance (a live move, and what membership changes cost), or share (a share group, KIP-932).",
+            help="What to show: rebalance (a live move, and what membership changes cost), or share (a share "
+            "group, KIP-932).",
         ),
     ] = StoryName.REBALANCE,
     kafka: Annotated[
