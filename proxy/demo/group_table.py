@@ -22,7 +22,7 @@ _STYLES = {
 
 
 def group_table(group: DemoGroup, proxy: DemoProxy | None) -> Table:
-    """Draw a group. ``proxy`` is None for the group that connects directly to the brokers."""
+    """Draw a group: its members, and the last one that has gone. ``proxy`` is None for the group that connects directly to the brokers."""
     way = "direct to the brokers" if proxy is None else "through the proxy"
     title = f"{group.title}: {way}"
     table = Table(
@@ -41,7 +41,10 @@ def group_table(group: DemoGroup, proxy: DemoProxy | None) -> Table:
         table.add_column("generation", justify="right", no_wrap=True)
         table.add_column("epoch", justify="right", no_wrap=True)
     table.add_column("partitions", no_wrap=True, min_width=len("0, 1, 2, 3"))
+    gone = [name for name in group.consumers if name not in group.members()]
     for consumer in group.consumers.values():
+        if consumer.name in gone[:-1]:
+            continue
         between = () if proxy is None else _member(proxy.member(group.group_id, consumer.name))
         table.add_row(
             consumer.name, _presence(consumer), *between, ranges(group.history.held_by(consumer.name))
