@@ -22,7 +22,10 @@ _STYLES = {
 
 
 def group_table(group: DemoGroup, proxy: DemoProxy | None) -> Table:
-    """Draw a group: its members, and the last one that has gone. ``proxy`` is None for the group that connects directly to the brokers."""
+    """Draw a group: its members, and the last one that has gone.
+
+    ``proxy`` is None for the group that connects directly to the brokers.
+    """
     way = "direct to the brokers" if proxy is None else "through the proxy"
     title = f"{group.title}: {way}"
     table = Table(
