@@ -122,7 +122,7 @@ cluster-prometheus: setup ## the Prometheus operator and a Prometheus in that cl
 image: setup ## the Dockerfile's image by podman, handed to the cluster if one is up (TAG=0.1.0 TARGET=epochgate|pipeline)
 	@$(BIN)/python -m tools.kubernetes image $(if $(TAG),--tag $(TAG)) $(if $(TARGET),--target $(TARGET))
 
-demo: setup ## show what rebalances cost, with and without Epochgate, on a real Kafka (without Java: on the embedded coordinator); ARGS="--plain ..."
+demo: setup ## move a group at work beside one that stays classic, and show what each change costs, on a real Kafka (without Java: on the embedded coordinator); ARGS="--plain ..."
 	@KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python tools/demo.py $(ARGS)
 
 bench-codecs: setup ## the codecs beside kio and kafka-python (table, build/bench-codecs.json)

@@ -62,8 +62,7 @@ COMMANDS: Mapping[str, Body] = {
     ),
     "demo": Body(
         "proxy.demo.cli:demo",
-        "Show what a membership change costs a group, with the classic protocol and through Epochgate; or a "
-        "share group.",
+        "Move a group at work, and show what changes cost it and a group that stays classic; or show a share group.",
     ),
     "capture": Body(
         "pipeline.commands.capture:capture",

@@ -23,7 +23,7 @@ MEANINGS = {
     ExitCode.USAGE: "An option, the configuration or the policy is invalid. Nothing was started.",
     ExitCode.PROBLEM_FOUND: "The command did its work and found a problem: `status` a stuck group, `preflight` what "
     "stands in the way of a migration, `pipeline audit` and `verify` a partition that two members owned at once, "
-    "`demo` a group that lost records or did not move.",
+    "`demo` a group that lost records or noticed its move.",
     ExitCode.UNDECIDED: "The command did its work, found no problem, and can't say that there is none: `verify` a "
     "group of which the journal proves nothing, `preflight` what it could not look at. `approve`, `pause`, `resume` "
     "and `rollback`: it is written, and not known yet whether it counts.",

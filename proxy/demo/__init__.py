@@ -1,6 +1,6 @@
-"""``epochgate demo``: two groups of the same consumers side by side, and what each membership change costs them.
+"""``epochgate demo``: moves a group live beside one that stays classic; what each membership change costs them.
 
-One group connects to the brokers as a classic group, the other connects through a proxy that runs in this
-process. The figures at the end come from the consumers' own callbacks and from the broker, never from the proxy.
-Nothing else in ``proxy`` may import this package.
+One group connects to the brokers, the other through a proxy that runs in this process. The figures at the end come
+from the consumers' own callbacks and from the broker, never from the proxy. Nothing else in ``proxy`` may import this
+package.
 """

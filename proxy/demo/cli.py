@@ -35,7 +35,8 @@ def demo(
         StoryName,
         typer.Option(
             metavar="NAME",
-            help="What to show: rebalance (what membership changes cost), or share (a share group, KIP-932).",
+            help="What to show: rebalance (a live move, and what membership changes cost), or share (a share "
+            "group, KIP-932).",
         ),
     ] = StoryName.REBALANCE,
     kafka: Annotated[
@@ -82,7 +83,7 @@ def demo(
     ] = 4,
     _no_color: NoColor = False,
 ) -> None:
-    """Show what a membership change costs a group, with the classic protocol and through Epochgate; or a share group.
+    """Move a group at work, and show what changes cost it and a group that stays classic; or show a share group.
 
     The demo creates a topic and one or two groups, and deletes them at the end.
     """

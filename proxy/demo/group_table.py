@@ -1,4 +1,4 @@
-"""Draws a group as a table: consumers by their own callbacks, and member states from the translator's events."""
+"""Draws a group as a table: consumers by their own callbacks, and member states as the proxy knows them."""
 
 import time
 
@@ -6,8 +6,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from proxy.demo.group import Consumer, DemoGroup, Presence
-from proxy.demo.members import MemberTracker
+from proxy.demo.proxy import DemoProxy
 from proxy.demo.records import ranges
+from proxy.observability.group_records import MemberRecord
 
 _NS_PER_S = 1e9
 _STYLES = {
@@ -20,9 +21,12 @@ _STYLES = {
 }
 
 
-def group_table(group: DemoGroup, tracker: MemberTracker | None) -> Table:
-    """Draw a group. ``tracker`` is None for the group that connects directly to the brokers."""
-    way = "direct to the brokers" if tracker is None else "through the proxy"
+def group_table(group: DemoGroup, proxy: DemoProxy | None) -> Table:
+    """Draw a group: its members, and the last one that has gone.
+
+    ``proxy`` is None for the group that connects directly to the brokers.
+    """
+    way = "direct to the brokers" if proxy is None else "through the proxy"
     title = f"{group.title}: {way}"
     table = Table(
         title=title,
@@ -35,13 +39,16 @@ def group_table(group: DemoGroup, tracker: MemberTracker | None) -> Table:
     )
     table.add_column("consumer", no_wrap=True)
     table.add_column("does", no_wrap=True, min_width=len("stopped 9.9 s"))
-    if tracker is not None:
+    if proxy is not None:
         table.add_column("member state", no_wrap=True, min_width=len("CompletingRebalance"))
         table.add_column("generation", justify="right", no_wrap=True)
         table.add_column("epoch", justify="right", no_wrap=True)
     table.add_column("partitions", no_wrap=True, min_width=len("0, 1, 2, 3"))
+    gone = [name for name in group.consumers if name not in group.members()]
     for consumer in group.consumers.values():
-        between = () if tracker is None else _member(tracker, consumer)
+        if consumer.name in gone[:-1]:
+            continue
+        between = () if proxy is None else _member(proxy.member(group.group_id, consumer.name))
         table.add_row(
             consumer.name, _presence(consumer), *between, ranges(group.history.held_by(consumer.name))
         )
@@ -55,8 +62,8 @@ def _presence(consumer: Consumer) -> str:
     return f"[{_STYLES[consumer.presence]}]{what}[/]"
 
 
-def _member(tracker: MemberTracker, consumer: Consumer) -> tuple[str, str, str]:
-    member = tracker.of(consumer.name)
-    if member is None or member.generation < 0:
-        return ("" if member is None else member.state, "", "")
-    return member.state, str(member.generation), str(member.epoch)
+def _member(member: MemberRecord | None) -> tuple[str, ...]:
+    if member is None:
+        return "", "", ""
+    numbers = (str(number) if number >= 0 else "" for number in (member.generation, member.epoch))
+    return member.state, *numbers

@@ -23,10 +23,13 @@ class History:
 
     def __init__(self) -> None:
         self.holdings: list[Holding] = []
+        self.callbacks: list[tuple[int, str]] = []
+        """When a callback of which consumer was entered."""
         self._present: dict[tuple[str, int], Holding] = {}
 
     def assigned(self, consumer: str, at_ns: int, partitions: tuple[int, ...]) -> None:
         """Record that a consumer got these partitions in addition to those it has."""
+        self.callbacks.append((at_ns, consumer))
         for partition in partitions:
             if (consumer, partition) not in self._present:
                 holding = Holding(consumer, partition, at_ns)
@@ -35,14 +38,12 @@ class History:
 
     def revoked(self, consumer: str, began_ns: int, ended_ns: int, partitions: tuple[int, ...]) -> None:
         """Record that a consumer gave up these partitions."""
-        for partition in partitions:
-            holding = self._present.pop((consumer, partition), None)
-            if holding is not None:
-                holding.stopped_ns, holding.released_ns = began_ns, ended_ns
+        self.callbacks.append((began_ns, consumer))
+        self._release(consumer, began_ns, ended_ns, partitions)
 
     def ended(self, consumer: str, at_ns: int) -> None:
         """Record that a consumer ended and owns nothing any more."""
-        self.revoked(consumer, at_ns, at_ns, self.held_by(consumer))
+        self._release(consumer, at_ns, at_ns, self.held_by(consumer))
 
     def held_by(self, consumer: str) -> tuple[int, ...]:
         """Return the partitions that a consumer owns now, in order."""
@@ -54,3 +55,9 @@ class History:
         for consumer, partition in self._present:
             owners.setdefault(partition, []).append(consumer)
         return owners
+
+    def _release(self, consumer: str, began_ns: int, ended_ns: int, partitions: tuple[int, ...]) -> None:
+        for partition in partitions:
+            holding = self._present.pop((consumer, partition), None)
+            if holding is not None:
+                holding.stopped_ns, holding.released_ns = began_ns, ended_ns

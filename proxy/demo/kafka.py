@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from proxy.config.schema import Address
@@ -18,6 +18,7 @@ _TIMEOUT_S = 15.0
 _CONNECT_S = 5.0
 _DESCRIBE_TIMEOUT_S = 30.0
 _RETRY_S = 0.5
+_SESSION = "group.consumer.session.timeout.ms"
 _QUIET = {"log_level": 0}
 """Without it librdkafka writes log lines to the terminal. Errors still come as exceptions."""
 
@@ -63,6 +64,15 @@ class Kafka:
             else:
                 return
         raise DemoFailed(f"can't {what}: {problem}")
+
+    async def consumer_session_s(self, node_id: int) -> float | None:
+        """Return ``group.consumer.session.timeout.ms`` in seconds; None if the broker does not say."""
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(node_id))
+        future = self._admin.describe_configs([resource])[resource]
+        with suppress(DemoFailed):
+            entry = (await _result(f"describe broker {node_id}", future)).get(_SESSION)
+            return None if entry is None else int(entry.value) / 1000
+        return None
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic with the cluster's default replication."""

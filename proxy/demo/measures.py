@@ -3,7 +3,7 @@
 Everything here is a pure function of callbacks and times in nanoseconds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
 
 import msgspec
@@ -53,14 +53,17 @@ class StepCost(msgspec.Struct, frozen=True, kw_only=True):
     stopped_s: float
     """The sum of those times in seconds."""
 
-    partitions: int
-    """Partitions of the topic."""
-
-    interrupted: int
-    """Partitions that nobody read for some time."""
+    callbacks: int
+    """Callbacks of the bystanders about partitions that they get or give up."""
 
     unread_s: float
-    """The sum of those times in seconds."""
+    """For how long nobody read a partition, summed over all partitions, in seconds."""
+
+    longest_s: float
+    """The longest of those times in seconds."""
+
+    read_again: int
+    """Records that the group had read before."""
 
 
 def gaps(holdings: Iterable[Holding], window: Window) -> list[Gap]:
@@ -79,7 +82,12 @@ def gaps(holdings: Iterable[Holding], window: Window) -> list[Gap]:
 
 
 def step_cost(
-    history: History, window: Window, *, partitions: Iterable[int], bystanders: Iterable[str]
+    history: History,
+    window: Window,
+    *,
+    partitions: Iterable[int],
+    bystanders: Sequence[str],
+    read_again: int,
 ) -> StepCost:
     """Return what the step in this window cost these partitions and these consumers."""
     by_consumer = [
@@ -94,9 +102,26 @@ def step_cost(
         bystanders=len(by_consumer),
         stopped=sum(bool(found) for found in by_consumer),
         stopped_s=_seconds(by_consumer),
-        partitions=len(by_partition),
-        interrupted=sum(bool(found) for found in by_partition),
+        callbacks=sum(
+            name in bystanders and window.began_ns <= at_ns < window.ended_ns
+            for at_ns, name in history.callbacks
+        ),
         unread_s=_seconds(by_partition),
+        longest_s=max((gap.seconds for found in by_partition for gap in found), default=0.0),
+        read_again=read_again,
+    )
+
+
+def total(costs: Collection[StepCost]) -> StepCost:
+    """Return what several steps cost together."""
+    return StepCost(
+        bystanders=sum(cost.bystanders for cost in costs),
+        stopped=sum(cost.stopped for cost in costs),
+        stopped_s=sum(cost.stopped_s for cost in costs),
+        callbacks=sum(cost.callbacks for cost in costs),
+        unread_s=sum(cost.unread_s for cost in costs),
+        longest_s=max((cost.longest_s for cost in costs), default=0.0),
+        read_again=sum(cost.read_again for cost in costs),
     )
 
 

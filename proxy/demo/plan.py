@@ -6,6 +6,8 @@ from proxy.demo.display_model import Step
 
 FIRST_CONSUMERS = 3
 """Consumers that each group begins with."""
+COOPERATIVE = "cooperative-sticky"
+"""librdkafka sends user data with it, and brokers convert no group in place whose members do."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,28 +29,54 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 START = Step(
     "Three consumers start in each group",
-    "All six run the same unmodified program with the same settings; only the address they connect to differs. "
-    "The classic group connects to the brokers, the other group to Epochgate, which makes each consumer "
-    "a member of the new protocol (KIP-848).",
+    "All six run the same unmodified program with the same settings; only the address they connect to differs: the "
+    "brokers, or Epochgate. Its policy is `observe`: it passes all calls through, and both groups are classic.",
 )
 JOIN = Step(
     "A fourth consumer joins each group",
-    "Classic: every consumer stops after its current batch and waits until all others have rejoined "
-    "(unless their assignor is cooperative). Epochgate: the broker revokes only the partitions that the new consumer "
-    "gets. A consumer that keeps its partitions sees no callback, and no consumer waits for another.",
-)
-LEAVE = Step(
-    "One consumer leaves each group",
-    "It closes normally (LeaveGroup), and its partitions go to the remaining consumers.",
+    "Every consumer stops after its current batch and waits until all others have rejoined (unless their assignor is "
+    "cooperative).",
 )
 KILL = Step(
     "One consumer of each group is killed (kill -9)",
-    "It can't send a LeaveGroup, so nobody reads its partitions until its session timeout has passed, with "
-    "either protocol. What matters is what happens to the other consumers.",
+    "It can't send a LeaveGroup, so nobody reads its partitions until its session timeout has passed. What matters is "
+    "what happens to the other consumers.",
+)
+MOVE = Step(
+    "The group behind Epochgate moves to the new protocol, at work",
+    "A preflight, then one line of policy. Epochgate converts each member in place at its next Heartbeat (KIP-848): "
+    "under its own id, with all its partitions, and no client notices (with cooperative-sticky all join again: brokers "
+    "do not convert its user data). The classic group stays as it is.",
+)
+JOIN_AFTER = Step(
+    "Another consumer joins each group",
+    "Classic: as before. Epochgate: the broker revokes only the partitions that the new consumer gets. A consumer that "
+    "keeps its partitions sees no callback, and no consumer waits for another.",
+)
+KILL_AFTER = Step(
+    "Another consumer of each group is killed (kill -9)",
+    "With either protocol its partitions wait for its session timeout.",
+)
+DEPLOY = Step(
+    "A deploy: one consumer after the other is replaced in each group",
+    "Each closes normally (LeaveGroup), then its successor starts.",
+)
+BACK = Step(
+    "The group moves back",
+    "The line is taken out of the policy. The group is classic again when its last translated member has left the new "
+    "protocol; that costs one ordinary rebalance.",
 )
 END = Step(
     "The producer stops",
     "Both groups read the remaining records; then the results are compared.",
 )
-MEASURED = {JOIN: "join", LEAVE: "leave", KILL: "kill"}
-STEPS = (START, JOIN, LEAVE, KILL, END)
+MEASURED = {
+    JOIN: "join",
+    KILL: "kill",
+    MOVE: "move",
+    JOIN_AFTER: "join",
+    KILL_AFTER: "kill",
+    DEPLOY: "deploy",
+    BACK: "back",
+}
+STEPS = (START, *MEASURED, END)

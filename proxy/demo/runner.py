@@ -2,6 +2,7 @@
 
 from uuid import uuid4
 
+import msgspec
 import trio
 
 from proxy.demo.consumers import ConsumerPool
@@ -9,16 +10,13 @@ from proxy.demo.display_model import DisplayModel, View
 from proxy.demo.group import DemoGroup
 from proxy.demo.group_table import group_table
 from proxy.demo.kafka import Kafka
-from proxy.demo.members import MemberTracker
 from proxy.demo.plan import STEPS, Plan
 from proxy.demo.producer import NumberedProducer
 from proxy.demo.proxy import DemoProxy
 from proxy.demo.scenario import Scenario
 from proxy.demo.verdict import Result
-from translation.actions import Event, EventKind
 
 CLASSIC, EPOCHGATE = "Classic", "Epochgate"
-_NOTEWORTHY = frozenset({EventKind.PASSED_THROUGH, EventKind.FENCED, EventKind.SESSION_EXPIRED})
 _REFRESH_S = 0.25
 _CLEAN_UP_S = 10.0
 
@@ -32,25 +30,18 @@ async def run_on_cluster(bootstrap: str, source: str, plan: Plan, view: View) ->
     node_ids = await kafka.node_ids()
     topic = f"epochgate-demo-{uuid4().hex[:8]}"
     display = DisplayModel(source, len(STEPS), view)
-    classic, translated = (
+    classic, moved = (
         DemoGroup(title, f"{topic}-{title.lower()}", plan.partitions, display.log)
         for title in (CLASSIC, EPOCHGATE)
     )
-    tracker = MemberTracker(translated.group_id)
-    display.groups = (classic, translated)
-    display.tables = lambda: (group_table(classic, None), group_table(translated, tracker))
-
-    def record(event: Event) -> None:
-        if event.kind in _NOTEWORTHY:
-            display.log(f"Epochgate: {event.client_id} {event.kind}: {event.reason}")
-        if tracker.record(event):
-            display.changes.notify()
-
+    demo_proxy = DemoProxy(bootstrap, node_ids)
+    display.groups = (classic, moved)
+    display.tables = lambda: (group_table(classic, None), group_table(moved, demo_proxy))
+    session_s = await kafka.consumer_session_s(node_ids[0])
     await kafka.create_topic(topic, plan.partitions)
     try:
         with view.showing(display):
             async with trio.open_nursery() as outer:
-                demo_proxy = DemoProxy(bootstrap, node_ids, translated.group_id, record)
                 await outer.start(demo_proxy.run)
                 outer.start_soon(_refresh, display)
                 async with trio.open_nursery() as nursery:
@@ -60,27 +51,22 @@ async def run_on_cluster(bootstrap: str, source: str, plan: Plan, view: View) ->
                     display.produced = lambda: producer.produced
                     nursery.start_soon(producer.run)
                     pools = tuple(
-                        (
-                            ConsumerPool(
-                                group,
-                                bootstrap=address,
-                                topic=topic,
-                                plan=plan,
-                                nursery=nursery,
-                                changed=display.changes.notify,
-                            ),
-                            expected_type,
+                        ConsumerPool(
+                            group,
+                            bootstrap=address,
+                            topic=topic,
+                            plan=plan,
+                            nursery=nursery,
+                            changed=display.changes.notify,
                         )
-                        for group, address, expected_type in (
-                            (classic, bootstrap, "classic"),
-                            (translated, demo_proxy.bootstrap, "consumer"),
-                        )
+                        for group, address in ((classic, bootstrap), (moved, demo_proxy.bootstrap))
                     )
-                    result = await Scenario(display, kafka, plan, producer, pools).run()
+                    scenario = Scenario(display, kafka, plan, producer, pools, demo_proxy)
+                    result = msgspec.structs.replace(await scenario.run(), session_s=session_s)
                 outer.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEAN_UP_S):
-            await kafka.remove(topic, [classic.group_id, translated.group_id])
+            await kafka.remove(topic, [classic.group_id, moved.group_id])
     return result
 
 

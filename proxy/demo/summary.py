@@ -6,12 +6,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from proxy.demo.measures import StepCost
-from proxy.demo.verdict import GroupResult, Result, problems
+from proxy.demo.measures import StepCost, total
+from proxy.demo.verdict import MOVE_NAME, Result, describe_move, moved, problems
 
 _LEGEND = (
-    "consumers stopped: members that stayed but read nothing for some time; consumer-seconds: how long\n"
-    "partitions interrupted: nobody read them for some time; partition-seconds: how long\n"
+    "callbacks: of the members that stayed; consumers stopped: those that read nothing for some time,\n"
+    "consumer-seconds: how long; partition-seconds: how long nobody read a partition\n"
     "(with either protocol, a killed consumer's partitions wait for its session timeout)\n"
     "docs/tutorial/demo.md defines all of this exactly."
 )
@@ -21,7 +21,7 @@ def summary(result: Result) -> Iterator[RenderableType]:
     """Yield everything that is printed after the last step."""
     yield Group(_costs(result), Text(_LEGEND, style="dim"))
     yield _groups(result)
-    yield Text("\n".join(_sentence(group) for group in result.groups))
+    yield Text("\n".join(_sentences(result)))
     found = problems(result)
     if found:
         yield Text("\n".join(["FAILED", *(f"  {problem}" for problem in found)]), style="bold red")
@@ -37,38 +37,40 @@ def _costs(result: Result) -> Table:
     table = Table(title="What each change cost", title_justify="left")
     table.add_column("step")
     table.add_column("group")
+    table.add_column("type at\nthe broker")
+    table.add_column("call-\nbacks", justify="right")
     table.add_column("consumers\nstopped", justify="right")
     table.add_column("consumer-\nseconds", justify="right")
-    table.add_column("partitions\ninterrupted", justify="right")
     table.add_column("partition-\nseconds", justify="right")
+    table.add_column("longest\nseconds", justify="right")
+    table.add_column("read\nagain", justify="right")
     for number, step in enumerate(result.steps):
         for group in result.groups:
             first = group is result.groups[0]
             table.add_row(
                 step if first else "",
                 group.title,
+                group.types[number],
                 *_cells(group.costs[number]),
                 end_section=group is result.groups[-1],
             )
-    for group in result.groups:
-        table.add_row("all" if group is result.groups[0] else "", group.title, *_cells(_sum(group)))
     return table
 
 
-def _cells(cost: StepCost) -> tuple[str, str, str, str]:
+def _cells(cost: StepCost) -> tuple[str, ...]:
     return (
+        str(cost.callbacks),
         f"{cost.stopped} of {cost.bystanders}",
         f"{cost.stopped_s:.2f}",
-        f"{cost.interrupted} of {cost.partitions}",
         f"{cost.unread_s:.2f}",
+        f"{cost.longest_s:.2f}",
+        str(cost.read_again),
     )
 
 
 def _groups(result: Result) -> Table:
     table = Table(title="The groups", title_justify="left")
     table.add_column("group")
-    table.add_column("type at\nthe broker")
-    table.add_column("\nmembers", justify="right")
     table.add_column("records\nproduced", justify="right")
     table.add_column("\nread", justify="right")
     table.add_column("read\nagain", justify="right")
@@ -76,8 +78,6 @@ def _groups(result: Result) -> Table:
     for group in result.groups:
         table.add_row(
             group.title,
-            group.broker.type,
-            str(group.broker.members),
             str(result.produced),
             str(group.distinct),
             str(group.duplicates),
@@ -86,20 +86,19 @@ def _groups(result: Result) -> Table:
     return table
 
 
-def _sentence(group: GroupResult) -> str:
-    cost = _sum(group)
-    return (
-        f"{group.title}: consumers that stayed in the group stopped {cost.stopped} times, "
-        f"for {cost.stopped_s:.2f} s in all."
-    )
-
-
-def _sum(group: GroupResult) -> StepCost:
-    return StepCost(
-        bystanders=sum(cost.bystanders for cost in group.costs),
-        stopped=sum(cost.stopped for cost in group.costs),
-        stopped_s=sum(cost.stopped_s for cost in group.costs),
-        partitions=sum(cost.partitions for cost in group.costs),
-        interrupted=sum(cost.interrupted for cost in group.costs),
-        unread_s=sum(cost.unread_s for cost in group.costs),
-    )
+def _sentences(result: Result) -> Iterator[str]:
+    cost = moved(result)
+    if cost is not None:
+        yield f"The move: {describe_move(cost)}."
+        after = slice(result.steps.index(MOVE_NAME) + 1, -1)
+        for group in result.groups:
+            cost = total(group.costs[after])
+            yield (
+                f"{', '.join(result.steps[after])} after it, {group.title}: consumers that stayed stopped "
+                f"{cost.stopped} times, for {cost.stopped_s:.2f} s in all."
+            )
+    if result.session_s is not None:
+        yield (
+            f"group.consumer.session.timeout.ms is {result.session_s:g} s here and 45 s on a stock broker. One "
+            "Epochgate ends a silent client after the client's own session timeout; with several, the broker's counts."
+        )

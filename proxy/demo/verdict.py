@@ -2,19 +2,19 @@
 
 import msgspec
 
-from proxy.demo.kafka import BrokerView
 from proxy.demo.measures import Overlap, StepCost
+from proxy.demo.plan import MEASURED, MOVE
 from proxy.demo.records import ranges
 
 _SHOWN = 80
+MOVE_NAME = MEASURED[MOVE]
 
 
 class GroupResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One group at the end. ``costs`` has one entry for each measured step, in order."""
+    """One group. ``types``, what the broker calls it, and ``costs`` have one entry for each measured step, in order."""
 
     title: str
-    expected_type: str
-    broker: BrokerView
+    types: tuple[str, ...]
     distinct: int
     duplicates: int
     missing: tuple[int, ...]
@@ -23,9 +23,15 @@ class GroupResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of the demo. ``steps`` names the measured steps."""
+    """The result of the demo. ``steps`` names the measured steps.
+
+    ``is_silent`` says whether the move should go unnoticed. ``session_s`` is the broker's session timeout of members of
+    the new protocol, None if it is not known.
+    """
 
     produced: int
+    is_silent: bool = True
+    session_s: float | None = None
     steps: tuple[str, ...]
     groups: tuple[GroupResult, ...]
 
@@ -40,12 +46,26 @@ def problems(result: Result) -> list[str]:
             which = ranges(group.missing)
             found.append(f"{group.title}: {len(group.missing)} records were never read: {_short(which)}")
         found += [f"{group.title}: {_describe(overlap)}" for overlap in group.overlaps]
-        if group.broker.type != group.expected_type:
-            found.append(
-                f"{group.title}: the broker reports a group of type {group.broker.type}, "
-                f"not {group.expected_type}"
-            )
+    if (
+        result.is_silent
+        and (noticed := moved(result))
+        and (noticed.callbacks or noticed.read_again or noticed.longest_s)
+    ):
+        found.append(f"the move was noticed: {describe_move(noticed)}")
     return found
+
+
+def moved(result: Result) -> StepCost | None:
+    """Return what the move cost the second group; None if it was not moved."""
+    return result.groups[-1].costs[result.steps.index(MOVE_NAME)] if MOVE_NAME in result.steps else None
+
+
+def describe_move(cost: StepCost) -> str:
+    """Say what the consumers noticed of the move."""
+    return (
+        f"{cost.callbacks} callbacks, {cost.read_again} records read twice, "
+        f"longest time without an owner {cost.longest_s:.2f} s"
+    )
 
 
 def _describe(overlap: Overlap) -> str:

@@ -71,4 +71,4 @@ def test_the_demo_is_called_what_it_shows() -> None:
             for line in file.read_text(encoding="utf-8").splitlines()
             if line.startswith(("$ make demo", "demo: setup"))
         )
-        assert "migration" not in line
+        assert "move" in line

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.kafka
 
 SHORT = ("--plain", "--pause", "0", "--work", "0.1", "--rate", "50", "--partitions", "6")
 TIMEOUT_S = 150
+MOVED = r"│ move .*\n│\s+│ Epochgate │ consumer\s+│\s+0 │\s+0 of 3 │\s+0\.00 │\s+0\.00 │\s+0\.00 │\s+0 │"
+"""The group is a consumer group, and its members have noticed nothing."""
 
 
 def start(kafka, *options: str) -> subprocess.Popen[str]:
@@ -56,8 +58,13 @@ def test_the_demo_passes_and_leaves_nothing_behind(kafka):
     output, _ = demo.communicate(timeout=TIMEOUT_S)
     assert demo.returncode == 0, output
     assert re.search(r"PASSED: both groups read all [1-9]\d* records", output), output
-    assert re.search(r"Epochgate\s+│ consumer\s+│\s+2 │", output), output
-    assert re.search(r"Classic\s+│ classic\s+│\s+2 │", output), output
+    assert "epochgate preflight: Nothing was found." in output
+    assert re.search(MOVED, output), output
+    assert "The move: 0 callbacks, 0 records read twice, longest time without an owner 0.00 s." in output
+    assert len(re.findall(r"│ Epochgate │ consumer ", output)) == len(("move", "join", "kill", "deploy"))
+    assert re.search(r"│ back .*\n│\s+│ Epochgate │ classic ", output), output
+    assert not re.search(r"│ Classic\s+│ consumer ", output), output
+    assert re.search(r"group.consumer.session.timeout.ms is \d+ s here and 45 s on a stock broker", output)
     eventually(lambda: topics_of_demos(kafka), lambda now: now <= before, what="the demo's topic is gone")
 
 

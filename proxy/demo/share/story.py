@@ -49,7 +49,7 @@ async def run_on_cluster(bootstrap: str, source: str, plan: Plan, view: View) ->
         group.delivery_limit = await _configure(at_broker)
         with view.showing(display):
             async with trio.open_nursery() as outer:
-                demo_proxy = DemoProxy(bootstrap, node_ids, group.group_id, lambda _event: None)
+                demo_proxy = DemoProxy(bootstrap, node_ids)
                 await outer.start(demo_proxy.run)
                 outer.start_soon(_refresh, display)
                 async with trio.open_nursery() as nursery:

@@ -6,6 +6,8 @@ import sys
 
 SHORT = ("--plain", "--pause", "0", "--work", "0.1", "--rate", "50", "--partitions", "6")
 TIMEOUT_S = 150
+MOVED = r"│ move .*\n│\s+│ Epochgate │ consumer\s+│\s+0 │\s+0 of 3 │\s+0\.00 │\s+0\.00 │\s+0\.00 │\s+0 │"
+"""The group is a consumer group, and its members have noticed nothing."""
 
 
 def test_the_demo_passes():
@@ -13,7 +15,8 @@ def test_the_demo_passes():
     demo = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert re.search(r"PASSED: both groups read all [1-9]\d* records", demo.stdout), demo.stdout
-    assert re.search(r"Epochgate\s+│ consumer\s+│\s+2 │", demo.stdout), demo.stdout
+    assert re.search(MOVED, demo.stdout), demo.stdout
+    assert re.search(r"│ back .*\n│\s+│ Epochgate │ classic ", demo.stdout), demo.stdout
     assert demo.stderr == ""
 
 

@@ -4,12 +4,14 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from proxy.demo.kafka import BrokerView
 from proxy.demo.measures import Overlap, StepCost
 from proxy.demo.summary import summary
 from proxy.demo.verdict import GroupResult, Result, problems
 
-COST = StepCost(bystanders=3, stopped=3, stopped_s=1.25, partitions=8, interrupted=8, unread_s=4.5)
+COST = StepCost(
+    bystanders=3, stopped=3, stopped_s=1.25, callbacks=6, unread_s=4.5, longest_s=2.75, read_again=0
+)
+UNNOTICED = StepCost(bystanders=3, stopped=0, stopped_s=0, callbacks=0, unread_s=0, longest_s=0, read_again=0)
 
 
 @pytest.fixture
@@ -17,17 +19,16 @@ def good() -> Result:
     groups = (
         GroupResult(
             title=title,
-            expected_type=type_,
-            broker=BrokerView(type=type_, state="stable", members=2),
+            types=("classic", type_, type_, "classic"),
             distinct=100,
             duplicates=0,
             missing=(),
             overlaps=(),
-            costs=(COST,),
+            costs=(COST, UNNOTICED, COST, COST),
         )
         for title, type_ in (("Classic", "classic"), ("Epochgate", "consumer"))
     )
-    return Result(produced=100, steps=("join",), groups=tuple(groups))
+    return Result(produced=100, steps=("join", "move", "kill", "back"), groups=tuple(groups), session_s=6)
 
 
 def but(result: Result, **changes: object) -> Result:
@@ -63,10 +64,20 @@ def test_a_partition_held_twice_fails(good):
     assert "FAILED" in printed(result)
 
 
-def test_a_group_that_the_broker_takes_for_a_classic_one_fails(good):
-    result = but(good, broker=BrokerView(type="classic", state="stable", members=2))
-    (problem,) = problems(result)
-    assert "of type classic, not consumer" in problem
+@pytest.mark.parametrize(
+    ("noticed", "words"),
+    [
+        ({"callbacks": 2}, "2 callbacks, 0 records read twice, longest time without an owner 0.00 s"),
+        ({"read_again": 9}, "0 callbacks, 9 records read twice, longest time without an owner 0.00 s"),
+        ({"longest_s": 0.5}, "0 callbacks, 0 records read twice, longest time without an owner 0.50 s"),
+    ],
+)
+def test_a_move_that_is_noticed_fails_unless_the_clients_can_not_be_converted_in_place(good, noticed, words):
+    result = but(good, costs=(COST, msgspec.structs.replace(UNNOTICED, **noticed), COST, COST))
+    assert problems(result) == [f"the move was noticed: {words}"]
+    cooperative = msgspec.structs.replace(result, is_silent=False)
+    assert problems(cooperative) == []
+    assert f"The move: {words}." in printed(cooperative)
 
 
 def test_nothing_produced_fails(good):
@@ -75,7 +86,29 @@ def test_nothing_produced_fails(good):
     ]
 
 
-def test_the_table_has_a_line_for_each_step_and_group_and_one_for_all(good):
-    lines = [line for line in printed(good).splitlines() if "3 of 3" in line]
-    assert [line.split()[1] for line in lines] == ["join", "│", "all", "│"]
-    assert all("1.25" in line and "4.50" in line for line in lines)
+def test_the_table_has_a_line_for_each_step_and_group(good):
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed(good).splitlines()]
+    costs = ["6", "3 of 3", "1.25", "4.50", "2.75", "0"]
+    unnoticed = ["0", "0 of 3", "0.00", "0.00", "0.00", "0"]
+    assert [line for line in lines if len(line) == len(costs) + 3] == [
+        ["join", "Classic", "classic", *costs],
+        ["", "Epochgate", "classic", *costs],
+        ["move", "Classic", "classic", *unnoticed],
+        ["", "Epochgate", "consumer", *unnoticed],
+        ["kill", "Classic", "classic", *costs],
+        ["", "Epochgate", "consumer", *costs],
+        ["back", "Classic", "classic", *costs],
+        ["", "Epochgate", "classic", *costs],
+    ]
+
+
+def test_what_is_summed_up_is_what_came_after_the_move_and_before_the_way_back(good):
+    assert "kill after it, Epochgate: consumers that stayed stopped 3 times, for 1.25 s in all." in printed(
+        good
+    )
+
+
+def test_the_session_timeout_of_the_broker_is_named_if_it_is_known(good):
+    assert "group.consumer.session.timeout.ms is 6 s here and 45 s on a stock broker" in printed(good)
+    unknown = msgspec.structs.replace(good, session_s=None)
+    assert "group.consumer.session.timeout.ms" not in printed(unknown)
