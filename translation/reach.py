@@ -92,8 +92,10 @@ def in_reach(context: Context, group: Group) -> None:
 
 
 def reached(context: Context, group: Group, connection_id: ConnectionId | None) -> None:
-    """A heartbeat of a member was answered on this connection: its group is in reach, and epoch -1 can be sent on it for
-    dead ids that waited for a connection."""
+    """The broker has answered a member's heartbeat on this connection: its group is in reach.
+
+    Epoch -1 can be sent there for dead ids that had no connection.
+    """
     if group.out_of_reach:
         group.answered_on = connection_id
         in_reach(context, group)
