@@ -166,10 +166,21 @@ def _settle(
     elif verdict is Verdict.GONE:
         yield from _finish_expiry(context, log, group_id, member_id)
         refuse((yield from code_for_dead(context, connection, request, member_id)))
-    elif context.fleet.gives_up_on(key):
+    elif context.fleet.gives_up_on(key) and (
+        log.is_ready(key) or (yield from _is_unknown(context, connection, group_id, member_id))
+    ):
         refuse(_REFUSALS[Verdict.GONE])
     else:
         refuse(_REFUSALS[verdict])
+
+
+def _is_unknown(context: Context, connection: Connection, group_id: str, member_id: str) -> Procedure[bool]:
+    """Whether the broker has ended a membership while the log was away.
+
+    A coordinator that was away as well has given each member a whole session when it loaded the group.
+    """
+    found = yield from lookup_member(context, group_id, member_id, connection)
+    return found[0] not in (Described.MEMBER, Described.LOADING, Described.UNAVAILABLE)
 
 
 def _relay(

@@ -24,7 +24,8 @@ from proxy.transport.listeners import BindError
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.cluster.broker_health")
 
 _MIN_BACKOFF_S = 0.1
-_MAX_BACKOFF_S = 2.0
+_MAX_BACKOFF_S = 0.5
+"""Less than the second after which Kafka's clients dial a broker again (reconnect.backoff.max.ms)."""
 
 NodeCallback = Callable[[int | None], None]
 """Takes a node id; None for the bootstrap brokers."""

@@ -45,6 +45,14 @@ class OutageWatch:
         self._watch.kernel.after(LONGEST_SESSION_MS + WITHIN_MS, self._look, world, self._last_over_ms)
 
     @staticmethod
+    def _log_is_away_until(world: "World") -> int:
+        """Until when the log is away by a fault of its own, from all or from one process that runs."""
+        ways = [
+            process.member_log for process in world.processes if process.up and process.member_log is not None
+        ]
+        return max((max(way.cannot_read_until_ms, way.cannot_write_until_ms) for way in ways), default=0)
+
+    @staticmethod
     def _is_taken(process: "ProxyProcess", member_id: str) -> bool:
         """Whether another replica has taken a member from the one that had it: maybe for a call that was its client's
         last one, and whose answer nobody waited for any more. Nobody knows how long that client's session is.
@@ -58,6 +66,12 @@ class OutageWatch:
     def _look(self, world: "World", over_ms: int) -> None:
         if over_ms != self._last_over_ms or world.broker.trouble is not None:
             return  # another outage has begun
+        if (log_until_ms := self._log_is_away_until(world)) > over_ms:
+            self._last_over_ms = log_until_ms
+            self._watch.kernel.at(
+                log_until_ms + LONGEST_SESSION_MS + WITHIN_MS, self._look, world, log_until_ms
+            )
+            return
         self._watch.count("outages judged")
         clients = [one for one in world.alive() if getattr(one, "is_stable", False)]
         if not clients:

@@ -64,7 +64,8 @@ class Fleet:
     def gives_up_on(self, key: MemberKey) -> bool:
         """Whether a member's calls have had no verdict for so long that its client is to join anew.
 
-        By then the broker has ended the membership, unless the client has been served elsewhere; there it comes back.
+        By then the broker has ended the membership, unless the client has been served elsewhere (there it comes back),
+        or the coordinator was away meanwhile.
         """
         now, session_s = self._environment.now, self._environment.settings.broker_session_s
         first, last = self._unavailable.pop(key, (now, now))

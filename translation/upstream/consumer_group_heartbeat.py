@@ -23,7 +23,7 @@ from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send, UpstreamLost
 from translation.member_state import MemberState
 from translation.partitions import NONE, Partitions, from_topics, to_topics
-from translation.reach import in_reach
+from translation.reach import reached
 from translation.upstream.assignor_vote import assignor_in_full, changed_assignor
 from translation.upstream.metadata_lookup import lookup_topics
 from translation.upstream.owned_partitions import acknowledge, has_to_report_owned
@@ -319,9 +319,7 @@ def record_contact(
         member.broker.reported_at = context.now
     if response.heartbeat_interval_ms > 0:  # the response to a leave has none
         member.broker.keep_alive_s = response.heartbeat_interval_ms / 1000
-    if member.group.out_of_reach:
-        member.group.answered_on = member.queue.running_on
-        in_reach(context, member.group)
+    reached(context, member.group, member.queue.running_on)
     schedule_keepalive(context, member)
 
 

@@ -107,6 +107,19 @@ async def test_a_port_that_somebody_took_meanwhile_is_named_and_tried_again(
         assert [line["reason"] for line in lines if line["log_level"] == "error"] == ["the port is taken"]
 
 
+async def test_a_node_that_was_away_for_a_minute_has_its_port_again_within_half_a_second(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Clients dial again after a second at most."""
+    async with a_node("refuses") as node:
+        node.broker_health.connect_failed(None, UnreachableError("kafka-0:9092: Connection refused"))
+        await trio.sleep(60)
+        node.behaviour = "takes"
+        await trio.sleep(0.51)
+
+        assert node.ports == ["suspended", "open"]
+
+
 async def test_a_slow_node_that_takes_the_second_attempt_keeps_its_port(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

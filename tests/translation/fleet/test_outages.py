@@ -4,7 +4,7 @@ import pytest
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from tests.translation.answers import A
+from tests.translation.answers import A, described, member
 from tests.translation.bench import GROUP, Bench
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.fleet.test_ends import fall_silent, left
@@ -12,6 +12,7 @@ from tests.translation.fleet.test_serving import served_member
 from translation.actions import EventKind
 from translation.fleet.outputs import FleetSettings
 from translation.fleet.records import Kind, member_key
+from translation.reach import END_AGAIN_S
 from translation.settings import TranslatorSettings
 
 SESSION_S = 10.0
@@ -142,6 +143,25 @@ def test_a_replica_that_reaches_the_coordinator_ends_a_dead_member_of_another_th
         other.beat(2)
     left(other)
     assert log.kinds(A)[-1] is Kind.ENDED
+
+
+def test_a_dead_id_that_had_no_connection_is_ended_when_a_heartbeat_of_its_group_is_answered(
+    log: SharedLog,
+) -> None:
+    """A coordinator that loads its groups lets the client in, and says no more when it is back."""
+    one, other = after_an_outage(log)
+    (member_b,) = other.translator._context.registry.groups[GROUP].members.values()
+    other.upstream_lost(other.translator._context.connections.connection(member_b.connection_id))  # type: ignore[arg-type]
+    log.advance(SESSION_S + 3)
+    assert log.kinds(A)[-1] is Kind.EXPIRING
+    one._lets_in = False
+    one.heartbeat(one.connect(), B, 2)
+    one.reply(HeartbeatResponse(error_code=ErrorCode.NONE), one.questions()[0])
+    one.reply(described(member(B, epoch=2)))
+    assert ends(one) == ends(other) == []
+    one.beat(2)
+    log.advance(END_AGAIN_S)
+    assert ends(one) == [A]
 
 
 def test_a_claim_by_another_replica_wins(log: SharedLog) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from tests.translation.answers import A, described, member
 from tests.translation.bench import GROUP, TOPIC, owned
 from tests.translation.fleet.bench import Replica, SharedLog
@@ -220,18 +221,49 @@ def test_while_the_log_is_away_who_is_confirmed_is_served_and_nobody_else(log: S
         assert replica.calls == []
 
 
-def test_a_client_that_nobody_can_serve_for_the_brokers_session_joins_anew(log: SharedLog) -> None:
-    one, other = log.replica(), log.replica()
-    served_member(one)
+def while_the_log_is_away(
+    other: Replica, log: SharedLog, description: ConsumerGroupDescribeResponse
+) -> list[int | None]:
+    """What a client's Heartbeats get, one a second, at a replica that does not serve it; what the broker describes."""
     log.go_away()
     connection = other.connect()
     codes = []
     for _ in range(50):
-        codes.append(other.error(other.heartbeat(connection, A, 1)))
+        call = other.heartbeat(connection, A, 1)
+        if other.calls:
+            other.reply(description)
+        codes.append(other.error(call))
         log.advance(1.0)
+    return codes
+
+
+def test_a_client_that_nobody_can_serve_for_the_brokers_session_joins_anew(log: SharedLog) -> None:
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    codes = while_the_log_is_away(other, log, described())
     gives_up_after = int(TranslatorSettings().broker_session_s)
     assert set(codes[:gives_up_after]) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert codes[gives_up_after] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_client_that_the_broker_still_has_as_a_member_goes_on_while_the_log_is_away(log: SharedLog) -> None:
+    """Its coordinator was away as well, and gave each member a whole session when it came back."""
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    codes = while_the_log_is_away(other, log, described(member(A, epoch=1)))
+    assert set(codes) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+)
+def test_a_client_is_not_sent_away_by_a_coordinator_that_does_not_say(
+    log: SharedLog, code: ErrorCode
+) -> None:
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    codes = while_the_log_is_away(other, log, described(error=code))
+    assert set(codes) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 def test_a_client_whose_claims_lose_each_time_joins_anew_after_the_brokers_session(log: SharedLog) -> None:
