@@ -45,9 +45,10 @@ def test_static_members_are_moved_in_place_and_back(client, assignor, kafka, con
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("client", [CONFLUENT, JAVA], ids=str)
-def test_a_proxy_that_has_just_been_started_costs_one_ordinary_rebalance(
+def test_a_proxy_that_has_just_been_started_costs_ordinary_rebalances_only(
     client, kafka, consumers, folder: Path, group
 ):
+    """A Stable classic group answers a follower's JoinGroup at once; only the leader's has all the others rejoin."""
     with live_group(kafka, consumers, folder, group) as live:
         live.form(client, "range", session_timeout_ms=30_000)  # the restart takes seconds
         live.proxy.stop()
@@ -55,7 +56,7 @@ def test_a_proxy_that_has_just_been_started_costs_one_ordinary_rebalance(
         marks = live.move("translate")
         assert live.callbacks(marks, "lost") == []
         assert all(
-            len(one.seen("revoked", since=mark)) <= 1 for one, mark in zip(live.members, marks, strict=True)
+            len(one.seen("revoked", since=mark)) <= 2 for one, mark in zip(live.members, marks, strict=True)
         )
     live.account()
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import typer
 from typer.testing import CliRunner
 
 from tests.pipeline.command_line import SETTINGS
@@ -188,11 +187,9 @@ def _strike(victim: str | list[str]) -> None:
 
 def main() -> None:
     """Run the commands of standard input; each is struck once."""
-    from pipeline import cli  # noqa: PLC0415 - not for those who only start this
+    from proxy.cli import command_line  # noqa: PLC0415 - not for those who only start this
 
     given = json.load(sys.stdin)
-    app = typer.Typer()
-    cli.add_to(app)
     answers = []
     for point, line in given["commands"]:
         struck = threading.Event()
@@ -202,7 +199,7 @@ def main() -> None:
             struck.set()
 
         install(Point(*point), strike)
-        said = CliRunner().invoke(app, line)
+        said = CliRunner().invoke(command_line(), line)
         print(said.output, repr(said.exception or ""), flush=True)
         answers.append(said.exit_code if struck.is_set() else MISSED)
     Path(given["codes"]).write_text(json.dumps(answers))

@@ -10,10 +10,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import typer
 from typer.testing import CliRunner
 
-from pipeline import cli
+from proxy.cli import command_line
 from tests.pipeline.command_line import SETTINGS
 
 
@@ -43,9 +42,7 @@ def run(commands: Sequence[Sequence[object]], settings: Mapping[str, str] | None
 
 def main() -> None:
     """Run the commands of standard input."""
-    app = typer.Typer()
-    cli.add_to(app)
-    answers = [CliRunner().invoke(app, line) for line in json.load(sys.stdin)]
+    answers = [CliRunner().invoke(command_line(), line) for line in json.load(sys.stdin)]
     print(json.dumps([(one.exit_code, one.output + repr(one.exception or "")) for one in answers]))
 
 

@@ -5,16 +5,15 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from pipeline import cli
 from pipeline.audit import job as audit_job
 from pipeline.commands import audit, progress, readiness
 from pipeline.journal import events, unfinished
 from pipeline.progress import job as progress_job
 from pipeline.readiness import cluster, records
 from pipeline.readiness import job as readiness_job
+from proxy.cli import command_line
 from proxy.console.exit_codes import ExitCode
 
 AUDIT = audit_job.Summary(
@@ -59,11 +58,9 @@ def run(monkeypatch, tmp_path):
     monkeypatch.setattr(unfinished, "find", lambda *_: [])
     monkeypatch.setattr(progress_job, "lines_of_files", lambda *_: None)
     monkeypatch.setattr(records, "captured", lambda *_: None)
-    app = typer.Typer()
-    cli.add_to(app)
 
     def invoke(*arguments: str):
-        return CliRunner().invoke(app, ["pipeline", *arguments, "--out", str(tmp_path)])
+        return CliRunner().invoke(command_line(), ["pipeline", *arguments, "--out", str(tmp_path)])
 
     return invoke
 
