@@ -43,6 +43,12 @@ FAILED_ONCE = (
 )
 
 
+OPEN_IN_A_FLEET = frozenset({6})
+"""Open fault: the membership of a client that has gone is the last of the new protocol, and ends by the log's deadline
+while a classic member has an older epoch than the group: the group becomes a classic one, and the broker answers that
+member ILLEGAL_GENERATION. Nothing brings a helper in there."""
+
+
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_what_failed_once(seed: int) -> None:
     result = run(seed, make_plan(seed, steps=True))
@@ -59,6 +65,9 @@ def test_what_failed_once(seed: int) -> None:
 def test_the_invariants_hold(first: int, fleet: bool) -> None:
     found = results(first, fleet=fleet)
     for result in found:
+        if fleet and result.seed in OPEN_IN_A_FLEET:
+            assert result.failure is not None, "it is mended: take it out of OPEN_IN_A_FLEET"
+            continue
         assert result.failure is None, f"seed {result.seed}: {result.failure}\n{result.story}"
     counts = sum((Counter(result.counts) for result in found), Counter[str]())
     assert counts["members translated by steps"] > CHUNK
