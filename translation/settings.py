@@ -73,7 +73,7 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     broker_session_s: float = 45.0
     """The broker's own session timeout (``group.consumer.session.timeout.ms``, which can't be shorter). With a member
-    log: after so long without a verdict on its calls a client is told to join anew."""
+    log: after so long without a verdict on its calls a client is made to rejoin."""
 
     out_of_reach_limit_s: float = 1_800.0
     """For how long a member is kept that nobody can end because its coordinator, or the member log, is away."""

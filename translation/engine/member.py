@@ -191,7 +191,7 @@ class Group:
         self.relayed_until: dict[str, float] = {}
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
         self.pending_moves: dict[str, PendingMove] = {}
-        """Clients that were told to join anew because the policy changed, by the member id that they leave behind."""
+        """Clients that were made to rejoin because the policy changed, by the member id that they leave behind."""
         self.conversion: Conversion | None = None
         """Its conversion in place, or its way back, while this process is at it."""
         self.asked_to_rejoin: dict[str, float] = {}

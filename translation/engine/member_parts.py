@@ -19,7 +19,7 @@ from translation.policy.client_offer import ClientOffer
 
 
 class PendingMove(msgspec.Struct, frozen=True):
-    """A client that was told to join anew, and the membership that it leaves behind."""
+    """A client that was made to rejoin, and the membership that it leaves behind."""
 
     member_id: str
     instance_id: str | None

@@ -280,7 +280,7 @@ class Moves:
             self._write(group_id, number, replace(slot, member_id=after, begun=False))
 
     def free(self, group_id: str, member_id: str) -> None:
-        """A classic member that was to be told to join anew was not: its slot is free."""
+        """A classic member that was to be made to rejoin was not: its slot is free."""
         found = self.slot_of(group_id, member_id)
         if found is not None:
             number, slot = found

@@ -161,7 +161,7 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who has a slot: a member that is translated, or will be in a moment."""
 
     member_id: str = ""
-    """Empty: the slot is free. At first it may be the classic member that is told to join anew."""
+    """Empty: the slot is free. At first it may be the classic member that is made to rejoin."""
     leaves: str = ""
     """The classic membership that the member leaves behind."""
     instance_id: str | None = None

@@ -42,7 +42,7 @@ class Window(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     ms: Count
     """How long it was."""
     told: Count = 0
-    """Members that were told to join anew, because the policy moves them."""
+    """Members that were made to rejoin, because the policy moves them."""
     members: Count = 0
     """Members at its end."""
     classic: Count = 0

@@ -1,6 +1,6 @@
 """Lets members of a group that is moved by steps into the new protocol: each needs a slot within the step's quota.
 
-A slot is taken in the log before a classic member is told to join anew (:func:`admit_classic_member`), and before the
+A slot is taken in the log before a classic member is made to rejoin (:func:`admit_classic_member`), and before the
 JoinGroup of a newcomer is translated (:func:`join_by_steps`). Without one a client stays classic, or becomes so. What a
 member has joined by once it keeps: nobody who is translated is moved back, whatever the quota has become.
 
@@ -72,7 +72,7 @@ class _Client:
     ) -> None:
         self.member_id = member_id
         self.is_to_be_told = is_to_be_told
-        """It is a classic member, and has no slot before it may be told to join anew."""
+        """It is a classic member, and has no slot before it may be made to rejoin."""
         self.others = others
         self.leaves = leaves
         self.instance_id = instance_id
@@ -94,7 +94,7 @@ class _Client:
 def admit_classic_member(
     context: Context, connection: Connection, request: Request, rule: Rule
 ) -> Procedure[bool]:
-    """Take a slot for a classic member that is to be told to join anew; return whether it may be told."""
+    """Take a slot for a classic member that is to be made to rejoin; return whether it may be told."""
     group_id, member_id = request.message.group_id, request.message.member_id
     if not context.moves.counts_members(group_id, rule):
         return True

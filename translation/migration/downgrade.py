@@ -45,7 +45,7 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
       (:mod:`translation.migration.return_in_place`). Not yet if another process may have served it since: that may have
       moved it back already, so the broker is asked first (:func:`.adoption.readopt`).
     * REBALANCE_IN_PROGRESS or, if it is cooperative or has not followed for long, UNKNOWN_MEMBER_ID: a classic member
-      that was told before to join anew, because its group has to be empty.
+      that was made to rejoin before, because its group has to be empty.
     * UNKNOWN_MEMBER_ID: a translated member that the broker does not let back in place.
     """
     message: HeartbeatRequest = request.message

@@ -5,7 +5,7 @@ windows of all of them are added up, and so are those before. A move is stopped 
 each worse than a threshold, not always by the same gate,
 
 * beyond the group's **own baseline**: the worst windows of the time before its first step;
-* beyond what a **step itself** causes: windows in which somebody was told to join anew are not judged, and of the
+* beyond what a **step itself** causes: windows in which somebody was made to rejoin are not judged, and of the
   rejoins of classic members as many are left out as there are classic members for each change of the membership, since
   they rejoin at each new target assignment.
 

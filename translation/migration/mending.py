@@ -67,7 +67,7 @@ _READ_BACK_S = 2.0
 _TELL_S = 60.0
 """For so long the leader's Heartbeat is waited for."""
 _JOINS_ANEW_S = 60.0
-"""A client that was told to join anew, as its group is moved, does so by then."""
+"""A client that was made to rejoin, as its group is moved, does so by then."""
 _ELSEWHERE_S = 120.0
 """A replica that does not serve the leader leaves it for so long to one that may."""
 _DESCRIBE_GROUPS_VERSION = 5

@@ -18,14 +18,14 @@ from translation.engine.member_parts import PendingMove
 from translation.partitions import owns_partitions
 
 _FORGET_S = 900.0
-"""A client that was told to join anew and has not done so after this time is gone, and its timeouts have ended its
+"""A client that was made to rejoin and has not done so after this time is gone, and its timeouts have ended its
 membership."""
 
 
 def request_rejoin(
     context: Context, group: Group, connection: Connection, request: Request, reason: str
 ) -> None:
-    """Remember a client that is told to join anew, mostly by its Heartbeat; others are told after a pause."""
+    """Remember a client that is made to rejoin, mostly by its Heartbeat; others are told after a pause."""
     message: HeartbeatRequest | JoinGroupRequest = request.message
     for forgotten in [
         move for move in group.pending_moves.values() if move.told_at < context.now - _FORGET_S
@@ -72,7 +72,7 @@ def match_pending_move(
 
 
 def keeps_membership(message: JoinGroupRequest, move: PendingMove) -> bool:
-    """Whether a client that was told to join anew goes on with the classic membership that it had.
+    """Whether a client that was made to rejoin goes on with the classic membership that it had.
 
     It does so if it comes with its old member id, still reports owned partitions, or has an instance id, by which the
     broker itself puts the new member in the old one's place.

@@ -81,7 +81,7 @@ class _Group:
         self.owned_at = now
         self.pauses: deque[float] = deque(maxlen=_PAUSES)
         self.told: OrderedDict[_Client, None] = OrderedDict()
-        """Clients that were told to join anew and have not: that rejoin is the policy's."""
+        """Clients that were made to rejoin and have not: that rejoin is the policy's."""
         self.gone: OrderedDict[_Client, float] = OrderedDict()
         """Clients whose membership has ended, and when."""
         self.left = 0

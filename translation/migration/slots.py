@@ -2,7 +2,7 @@
 
 A slot is taken while its member may be one of the new protocol at the broker, or become one:
 
-* from when a classic member is told to join anew, or a newcomer is given its member id, for :data:`CLAIM_MS` at most;
+* from when a classic member is made to rejoin, or a newcomer is given its member id, for :data:`CLAIM_MS` at most;
 * from when the broker has had the member until the broker describes the group without it, or the log says that it has
   ended.
 

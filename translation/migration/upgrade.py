@@ -1,7 +1,7 @@
 """Switches a classic member to the new protocol at a Heartbeat, when its turn comes.
 
 It is converted in place (:mod:`translation.migration.in_place`), unless a broker converts its group only when that is
-empty: then all members are told to join anew, and their JoinGroups are translated
+empty: then all members are made to rejoin, and their JoinGroups are translated
 (:mod:`translation.apis.join_group`) after :mod:`translation.migration.join_preflight` has made sure that the group can
 be converted. :mod:`translation.migration.downgrade` is the way back.
 """
@@ -116,7 +116,7 @@ def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
 
 
 def _how_to_rejoin(context: Context, member: Member) -> ErrorCode:
-    """The code that has the client of a member whose group has to be empty join anew.
+    """The code that has the client of a member whose group has to be empty rejoin.
 
     REBALANCE_IN_PROGRESS if its assignors are known to be eager: it gives up all its partitions by its own rules, its
     commits count, and its JoinGroup under the same id shows that it owns nothing, so its membership can end. A

@@ -185,7 +185,7 @@ def _relay_unconverted(
 
 
 def _free_slot(context: Context, connection: Connection, request: Request, *, given_here: bool) -> None:
-    """Free the slot of a client that stays classic: what it was told to join anew with, or was given an id for."""
+    """Free the slot of a client that stays classic: what it was made to rejoin with, or was given an id for."""
     message: JoinGroupRequest = request.message
     group = context.registry.groups.get(message.group_id)
     move = None

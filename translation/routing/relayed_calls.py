@@ -31,7 +31,7 @@ def is_relayed(context: Context, group_id: str, member_id: str) -> bool:
 def may_be_translated_still(context: Context, group_id: str, member_id: str) -> bool:
     """Whether the broker may have the member of a relayed call in the new protocol, from before this process started.
 
-    Under ``observe`` nobody has asked the broker. What the broker accepted as a classic member's call says no.
+    Under ``observe`` no description was fetched for it. What the broker accepted as a classic member's call says no.
     """
     if context.rules.rule_for(group_id).mode is not Mode.OBSERVE or not member_id:
         return False
