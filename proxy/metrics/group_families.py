@@ -16,11 +16,10 @@ class Family(NamedTuple):
     meaning: str
 
 
-GROUPS = Family(
-    "groups",
-    ("mode", "protocol", "state"),
-    "Groups, by the mode that the policy has for them, by protocol of their members and by state (Empty, Rebalancing, "
-    "Stable).",
+GROUP_MODE = Family(
+    "group_mode",
+    ("group", "mode"),
+    "1 for each group with members here, with the mode that the policy has for it; their number for the label `other`.",
 )
 MEMBERS = Family(
     "members",
@@ -38,24 +37,15 @@ BROKER_MEMBERS = Family(
     ("group", "type"),
     "Members of a group as the broker reports them, by type: `classic` or `consumer` (the new protocol).",
 )
-ELSEWHERE = Family(
-    "group_members_elsewhere",
-    ("group",),
-    "Members that the broker reports and that are not connected through this proxy.",
-)
-PROGRESS = Family(
-    "group_progress_ratio",
-    ("group",),
-    "Share of a group's members that use the new protocol, 0 to 1: as the broker reports it (polled periodically), "
-    "else by how they are connected here.",
-)
 STUCK_MEMBERS = Family(
     "group_stuck_members",
     ("group",),
     "Members that have been rebalancing for longer than their rebalance timeout.",
 )
 STUCK = Family(
-    "stuck_groups", (), "Groups with stuck members, or whose move to the new protocol makes no progress."
+    "group_stuck",
+    ("group",),
+    "1 if the group has stuck members here, or its move to the new protocol makes no progress, else 0.",
 )
 GAP = Family(
     "group_epoch_gap",
@@ -63,9 +53,9 @@ GAP = Family(
     "The largest difference between a member's epoch at the broker and the generation that its client has.",
 )
 NOT_TRANSLATABLE = Family(
-    "not_translatable_groups",
-    ("reason",),
-    "Groups that can't be translated, by category of the reason.",
+    "group_not_translatable",
+    ("group", "reason"),
+    "1 for each group that can't be translated, with the category of the reason.",
 )
 CONNECTORS = Family(
     "connect_connectors",
@@ -97,12 +87,10 @@ SHADOW_MOVED = Family(
 LEFT_OUT = Family("unlabelled_groups", (), "Groups that share the label `other`.")
 
 FAMILIES = (
-    GROUPS,
+    GROUP_MODE,
     MEMBERS,
     GROUP_MEMBERS,
     BROKER_MEMBERS,
-    ELSEWHERE,
-    PROGRESS,
     STUCK_MEMBERS,
     STUCK,
     GAP,

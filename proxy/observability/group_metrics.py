@@ -14,16 +14,14 @@ from prometheus_client.registry import Collector
 from proxy.metrics.group_families import (
     BROKER_MEMBERS,
     CONNECTORS,
-    ELSEWHERE,
     FAMILIES,
     GAP,
     GROUP_MEMBERS,
-    GROUPS,
+    GROUP_MODE,
     LEFT_OUT,
     MEMBERS,
     NOT_TRANSLATABLE,
     PREFIX,
-    PROGRESS,
     REJOIN,
     SHADOW_EMPTY,
     SHADOW_MOVED,
@@ -36,8 +34,6 @@ from proxy.metrics.group_families import (
 from proxy.observability.group_records import GroupRecord
 from proxy.observability.group_views import member_view
 from proxy.observability.snapshot import (
-    MIGRATING,
-    REBALANCING,
     BrokerView,
     ConnectView,
     GroupView,
@@ -57,7 +53,6 @@ class GroupCounts(msgspec.Struct, kw_only=True):
     mode: str
     members: Counter[tuple[str, str]]
     broker: BrokerView | None
-    elsewhere: int
     stuck_members: int
     is_stuck: bool
     gap: int
@@ -118,7 +113,6 @@ def counts_of_record(group: GroupRecord, now_us: int) -> GroupCounts:
         mode=group.mode,
         members=Counter((member.protocol, member.state) for member in group.members.values()),
         broker=broker,
-        elsewhere=0 if broker is None else len(set(broker.members) - group.members.keys()),
         stuck_members=stuck,
         is_stuck=stuck > 0 or group.conversion_stuck(now_us) is not None,
         gap=max(
@@ -140,7 +134,6 @@ def counts_of_view(group: GroupView) -> GroupCounts:
         mode=group.mode,
         members=Counter((member.protocol, member.state) for member in group.members),
         broker=group.broker,
-        elsewhere=group.progress.elsewhere,
         stuck_members=sum(member.stuck_s > 0 for member in group.members),
         is_stuck=group.stuck is not None,
         gap=max((m.epoch - m.generation for m in group.members if m.generation >= 0 <= m.epoch), default=0),
@@ -174,27 +167,23 @@ class _FamilyTotals:
 
     def __init__(self, labels: GroupLabels) -> None:
         self._labels = labels
-        self._totals = {family: Counter[tuple[str, ...]]() for family in FAMILIES if family is not PROGRESS}
-        self._migrated, self._member_count = Counter[str](), Counter[str]()
-        for single in (STUCK, LEFT_OUT):
-            self._totals[single][()] = 0
+        self._totals = {family: Counter[tuple[str, ...]]() for family in FAMILIES}
+        self._totals[LEFT_OUT][()] = 0
 
     def add(self, group: GroupCounts) -> None:
         totals, label = self._totals, self._labels.of(group.id, has_members=bool(group.members))
-        totals[GROUPS][group.mode, _protocol(group), _state(group)] += 1
+        if group.members:
+            totals[GROUP_MODE][label, group.mode] += 1
         if group.why_not:
-            totals[NOT_TRANSLATABLE][(category(group.why_not),)] += 1
+            totals[NOT_TRANSLATABLE][label, category(group.why_not)] += 1
         for (protocol, state), count in group.members.items():
             totals[MEMBERS][group.mode, protocol, state] += count
             totals[GROUP_MEMBERS][label, protocol] += count
         if group.broker is not None and group.broker.type:
             totals[BROKER_MEMBERS][label, "classic"] += group.broker.classic
             totals[BROKER_MEMBERS][label, "consumer"] += group.broker.consumer
-        self._migrated[label] += _migrated(group)
-        self._member_count[label] += _member_count(group)
-        totals[ELSEWHERE][(label,)] += group.elsewhere
         totals[STUCK_MEMBERS][(label,)] += group.stuck_members
-        totals[STUCK][()] += group.is_stuck
+        totals[STUCK][(label,)] += group.is_stuck
         totals[GAP][(label,)] = max(totals[GAP][(label,)], group.gap)
         totals[LEFT_OUT][()] += label is OTHER
         if group.connect is not None:
@@ -215,10 +204,6 @@ class _FamilyTotals:
     def families(self) -> Iterator[GaugeMetricFamily]:
         for family, values in self._totals.items():
             yield _gauge(family, values.items())
-        parts = (
-            ((label,), self._migrated[label] / most) for label, most in self._member_count.items() if most
-        )
-        yield _gauge(PROGRESS, parts)
 
 
 def _gauge(family: Family, values: Iterable[tuple[tuple[str, ...], float]]) -> GaugeMetricFamily:
@@ -226,30 +211,3 @@ def _gauge(family: Family, values: Iterable[tuple[tuple[str, ...], float]]) -> G
     for labels, value in values:
         made.add_metric(labels, value)
     return made
-
-
-def _protocol(group: GroupCounts) -> str:
-    protocols = {protocol for protocol, _ in group.members}
-    return "mixed" if len(protocols) > 1 else next(iter(protocols), "")
-
-
-def _state(group: GroupCounts) -> str:
-    if not group.members:
-        return "Empty"
-    return "Rebalancing" if any(state in REBALANCING for _, state in group.members) else "Stable"
-
-
-def _migrated(group: GroupCounts) -> int:
-    if group.broker is not None and group.broker.type:
-        return group.broker.consumer
-    return sum(
-        count
-        for (protocol, _), count in group.members.items()
-        if protocol in MIGRATING and protocol != "classic"
-    )
-
-
-def _member_count(group: GroupCounts) -> int:
-    if group.broker is not None and group.broker.type:
-        return group.broker.classic + group.broker.consumer
-    return sum(count for (protocol, _), count in group.members.items() if protocol in MIGRATING)

@@ -35,6 +35,13 @@ def test_each_metric_exists(page):
 
 
 @each_page
+def test_each_recorded_series_exists(page):
+    rules = yaml.safe_load(text_of(ROOT / "charts" / "epochgate" / "files" / "rules.yaml"))
+    recorded = {rule["record"] for group in rules["groups"] for rule in group["rules"] if "record" in rule}
+    assert set(re.findall(r"\b(epochgate:[a-z_:]+[a-z])", text_of(page))) - recorded == set()
+
+
+@each_page
 def test_each_configuration_key_exists(page):
     described = text_of(ROOT / "docs" / "reference" / "configuration.md")
     keys = set(re.findall(r"^\| `([\w.\[\]]+)` \|", described, re.MULTILINE))
@@ -47,7 +54,7 @@ def test_each_configuration_key_exists(page):
 @each_page
 def test_each_alert_exists(page):
     rules = yaml.safe_load(text_of(ROOT / "charts" / "epochgate" / "files" / "rules.yaml"))
-    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
     assert set(re.findall(r"\b(Epochgate[A-Z]\w+)", text_of(page))) - alerts == set()
 
 

@@ -189,7 +189,7 @@ def test_the_terminal_says_the_same(stage):
 def test_prometheus_has_every_metric_of_the_table(stage):
     known = eventually(
         lambda: stage.prometheus.get("metadata"),
-        lambda found: "epochgate_group_progress_ratio" in found,
+        lambda found: "epochgate_group_mode" in found,
         what="Prometheus knows the metrics",
     )
     wanted = {one.name.removesuffix("_total") for one in Metrics().table}

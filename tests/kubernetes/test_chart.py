@@ -276,7 +276,7 @@ def test_prometheus_loads_the_rules_of_the_chart(watched):
         return found and all(rule["health"] != "unknown" for rule in found[0]["rules"])
 
     (group,) = eventually(groups, all_ran, what="Prometheus has evaluated the rules", timeout_s=90)
-    (written,) = yaml.safe_load((FILES / "rules.yaml").read_text())["groups"]
+    written = yaml.safe_load((FILES / "rules.yaml").read_text())["groups"][0]
     assert [rule["name"] for rule in group["rules"]] == [rule["alert"] for rule in written["rules"]]
     assert {(rule["health"], rule.get("lastError", "")) for rule in group["rules"]} == {("ok", "")}
     assert watched.alerts() == {}

@@ -214,7 +214,7 @@ def test_no_label_holds_what_a_client_says():
     assert 'epochgate_passed_through_total{reason="unknown assignor"} 1.0' in told
     assert 'epochgate_passed_through_total{reason="observed: unknown assignor"} 1.0' in told
     assert 'epochgate_rebalances_total{protocol="translated",reason="other"} 2.0' in told
-    assert 'epochgate_not_translatable_groups{reason="other"} 1.0' in told
+    assert 'epochgate_group_not_translatable{group="other",reason="other"} 1.0' in told
 
 
 def test_a_group_without_members_takes_no_label_from_one_that_has_some():

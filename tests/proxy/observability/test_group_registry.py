@@ -213,9 +213,9 @@ def test_group_labels_are_bounded_and_nothing_is_lost(registry):
     for number in range(50):
         record(registry, life("m", group=f"g-{number}", protocol="classic" if number % 2 else "translated"))
     values = gauges([counts_of_record(group, MICRO) for group in registry.groups.values()], 5)
-    by_group = {key[1][0]: value for key, value in values.items() if key[0] == "group_progress_ratio"}
+    by_group = {key[1][0]: value for key, value in values.items() if key[0] == "group_mode"}
     assert len(by_group) == 6
-    assert by_group[OTHER] == pytest.approx(22 / 45)
+    assert by_group[OTHER] == 45
     assert values["unlabelled_groups", ()] == 45
     assert sum(value for key, value in values.items() if key[0] == "group_members") == 50
     assert values["members", ("translate", "classic", "Stable")] == 25
@@ -248,7 +248,7 @@ def test_members_that_have_nowhere_to_go_are_counted_and_are_no_part_of_the_prog
     found = {family.name: family for family in families([counts_of_view(group)], GroupLabels(5))}
     (members,) = found[f"{PREFIX}members"].samples
     assert (members.labels["protocol"], members.value) == (protocol, 2)
-    assert not found[f"{PREFIX}group_progress_ratio"].samples
+    assert not found[f"{PREFIX}group_broker_members"].samples
 
 
 def test_a_share_group_in_translate_is_not_stuck_because_nobody_moves(registry):

@@ -66,10 +66,8 @@ def test_gauges_of_a_group_are_made_of_the_merged_picture_and_counters_add_up():
         for sample in family.samples
     }
     assert values["group_broker_members", "g", "consumer"] == 3
-    assert values["group_progress_ratio", "g"] == 0.75
-    assert values["group_members_elsewhere", "g"] == 1
     assert values["group_members", "g", "translated"] == 3
-    assert values["groups", "observe", "translated", "Stable"] == 1
+    assert values["group_mode", "g", "observe"] == 1
     assert values["events_total", "joined"] == 3
     assert values["policy_version",] == 4
     assert values["policy_is_current",] == 0
