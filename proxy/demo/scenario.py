@@ -9,6 +9,7 @@ from operator import itemgetter
 import msgspec
 import trio
 
+from proxy.demo.commands import preflight
 from proxy.demo.consumers import ConsumerPool
 from proxy.demo.display_model import DisplayModel, Step
 from proxy.demo.failure import DemoFailed
@@ -30,7 +31,6 @@ from proxy.demo.plan import (
     START,
     Plan,
 )
-from proxy.demo.preflight import preflight
 from proxy.demo.producer import NumberedProducer
 from proxy.demo.proxy import DemoProxy
 from proxy.demo.verdict import GroupResult, Result

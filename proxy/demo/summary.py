@@ -28,7 +28,7 @@ def summary(result: Result) -> Iterator[RenderableType]:
     else:
         yield Text(
             f"PASSED: both groups read all {result.produced} records, and no partition was ever held by two "
-            "consumers at once.",
+            "consumers at once, as the certificate says too.",
             style="bold green",
         )
 
@@ -87,6 +87,8 @@ def _groups(result: Result) -> Table:
 
 
 def _sentences(result: Result) -> Iterator[str]:
+    if not isinstance(result.certificate, str):
+        yield f"epochgate verify: {result.certificate}."
     cost = moved(result)
     if cost is not None:
         yield f"The move: {describe_move(cost)}."

@@ -59,6 +59,7 @@ def test_the_demo_passes_and_leaves_nothing_behind(kafka):
     assert demo.returncode == 0, output
     assert re.search(r"PASSED: both groups read all [1-9]\d* records", output), output
     assert "epochgate preflight: Nothing was found." in output
+    assert re.search(r"epochgate verify: \S+ is proven: 0 times two owners at once", output), output
     assert re.search(MOVED, output), output
     assert "The move: 0 callbacks, 0 records read twice, longest time without an owner 0.00 s." in output
     assert len(re.findall(r"│ Epochgate │ consumer ", output)) == len(("move", "join", "kill", "deploy"))
