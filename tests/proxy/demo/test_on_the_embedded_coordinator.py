@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 SHORT = ("--plain", "--pause", "0", "--work", "0.1", "--rate", "50", "--partitions", "6")
-TIMEOUT_S = 150
+TIMEOUT_S = 270
 MOVED = r"│ move .*\n│\s+│ Epochgate │ consumer\s+│\s+0 │\s+0 of 3 │\s+0\.00 │\s+0\.00 │\s+0\.00 │\s+0 │"
 """The group is a consumer group, and its members have noticed nothing."""
 
