@@ -1,13 +1,14 @@
 """`make demo`: starts a Kafka if possible, runs the demo on it, and stops everything again.
 
 Without Java, Maven or Maven Central the demo runs on the embedded coordinator instead, and says why. Arguments are
-passed on to `epochgate demo`.
+passed on to `epochgate demo`; with `--record` the tables of a run that passed are kept for docs/tutorial/demo.md.
 """
 
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import FrameType
 
@@ -15,8 +16,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `tools` is not i
 
 from tools.kafka import jars
 from tools.kafka.cluster import RUN, Cluster
+from tools.markers import replaced
 
 INTERRUPTED = 130
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "tutorial" / "demo.md"
+MARKER, FIRST_LINE = "demo run", "What each change cost"
 
 
 def main() -> int:
@@ -44,6 +48,8 @@ def _on_kafka(arguments: list[str]) -> int:
             say(f"no real Kafka here: {reason}")
             say("running on the embedded coordinator instead")
             return _demo(["--embedded", *arguments])
+        if "--record" in arguments:
+            return _record(cluster.bootstrap, version, [one for one in arguments if one != "--record"])
         code = _demo(["--kafka", cluster.bootstrap, *arguments])
         say("stopping Kafka")
         return code
@@ -58,6 +64,29 @@ def _demo(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: demo.send_signal(signal.SIGINT))
     return abs(demo.wait())
+
+
+def _record(bootstrap: str, version: str, arguments: list[str]) -> int:
+    """Run the demo and, if it passes, put its tables into the page."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "proxy", "demo", "--plain", "--kafka", bootstrap, *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    print(done.stdout, end="")
+    if done.returncode == 0:
+        took_s, load = time.monotonic() - began, os.getloadavg()[1]
+        title = (
+            f"One run on Kafka {version} in {took_s:.0f} s, on {os.cpu_count()} cores with a load of {load:.0f} from "
+            'this and other work (`make demo ARGS="--record"` writes it here):'
+        )
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), title, done.stdout), encoding="utf-8")
+    return done.returncode
+
+
+def page(before: str, title: str, output: str) -> str:
+    """Return the page with the last part of a demo's output, under a title."""
+    tables = output[output.index(FIRST_LINE) :].splitlines()
+    block = "\n".join(f"    {line}".rstrip() for line in tables)
+    return replaced(before, MARKER, f"{title}\n\n{block}\n")
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

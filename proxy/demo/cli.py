@@ -80,7 +80,7 @@ def demo(
     pause: Annotated[
         float,
         typer.Option(min=0, max=600, metavar="SECONDS", help="How long each state stays on the screen."),
-    ] = 4,
+    ] = 2,
     _no_color: NoColor = False,
 ) -> None:
     """Move a group at work, and show what changes cost it and a group that stays classic; or show a share group.

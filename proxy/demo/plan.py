@@ -17,7 +17,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     records_per_second: float = 100.0
     work_s: float = 1.0
     """Average seconds that a consumer spends on a batch, like one that writes to a database."""
-    pause_s: float = 4.0
+    pause_s: float = 2.0
     """Seconds to look at each state before the next step."""
     assignor: str = "roundrobin"
     """The consumers' ``partition.assignment.strategy``."""
@@ -42,6 +42,10 @@ KILL = Step(
     "It can't send a LeaveGroup, so nobody reads its partitions until its session timeout has passed. What matters is "
     "what happens to the other consumers.",
 )
+DEPLOY = Step(
+    "A deploy: one consumer after the other is replaced in each group",
+    "Each closes normally (LeaveGroup), then its successor starts.",
+)
 MOVE = Step(
     "The group behind Epochgate moves to the new protocol, at work",
     "A preflight, then one line of policy. Epochgate converts each member in place at its next Heartbeat (KIP-848): "
@@ -57,9 +61,9 @@ KILL_AFTER = Step(
     "Another consumer of each group is killed (kill -9)",
     "With either protocol its partitions wait for its session timeout.",
 )
-DEPLOY = Step(
-    "A deploy: one consumer after the other is replaced in each group",
-    "Each closes normally (LeaveGroup), then its successor starts.",
+DEPLOY_AFTER = Step(
+    "Another deploy",
+    "Again one consumer after the other is replaced in each group.",
 )
 BACK = Step(
     "The group moves back",
@@ -73,10 +77,11 @@ END = Step(
 MEASURED = {
     JOIN: "join",
     KILL: "kill",
+    DEPLOY: "deploy",
     MOVE: "move",
     JOIN_AFTER: "join",
     KILL_AFTER: "kill",
-    DEPLOY: "deploy",
+    DEPLOY_AFTER: "deploy",
     BACK: "back",
 }
 STEPS = (START, *MEASURED, END)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import trio
 
 from proxy.config.loader import parse_policy
+from proxy.config.reporting import JournalSection
 from proxy.config.schema import Admin, Config, Drain, Listener, Upstream
 from proxy.observability.group_records import MemberRecord
 from proxy.server.server import Server
@@ -17,9 +18,9 @@ _DRAIN_S = 2.0
 
 
 class DemoProxy:
-    """A proxy on free loopback ports."""
+    """A proxy on free loopback ports. Its journal is in the folder ``journal``, if that is not None."""
 
-    def __init__(self, bootstrap: str, node_ids: Iterable[int]) -> None:
+    def __init__(self, bootstrap: str, node_ids: Iterable[int], journal: str | None = None) -> None:
         listener = Listener(
             bind=_LOOPBACK,
             port=0,
@@ -31,6 +32,7 @@ class DemoProxy:
             listeners=(listener,),
             admin=Admin(port=0),
             drain=Drain(grace_s=_DRAIN_S),
+            journal=JournalSection(path=journal),
         )
         policy = Policy()
         self._server = Server(config, Translator(policy), policy=policy)

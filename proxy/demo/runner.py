@@ -1,10 +1,12 @@
 """Runs a demo: creates topic, proxy, producer and consumers, runs the scenario, and removes them again."""
 
+from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 import msgspec
 import trio
 
+from proxy.demo.commands import verify
 from proxy.demo.consumers import ConsumerPool
 from proxy.demo.display_model import DisplayModel, View
 from proxy.demo.group import DemoGroup
@@ -22,10 +24,17 @@ _CLEAN_UP_S = 10.0
 
 
 async def run_on_cluster(bootstrap: str, source: str, plan: Plan, view: View) -> Result:
-    """Run the demo on the cluster at ``bootstrap`` and return its result.
+    """Run the demo on the cluster at ``bootstrap`` and return its result, with the certificate of the proxy's journal.
 
     :raises ExceptionGroup: with a :class:`~proxy.demo.failure.DemoFailed`, if a step could not be carried out.
     """
+    with TemporaryDirectory(prefix="epochgate-demo-") as journal:
+        result, group_id = await _run(bootstrap, source, plan, view, journal)
+        return msgspec.structs.replace(result, certificate=await verify(journal, group_id))
+
+
+async def _run(bootstrap: str, source: str, plan: Plan, view: View, journal: str) -> tuple[Result, str]:
+    """Run the demo; return its result and the id of the group that was moved. The journal is finished then."""
     kafka = Kafka(bootstrap)
     node_ids = await kafka.node_ids()
     topic = f"epochgate-demo-{uuid4().hex[:8]}"
@@ -34,7 +43,7 @@ async def run_on_cluster(bootstrap: str, source: str, plan: Plan, view: View) ->
         DemoGroup(title, f"{topic}-{title.lower()}", plan.partitions, display.log)
         for title in (CLASSIC, EPOCHGATE)
     )
-    demo_proxy = DemoProxy(bootstrap, node_ids)
+    demo_proxy = DemoProxy(bootstrap, node_ids, journal)
     display.groups = (classic, moved)
     display.tables = lambda: (group_table(classic, None), group_table(moved, demo_proxy))
     session_s = await kafka.consumer_session_s(node_ids[0])
@@ -67,7 +76,7 @@ async def run_on_cluster(bootstrap: str, source: str, plan: Plan, view: View) ->
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEAN_UP_S):
             await kafka.remove(topic, [classic.group_id, moved.group_id])
-    return result
+    return result, moved.group_id
 
 
 async def _refresh(display: DisplayModel) -> None:

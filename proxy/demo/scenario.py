@@ -9,6 +9,7 @@ from operator import itemgetter
 import msgspec
 import trio
 
+from proxy.demo.commands import preflight
 from proxy.demo.consumers import ConsumerPool
 from proxy.demo.display_model import DisplayModel, Step
 from proxy.demo.failure import DemoFailed
@@ -19,6 +20,7 @@ from proxy.demo.plan import (
     BACK,
     COOPERATIVE,
     DEPLOY,
+    DEPLOY_AFTER,
     END,
     FIRST_CONSUMERS,
     JOIN,
@@ -30,7 +32,6 @@ from proxy.demo.plan import (
     START,
     Plan,
 )
-from proxy.demo.preflight import preflight
 from proxy.demo.producer import NumberedProducer
 from proxy.demo.proxy import DemoProxy
 from proxy.demo.verdict import GroupResult, Result
@@ -87,12 +88,11 @@ class Scenario:
         await self._step(START, self._start)
         await self._step(JOIN, partial(self._join, FIRST_CONSUMERS + 1))
         await self._step(KILL, partial(self._kill, 1))
+        await self._deploy(DEPLOY, 2)
         await self._step(MOVE, self._move)
-        await self._step(JOIN_AFTER, partial(self._join, FIRST_CONSUMERS + 2))
-        await self._step(KILL_AFTER, partial(self._kill, 2))
-        await self._step(
-            DEPLOY, *(partial(self._replace, number) for number in range(3, 3 + FIRST_CONSUMERS))
-        )
+        await self._step(JOIN_AFTER, partial(self._join, 2 * FIRST_CONSUMERS + 2))
+        await self._step(KILL_AFTER, partial(self._kill, FIRST_CONSUMERS + 2))
+        await self._deploy(DEPLOY_AFTER, FIRST_CONSUMERS + 3)
         await self._step(BACK, self._move_back)
         self._display.begin(END)
         ended_ns = time.monotonic_ns()
@@ -117,6 +117,10 @@ class Scenario:
         for pool, name in zip(self._pools, names, strict=True):
             pool.kill(name)
         await self._wait_until_gone(names)
+
+    async def _deploy(self, step: Step, first: int) -> None:
+        numbers = range(first, first + FIRST_CONSUMERS)
+        await self._step(step, *(partial(self._replace, number) for number in numbers))
 
     async def _replace(self, number: int) -> None:
         names = [pool.name(number) for pool in self._pools]

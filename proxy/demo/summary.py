@@ -28,7 +28,7 @@ def summary(result: Result) -> Iterator[RenderableType]:
     else:
         yield Text(
             f"PASSED: both groups read all {result.produced} records, and no partition was ever held by two "
-            "consumers at once.",
+            "consumers at once, as the certificate says too.",
             style="bold green",
         )
 
@@ -87,15 +87,18 @@ def _groups(result: Result) -> Table:
 
 
 def _sentences(result: Result) -> Iterator[str]:
+    if not isinstance(result.certificate, str):
+        yield f"epochgate verify: {result.certificate}."
     cost = moved(result)
     if cost is not None:
         yield f"The move: {describe_move(cost)}."
-        after = slice(result.steps.index(MOVE_NAME) + 1, -1)
+        at = result.steps.index(MOVE_NAME)
         for group in result.groups:
-            cost = total(group.costs[after])
+            before, after = total(group.costs[:at]), total(group.costs[at + 1 : -1])
             yield (
-                f"{', '.join(result.steps[after])} after it, {group.title}: consumers that stayed stopped "
-                f"{cost.stopped} times, for {cost.stopped_s:.2f} s in all."
+                f"{', '.join(result.steps[:at])}, {group.title}: consumers that stayed stopped {before.stopped} times "
+                f"before it, for {before.stopped_s:.2f} s in all, and {after.stopped} times after it, for "
+                f"{after.stopped_s:.2f} s."
             )
     if result.session_s is not None:
         yield (

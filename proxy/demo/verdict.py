@@ -2,6 +2,7 @@
 
 import msgspec
 
+from proxy.demo.commands import Certificate
 from proxy.demo.measures import Overlap, StepCost
 from proxy.demo.plan import MEASURED, MOVE
 from proxy.demo.records import ranges
@@ -26,7 +27,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the demo. ``steps`` names the measured steps.
 
     ``is_silent`` says whether the move should go unnoticed. ``session_s`` is the broker's session timeout of members of
-    the new protocol, None if it is not known.
+    the new protocol, None if it is not known. ``certificate`` is what ``epochgate verify`` says of the moved group, or
+    why it says nothing.
     """
 
     produced: int
@@ -34,6 +36,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     session_s: float | None = None
     steps: tuple[str, ...]
     groups: tuple[GroupResult, ...]
+    certificate: Certificate | str = "no certificate"
 
 
 def problems(result: Result) -> list[str]:
@@ -52,6 +55,8 @@ def problems(result: Result) -> list[str]:
         and (noticed.callbacks or noticed.read_again or noticed.longest_s)
     ):
         found.append(f"the move was noticed: {describe_move(noticed)}")
+    if isinstance(result.certificate, str) or not result.certificate.is_proven:
+        found.append(f"epochgate verify: {result.certificate}")
     return found
 
 

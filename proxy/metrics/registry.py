@@ -253,6 +253,10 @@ class Metrics:
             "Members taken over from another process, found at the broker.",
             "protocol",
         )
+        self.conversions = self._counter(
+            "conversions",
+            "Classic members that were made members of the new protocol in place: 0 ms, not noticed by their clients.",
+        )
         self.passed_through = self._counter(
             "passed_through",
             "JoinGroups that passed through untranslated, by category of reason (`translation/reasons.py`).",

@@ -11,6 +11,7 @@ from proxy.observability.group_records import RecordedEvent
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.wall_clock import WallClock
 from translation.actions import Event, EventKind, MemberProtocol
+from translation.migration.in_place import REASON as CONVERTED
 from translation.partitions import TopicPartitions
 from translation.policy.policy import Policy
 from translation.reasons import category
@@ -80,6 +81,8 @@ class EventDispatcher:
         event, metrics = recorded.event, self._metrics
         if event.kind is EventKind.STATE_CHANGED:
             metrics.state_changes.labels(event.previous_state, event.state).inc()
+        elif event.kind is EventKind.ADOPTED and event.reason == CONVERTED:
+            metrics.conversions.inc()
         elif event.kind is EventKind.ADOPTED:
             metrics.adoptions.labels(event.protocol).inc()
         elif event.kind is EventKind.PASSED_THROUGH:

@@ -25,7 +25,7 @@ membership."""
 def request_rejoin(
     context: Context, group: Group, connection: Connection, request: Request, reason: str
 ) -> None:
-    """Remember a client that is made to rejoin, mostly by its Heartbeat; others are told after a pause."""
+    """Remember a client that is made to rejoin, mostly by its Heartbeat."""
     message: HeartbeatRequest | JoinGroupRequest = request.message
     for forgotten in [
         move for move in group.pending_moves.values() if move.told_at < context.now - _FORGET_S

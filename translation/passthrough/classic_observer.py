@@ -61,7 +61,7 @@ class ClassicObserver:
         member.session_timeout_ms = member.declared_session_timeout_ms = message.session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout.of_client_ms(message)
         member.is_consumer = message.protocol_type == CONSUMER
-        member.touch(now)
+        members.touch(member, now)
         member.generation = response.generation_id
         member.owned = _reported(message)
         if protocol is MemberProtocol.CONNECT:
@@ -84,7 +84,7 @@ class ClassicObserver:
             member.owned = None if member.protocol is MemberProtocol.CONNECT else NOTHING
             members.emit(EventKind.JOINED, member, reason="first seen at its SyncGroup")
         member.connection_id = connection.id
-        member.touch(now)
+        members.touch(member, now)
         assigned = self._assigned(member, response.assignment)
         added, to_revoke = (NOTHING, NOTHING) if assigned is None else member.assign(assigned)
         if assigned is None:
@@ -110,7 +110,7 @@ class ClassicObserver:
             member.machine.handle(MemberEvent.FIRST_SEEN)
             members.emit(EventKind.ADOPTED, member, reason="first seen at its Heartbeat")
         member.connection_id = connection.id
-        member.touch(now)
+        members.touch(member, now)
         if code == ErrorCode.REBALANCE_IN_PROGRESS and member.state is MemberState.STABLE:
             members.change(member, MemberEvent.REBALANCE_ANNOUNCED, ErrorCode.REBALANCE_IN_PROGRESS.name)
 

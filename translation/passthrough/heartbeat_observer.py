@@ -72,7 +72,7 @@ class HeartbeatObserver(ABC):
         if member is None or message.member_epoch == 0:
             member = self._new_member(connection, request, member_id, response.member_epoch)
         member.connection_id = connection.id
-        member.touch(now)
+        members.touch(member, now)
         epoch_moved = member.member_epoch != response.member_epoch
         member.member_epoch = member.generation = response.member_epoch
         assigned = self._assigned(response)

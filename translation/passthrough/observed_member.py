@@ -1,5 +1,7 @@
 """What is known of one member whose calls pass through (:mod:`translation.passthrough.observer`)."""
 
+import math
+
 import msgspec
 
 from translation.actions import ConnectionId, MemberProtocol
@@ -47,6 +49,8 @@ class ObservedMember(msgspec.Struct, kw_only=True):
     """Set for a worker of Kafka Connect whose metadata was read."""
     alive_until: float = 0.0
     """When its session ends unless it gives another sign of life, in seconds of the caller's clock."""
+    due: float = math.inf
+    """When to look whether it has ended: at ``alive_until`` or, since that moves with each call, before it."""
 
     @property
     def state(self) -> MemberState:

@@ -1,5 +1,6 @@
 """Keeps the observed members of one process, and collects the events that report what happens to them."""
 
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from protocol_codecs import ErrorCode, Uuid
@@ -12,6 +13,7 @@ from translation.passthrough.topic_names import TopicNames
 MEMBERS_LIMIT = 50_000
 """Members that are remembered at the same time. Events of further ones are reported all the same."""
 
+_SPARE_ENTRIES = 1000
 _LONGEST_TEXT = 255
 """Characters of an id, of a client id or of a software name. A member with a longer one is not remembered either."""
 
@@ -36,6 +38,8 @@ class ObservedMembers:
     def __init__(self, topics: TopicNames, limit: int) -> None:
         self.by_id: dict[tuple[str, str], ObservedMember] = {}
         """By (group id, member id)."""
+        self._due: list[tuple[float, int, ObservedMember]] = []
+        """A heap of when to look whether a session has ended; entries that are not a member's newest are ignored."""
         self._topics = topics
         self._limit = limit
         self._events: list[Event] = []
@@ -58,6 +62,34 @@ class ObservedMembers:
         member.client_host = connection.client_host
         member.software = connection.software
         return member
+
+    def touch(self, member: ObservedMember, now: float) -> None:
+        """Start a member's session anew at a sign of life, and expire others. ``now`` is in the caller's seconds.
+
+        What an expired member owned may be assigned by the very response that is the sign of life.
+        """
+        member.touch(now)
+        if member.alive_until < member.due:
+            self._look_at(member)
+            if len(self._due) > 2 * len(self.by_id) + _SPARE_ENTRIES:
+                self._due = [(one.due, id(one), one) for one in self.by_id.values()]
+                heapify(self._due)
+        self.expire(now)
+
+    def _look_at(self, member: ObservedMember) -> None:
+        member.due = member.alive_until
+        heappush(self._due, (member.due, id(member), member))
+
+    def expire(self, now: float) -> None:
+        """End the members that have been silent for their session timeout."""
+        while self._due and self._due[0][0] < now:
+            due, _, member = heappop(self._due)
+            if due != member.due or self.by_id.get((member.group_id, member.member_id)) is not member:
+                continue
+            if member.alive_until < now:
+                self.end(member, EventKind.SESSION_EXPIRED, "no sign of life within the session timeout")
+            else:
+                self._look_at(member)
 
     def with_instance_id(self, group_id: str, instance_id: str | None) -> ObservedMember | None:
         """Return the member of a group that has this instance id."""

@@ -93,13 +93,13 @@ class Observer:
     def kept_alive(self, now: float, connection_id: ConnectionId, message: HeartbeatRequest) -> bool:
         """The broker accepted a Heartbeat; False if the member is unknown, so :meth:`response_received` has to see it.
 
-        For a known member this is all that :meth:`response_received` does with such a Heartbeat; no event follows.
+        For a known member this is all that :meth:`response_received` does with such a Heartbeat.
         """
         member = self._by_id.get((message.group_id, message.member_id))
         if member is None:
             return False
         member.connection_id = connection_id
-        member.touch(now)
+        self._members.touch(member, now)
         return True
 
     def protocol_of(self, group_id: str, member_id: str) -> str:
@@ -120,6 +120,5 @@ class Observer:
 
     def handle_time(self, now: float) -> list[Event]:
         """Expire the members that have been silent for their session timeout."""
-        for member in [member for member in self._by_id.values() if member.alive_until < now]:
-            self._members.end(member, EventKind.SESSION_EXPIRED, "no sign of life within the session timeout")
+        self._members.expire(now)
         return self._members.take_events()

@@ -24,6 +24,7 @@ from tests.pipeline.rules.journals import (
     saved,
     verified,
 )
+from translation.migration.in_place import REASON as CONVERTED
 
 MS, S = 1_000, 1_000_000
 
@@ -228,6 +229,23 @@ def test_pauses_count_by_the_protocol_that_the_member_had_when_it_began(tmp_path
         "translated": (1, 4 * S),
     }
     assert 2 * S <= found.pauses["classic"].p99_us <= 2.24 * S
+
+
+def test_a_member_that_is_converted_in_place_keeps_its_partitions_and_does_not_pause(tmp_path: Path) -> None:
+    conversion = {"reason": CONVERTED, "generation": 3, "epoch": 3}
+    found = certified(
+        tmp_path,
+        event(1, "started"),
+        event(2, "joined", "m", [], protocol="classic"),
+        event(3, "assigned", "m", [0, 1], protocol="classic"),
+        event(4, "state_changed", "m", [0, 1], previous_state="", **conversion),
+        event(5, "adopted", "m", [0, 1], **conversion),
+        event(6, "left", "m", []),
+        event(7, "stopped"),
+    )
+    assert (found.verdict, found.why) == (Verdict.PROVEN, ())
+    assert (found.gaps.count, found.gaps.now, found.pauses) == (2, 2, {})  # since it left
+    assert found.translated_since_us == 1_005 * S
 
 
 def commit(seq: int, offset: int, before: int = -1, **other: Any) -> dict[str, Any]:

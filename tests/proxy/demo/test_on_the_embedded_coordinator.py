@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 SHORT = ("--plain", "--pause", "0", "--work", "0.1", "--rate", "50", "--partitions", "6")
-TIMEOUT_S = 150
+TIMEOUT_S = 270
 MOVED = r"│ move .*\n│\s+│ Epochgate │ consumer\s+│\s+0 │\s+0 of 3 │\s+0\.00 │\s+0\.00 │\s+0\.00 │\s+0 │"
 """The group is a consumer group, and its members have noticed nothing."""
 
@@ -15,6 +15,7 @@ def test_the_demo_passes():
     demo = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert re.search(r"PASSED: both groups read all [1-9]\d* records", demo.stdout), demo.stdout
+    assert re.search(r"epochgate verify: \S+ is proven: 0 times two owners at once", demo.stdout), demo.stdout
     assert re.search(MOVED, demo.stdout), demo.stdout
     assert re.search(r"│ back .*\n│\s+│ Epochgate │ classic ", demo.stdout), demo.stdout
     assert demo.stderr == ""

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from proxy.demo.commands import Certificate, Owners
 from proxy.demo.measures import Overlap, StepCost
 from proxy.demo.summary import summary
 from proxy.demo.verdict import GroupResult, Result, problems
@@ -12,6 +13,9 @@ COST = StepCost(
     bystanders=3, stopped=3, stopped_s=1.25, callbacks=6, unread_s=4.5, longest_s=2.75, read_again=0
 )
 UNNOTICED = StepCost(bystanders=3, stopped=0, stopped_s=0, callbacks=0, unread_s=0, longest_s=0, read_again=0)
+
+
+PROVEN = Certificate(group="g", verdict="proven", events=200, members={"classic": 4}, owners=Owners({}))
 
 
 @pytest.fixture
@@ -28,7 +32,13 @@ def good() -> Result:
         )
         for title, type_ in (("Classic", "classic"), ("Epochgate", "consumer"))
     )
-    return Result(produced=100, steps=("join", "move", "kill", "back"), groups=tuple(groups), session_s=6)
+    return Result(
+        produced=100,
+        steps=("join", "move", "kill", "back"),
+        groups=tuple(groups),
+        session_s=6,
+        certificate=PROVEN,
+    )
 
 
 def but(result: Result, **changes: object) -> Result:
@@ -48,6 +58,31 @@ def printed(result: Result) -> str:
 def test_all_read_and_nothing_held_twice_passes(good):
     assert problems(good) == []
     assert "PASSED: both groups read all 100 records" in printed(good)
+
+
+def test_the_certificate_is_printed(good):
+    line = "epochgate verify: g is proven: 0 times two owners at once, by 200 events of 4 members."
+    assert line in printed(good)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "words"),
+    [
+        ("no certificate: no such folder", "no certificate: no such folder"),
+        (
+            msgspec.structs.replace(PROVEN, verdict="unproven", why=("1 event lost",)),
+            "g is unproven: 0 times two owners at once, by 200 events of 4 members; 1 event lost",
+        ),
+        (
+            msgspec.structs.replace(PROVEN, verdict="violated", owners=Owners({"violation": 2})),
+            "g is violated: 2 times two owners at once, by 200 events of 4 members",
+        ),
+    ],
+)
+def test_a_group_that_is_not_proven_fails(good, certificate, words):
+    result = msgspec.structs.replace(good, certificate=certificate)
+    assert problems(result) == [f"epochgate verify: {words}"]
+    assert "FAILED" in printed(result)
 
 
 def test_records_read_again_are_no_problem(good):
@@ -102,10 +137,9 @@ def test_the_table_has_a_line_for_each_step_and_group(good):
     ]
 
 
-def test_what_is_summed_up_is_what_came_after_the_move_and_before_the_way_back(good):
-    assert "kill after it, Epochgate: consumers that stayed stopped 3 times, for 1.25 s in all." in printed(
-        good
-    )
+def test_what_came_before_the_move_is_summed_up_and_what_came_after_it_without_the_way_back(good):
+    said = "3 times before it, for 1.25 s in all, and 3 times after it, for 1.25 s."
+    assert f"join, Epochgate: consumers that stayed stopped {said}" in " ".join(printed(good).split())
 
 
 def test_the_session_timeout_of_the_broker_is_named_if_it_is_known(good):

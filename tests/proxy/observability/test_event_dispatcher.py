@@ -11,7 +11,9 @@ from proxy.metrics.registry import Metrics
 from proxy.observability.event_dispatcher import EventDispatcher
 from proxy.runtime.log_setup import configure
 from tests.proxy.fakes.log_lines import Terminal, lines_of
+from tests.proxy.observability.events import event, life, topic
 from translation.actions import Event, EventKind
+from translation.migration.in_place import REASON as CONVERTED
 from translation.partitions import TopicPartitionSet
 
 pytestmark = pytest.mark.usefixtures("restored_logging")
@@ -59,12 +61,12 @@ def test_a_state_change_is_one_line_that_says_everything():
 def test_state_changes_and_rebalances_are_counted():
     metrics = Metrics()
     dispatcher = EventDispatcher(metrics)
-    for event in (
+    for one in (
         changed("Absent", "CompletingRebalance", "JoinGroup answered"),
         changed("CompletingRebalance", "Stable", "SyncGroup answered"),
         changed("Stable", "PrepareRebalance", "partitions were added"),
     ):
-        dispatcher.dispatch(event)
+        dispatcher.dispatch(one)
 
     def value(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"epochgate_{name}", labels)
@@ -73,6 +75,24 @@ def test_state_changes_and_rebalances_are_counted():
     assert value("group_rebalances_total", group="other", protocol="translated") == 1
     assert value("member_state_changes_total", previous_state="Stable", state="PrepareRebalance") == 1
     assert value("events_total", kind="state_changed") == 3
+
+
+def test_a_conversion_in_place_is_no_adoption_no_rebalance_and_no_pause():
+    metrics = Metrics()
+    dispatcher = EventDispatcher(metrics)
+    for one in life(owned=topic(0), protocol="classic"):
+        dispatcher.dispatch(one)
+    dispatcher.dispatch(changed("Absent", "Stable", CONVERTED))
+    for reason in (CONVERTED, "found at the broker"):
+        dispatcher.dispatch(event(EventKind.ADOPTED, owned=topic(0), reason=reason))
+
+    def total(name: str) -> float:
+        families = metrics.registry.collect()
+        samples = [sample for family in families for sample in family.samples]
+        return sum(sample.value for sample in samples if sample.name == f"epochgate_{name}")
+
+    assert [total(name) for name in ("conversions_total", "adoptions_total")] == [1, 1]
+    assert [total(name) for name in ("rebalances_total", "member_paused_seconds_count")] == [0, 0]
 
 
 def test_reasons_as_labels_are_bounded():

@@ -23,6 +23,7 @@ from proxy.observability.snapshot import Snapshot
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import EventKind
 from translation.connect_worker import ConnectWorker
+from translation.migration.in_place import REASON as CONVERTED
 from translation.partitions import Role, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy
@@ -110,6 +111,14 @@ def test_one_group_with_its_members_and_events(proxy):
     for said in ("app-m-1", "sarama/1", "2: t 0, 1", "joined", "CompletingRebalance -> Stable"):
         assert said in done.output
     assert "does not know this group" in proxy.run("nobody").output
+
+
+def test_a_group_whose_member_was_converted_in_place(proxy):
+    conversion = event(EventKind.ADOPTED, owned=topic(0), reason=CONVERTED)
+    proxy.record([*life(owned=topic(0), protocol="classic"), conversion])
+    said = " ".join(proxy.run("g").output.split())
+    assert "adopted app-m-1 converted in place: 0 ms, not noticed" in said
+    assert "1 of 1" in " ".join(proxy.run().output.split())
 
 
 def test_a_group_of_connect_workers_with_their_leader(proxy):

@@ -41,6 +41,7 @@ class ObservedClient:
         self.topics = TopicNames()
         self.observer = Observer(self.topics)
         self.connection = Connection(ConnectionId(1), "/10.0.0.1", {}, "librdkafka/2.8.0")
+        self.member_id = "m"
         self.now = 0.0
         self.events: list[Event] = []
 
@@ -62,17 +63,17 @@ class ObservedClient:
             group_id="g",
             session_timeout_ms=10_000,
             rebalance_timeout_ms=60_000,
-            member_id="m",
+            member_id=self.member_id,
             protocol_type="consumer",
             protocols=(protocol,),
         )
-        response = JoinGroupResponse(generation_id=generation, member_id="m", **answer)
+        response = JoinGroupResponse(generation_id=generation, member_id=self.member_id, **answer)
         return self.call(ApiKey.JOIN_GROUP, message, response)
 
     def sync(self, partitions: Iterable[int], generation: int = 1) -> list[EventKind]:
         assigned = (ConsumerProtocolTopicPartition(topic="t", partitions=tuple(partitions)),)
         assignment = encode_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned), 0)
-        message = SyncGroupRequest(group_id="g", generation_id=generation, member_id="m")
+        message = SyncGroupRequest(group_id="g", generation_id=generation, member_id=self.member_id)
         return self.call(ApiKey.SYNC_GROUP, message, SyncGroupResponse(assignment=assignment))
 
     def heartbeat(self, code: ErrorCode = ErrorCode.NONE) -> list[EventKind]:
@@ -182,6 +183,35 @@ def test_a_silent_member_is_forgotten_after_its_session_timeout(client):
     client.sync([0])
     assert client.note(client.observer.handle_time(9.0)) == []
     assert client.note(client.observer.handle_time(10.1)) == [EventKind.SESSION_EXPIRED]
+
+
+def test_a_silent_member_is_expired_before_another_is_assigned_its_partitions(client):
+    client.join()
+    client.sync([0])
+    client.now, client.member_id = 9.0, "m-2"
+    client.join(generation=2)
+    client.now = 10.1  # since handle_time was called last
+    assert client.sync([0], generation=2) == [EventKind.SESSION_EXPIRED, EventKind.ASSIGNED]
+
+
+def test_a_shorter_session_counts_after_a_long_wait_in_join_group(client):
+    client.join()
+    request = JoinGroupRequest(group_id="g", member_id="m", protocol_type="consumer")
+    client.observer.request_forwarded(5.0, Request(RequestId(2), ApiKey.JOIN_GROUP, 5, "app", request))
+    assert client.note(client.observer.handle_time(20.0)) == []
+    client.now = 30.0
+    client.join(generation=2)
+    assert client.note(client.observer.handle_time(39.9)) == []
+    assert client.note(client.observer.handle_time(40.1)) == [EventKind.SESSION_EXPIRED]
+
+
+def test_members_that_left_are_not_kept(client):
+    for number in range(5000):
+        client.member_id = f"m-{number}"
+        client.join()
+        message = LeaveGroupRequest(group_id="g", member_id=client.member_id)
+        client.call(ApiKey.LEAVE_GROUP, message, LeaveGroupResponse(), 1)
+    assert len(client.observer._members._due) < 2000
 
 
 def test_a_member_that_waits_in_join_group_is_not_silent(client):
