@@ -15,16 +15,14 @@ from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Wait, WakeReason
 
 
-def join_wait_limit_s(context: Context, member: Member) -> float:
-    """How long (seconds) the proxy may hold a JoinGroup of this client before it answers.
+def join_wait_limit_s(context: Context, rebalance_timeout_ms: int) -> float:
+    """How long (seconds) the proxy may hold a JoinGroup of a client with this rebalance timeout before it answers.
 
-    Longer just after an outage: clients whose own session ended meanwhile join under new member ids, and their old ones
-    have all partitions until their sessions end too.
+    A classic coordinator holds it for as long as the longest rebalance timeout of the group's members, in which they
+    have to rejoin.
     """
     settings = context.settings
-    was_away = context.now - member.group.in_reach_at < settings.join_wait_after_outage_s
-    longest_s = settings.join_wait_after_outage_s if was_away else settings.join_wait_s
-    return min(longest_s, _share_s(context, member.client.rebalance_timeout_ms))
+    return min(settings.join_wait_s, settings.join_wait_share * rebalance_timeout_ms / 1000)
 
 
 def awaits_others(context: Context, member: Member) -> bool:
@@ -34,23 +32,11 @@ def awaits_others(context: Context, member: Member) -> bool:
     that is not the whole, and one rejoin after another would follow. A static client has its own back at once.
     """
     settings, group = context.settings, member.group
-    if (
-        member.client.instance_id is not None
-        or context.now - group.in_reach_at >= settings.join_wait_after_outage_s
-    ):
+    if member.client.instance_id is not None or context.now - group.in_reach_at >= settings.join_wait_s:
         return False
     has_unheard = len(group.members) > group.connected
     # Until the broker has computed the assignment: it may have begun an interval with the end of another one.
     return has_unheard or context.now - group.ended_at < 2 * settings.assignment_interval_s
-
-
-def wait_limit_s(context: Context, rebalance_timeout_ms: int) -> float:
-    """How long (seconds) a client with this rebalance timeout may wait otherwise."""
-    return min(context.settings.join_wait_s, _share_s(context, rebalance_timeout_ms))
-
-
-def _share_s(context: Context, rebalance_timeout_ms: int) -> float:
-    return context.settings.join_wait_share * rebalance_timeout_ms / 1000
 
 
 def take_over_waiting_join(context: Context, member: Member) -> None:

@@ -20,7 +20,7 @@ from translation import generation, rebalance_timeout
 from translation.actions import Request
 from translation.engine.context import Context, replaced
 from translation.engine.join_outcomes import refused
-from translation.engine.join_wait import suspend_join, wait_limit_s
+from translation.engine.join_wait import suspend_join, join_wait_limit_s
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send, WakeReason
 from translation.migration.classic_join import send_join
@@ -80,7 +80,7 @@ def _until_classic(
         member_id=first.member_id,
         group_instance_id=message.group_instance_id,
     )
-    until = context.now + wait_limit_s(context, rebalance_timeout.of_client_ms(message))
+    until = context.now + join_wait_limit_s(context, rebalance_timeout.of_client_ms(message))
     while _may_become_classic(context, member):
         conversion = member.group.conversion
         if conversion is None or conversion.has_left:

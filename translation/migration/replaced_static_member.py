@@ -18,7 +18,7 @@ from translation import rebalance_timeout
 from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
-from translation.engine.join_wait import wait_limit_s
+from translation.engine.join_wait import join_wait_limit_s
 from translation.engine.member_ids import is_issued_form
 from translation.engine.procedure import Procedure, Send, Wait
 from translation.migration.classic_join import relay_classic_join
@@ -44,7 +44,7 @@ def relay_in_its_place(context: Context, request: Request) -> Procedure[None]:
     """
     message: JoinGroupRequest = request.message
     group_id = message.group_id
-    deadline = context.now + wait_limit_s(context, rebalance_timeout.of_client_ms(message))
+    deadline = context.now + join_wait_limit_s(context, rebalance_timeout.of_client_ms(message))
     describe = ConsumerGroupDescribeRequest(group_ids=(group_id,))
     while True:
         group = context.registry.group(group_id)

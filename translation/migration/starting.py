@@ -28,7 +28,12 @@ def await_first_members(
     :raises StaysClassic: the policy has changed, so that the group is not to be begun by this client.
     """
     group_id, settings = member.group.group_id, context.settings
-    until = min(deadline, deadline - join_wait_limit_s(context, member) + settings.first_member_wait_s)
+    until = min(
+        deadline,
+        deadline
+        - join_wait_limit_s(context, member.client.rebalance_timeout_ms)
+        + settings.first_member_wait_s,
+    )
     waited = False
     while True:
         rule = context.rules.rule_for(group_id)

@@ -58,7 +58,7 @@ _WITHOUT = {
 }
 _OWN = "org.apache.kafka.coordinator.group.assignor."
 _LONGEST_ASSIGNMENT_MS = 5_000
-"""Half of what a JoinGroup waits for partitions (``TranslatorSettings.join_wait_s``)."""
+"""A third of what a JoinGroup waits for partitions (``TranslatorSettings.join_wait_s``)."""
 
 
 def _by_value(facts: Facts, name: str) -> dict[str, list[int]]:

@@ -98,12 +98,12 @@ def test_a_client_that_holds_nothing_waits_for_partitions() -> None:
     assert bench.handed(bench.sync(connection, "epochgate-a", 5)) == {TOPIC: (3,)}
 
 
-def test_the_wait_ends_empty_handed_after_ten_seconds_and_the_session_does_not_run_meanwhile() -> None:
+def test_the_wait_ends_empty_handed_after_fifteen_seconds_and_the_session_does_not_run_meanwhile() -> None:
     bench = Bench()
     connection = bench.connect()
     request = bench.join(connection, "epochgate-a", session_timeout_ms=6000)
     bench.beat(4)
-    for _ in range(40):
+    for _ in range(60):
         assert request not in bench.answers
         bench.advance(0.25)
         bench.beat(4)
@@ -124,11 +124,11 @@ def test_a_client_without_topics_is_answered_at_once() -> None:
     assert bench.handed(bench.sync(connection, "epochgate-a", 4)) == {}
 
 
-def test_the_wait_is_at_most_half_of_a_short_rebalance_timeout() -> None:
+def test_the_wait_is_at_most_three_quarters_of_a_short_rebalance_timeout() -> None:
     bench = Bench()
     request = bench.join(bench.connect(), "epochgate-a", rebalance_timeout_ms=1000)
     bench.beat(4)
-    for _ in range(2):
+    for _ in range(3):
         assert request not in bench.answers
         bench.advance(0.25)
         bench.beat(4)
