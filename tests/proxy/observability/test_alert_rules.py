@@ -1,8 +1,6 @@
 """Each alert fires in the scenario made for it, and in no other: told to Prometheus' own promtool."""
 
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 import yaml
 
 from proxy.metrics.registry import Metrics
+from tests.skips import program
 
 FILES = Path(__file__).parents[3] / "charts" / "epochgate" / "files"
 RULES = FILES / "rules.yaml"
@@ -97,13 +96,7 @@ def scenario(firing: str | None, changes: dict[str, str]) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def promtool() -> str:
-    path = shutil.which("promtool")
-    if path is None:
-        reason = "no promtool here: install Debian's package `prometheus`"
-        if os.environ.get("EPOCHGATE_REQUIRE_TOOLS"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return path
+    return program("promtool", "prometheus")
 
 
 def test_each_alert_has_a_scenario():
