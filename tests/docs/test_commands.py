@@ -4,7 +4,6 @@
 """
 
 import ast
-import importlib.util
 import os
 import re
 import shlex
@@ -156,31 +155,7 @@ def test_the_files_of_a_page_are_good(page, tmp_path):
 
 @named([(page, line) for page, line in ALL if line.startswith("make ")])
 def test_a_target_of_make_is_there(page, line):
-    assert_make_knows(line.split()[1])
-
-
-def assert_make_knows(target):
-    """Also of a pattern, such as bench-%: make plans what it would run."""
-    done = subprocess.run(
-        ["make", "--dry-run", target], cwd=pages.ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    module = re.findall(r"python -m ((?:benchmarks|tests|tools)[\w.]*)", done.stdout)
-    assert all(importlib.util.find_spec(one) for one in module), module
-
-
-MENTIONED = sorted(
-    {
-        target
-        for page in (*pages.ROOT.glob("*.md"), *(pages.ROOT / "docs").rglob("*.md"))
-        for target in re.findall(r"`make ([a-z][\w-]*)", page.read_text(encoding="utf-8"))
-    }
-)
-
-
-@pytest.mark.parametrize("target", MENTIONED)
-def test_a_target_that_a_page_mentions_is_there(target):
-    assert_make_knows(target)
+    pages.make_plans(line.split()[1])
 
 
 def test_make_help_lists_a_score_of_targets():
