@@ -7,7 +7,12 @@ import pytest
 import structlog
 from hypothesis import settings
 
-pytest_plugins = ("pytester", "tests.plugins.skip_report", "tests.plugins.long_tests")
+pytest_plugins = (
+    "pytester",
+    "tests.plugins.skip_report",
+    "tests.plugins.tiers",
+    "tests.plugins.durations",
+)
 
 # The same examples in every run, so that what is red here is red elsewhere; no deadline, because shared
 # machines pause. Other examples: `pytest --hypothesis-profile=default --hypothesis-seed=...`.

@@ -1,24 +1,16 @@
 """What the tests of image and chart share."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from support import find_broker
 from support.broker import Kafka
 
 from tests.chart.image import Image, ImageError, installed
+from tests.skips import Need, without
 from tools.chart.binaries import ROOT, NoGoError, binary
-
-
-def _without(variable: str, reason: str) -> NoReturn:
-    """Skip; in CI, where everything must be there, fail."""
-    if os.environ.get(variable):
-        pytest.fail(f"{variable} is set, but {reason}")
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +19,7 @@ def helm() -> Path:
     try:
         return binary("helm")
     except NoGoError as reason:
-        _without("EPOCHGATE_REQUIRE_CHART", f"no helm: {reason}")
+        without(Need.CHART, f"no helm: {reason}")
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +28,7 @@ def image() -> Image:
     try:
         return installed(ROOT / "build" / "chart" / "image")
     except ImageError as reason:
-        _without("EPOCHGATE_REQUIRE_CHART", str(reason))
+        without(Need.CHART, reason)
 
 
 @pytest.fixture(scope="session")
@@ -46,5 +38,5 @@ def kafka() -> Iterator[Kafka]:
         try:
             broker = stack.enter_context(find_broker.any_broker())
         except find_broker.NoBrokerError as reason:
-            _without("EPOCHGATE_REQUIRE_KAFKA", f"no Kafka: {reason}")
+            without(Need.KAFKA, f"no Kafka: {reason}")
         yield broker

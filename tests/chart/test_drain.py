@@ -5,7 +5,6 @@ members rejoined. With a member log it costs nothing.
 """
 
 import json
-import os
 import statistics
 import uuid
 
@@ -16,6 +15,7 @@ from support.consumers import Consumers
 from support.ownership import Partition, account, gaps, overlaps
 
 from tests.chart.pod import empty
+from tests.skips import Need, without
 from tools import haproxy
 from tools.chart.binaries import ROOT
 
@@ -39,9 +39,7 @@ def test_a_rolling_restart_loses_nothing_and_no_partition_has_two_owners(
     pods_are, kafka, folder, tmp_path, record_property
 ):
     if haproxy.program() is None:
-        if os.environ.get("EPOCHGATE_REQUIRE_CHART"):
-            pytest.fail("EPOCHGATE_REQUIRE_CHART is set, but haproxy is not installed")
-        pytest.skip("haproxy is not installed")
+        without(Need.CHART, "haproxy is not installed")
     fleet = {
         "kafka": {"bootstrap.servers": kafka.bootstrap},
         "topic": f"members-{uuid.uuid4().hex[:8]}",

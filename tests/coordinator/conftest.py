@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.coordinator.core_backend import MAX_SIZE
+from tests.skips import Need, without
 from tools.kafka import jars
 from tools.kafka.cluster import RUN, Cluster
 
@@ -44,7 +45,7 @@ def kafka_bootstrap() -> Iterator[str]:
         cluster.start()
     except jars.KafkaUnavailableError as reason:
         cluster.remove()
-        pytest.skip(f"no Kafka: {reason}")
+        without(Need.KAFKA, f"no Kafka: {reason}")
     try:
         yield cluster.bootstrap
     finally:

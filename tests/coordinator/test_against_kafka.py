@@ -14,6 +14,7 @@ from tests.coordinator.random_scenarios import RandomGroup
 from tests.coordinator.random_share import RandomShareGroup
 from tests.coordinator.scenarios import SCENARIOS
 from tests.coordinator.trace import Recording
+from tests.skips import not_here
 
 RECORD = "EPOCHGATE_RECORD"
 NEEDS_OVERRIDES = frozenset({"group_is_full", "classic_group_is_full"}) | {
@@ -25,7 +26,7 @@ NEEDS_OVERRIDES = frozenset({"group_is_full", "classic_group_is_full"}) | {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_kafka_does_the_same(name: str, kafka_bootstrap: str):
     if name in NEEDS_OVERRIDES and BOOTSTRAP in os.environ:
-        pytest.skip(f"needs a Kafka with {OVERRIDES}, which one that is named in {BOOTSTRAP} need not have")
+        not_here(f"needs a Kafka with {OVERRIDES}, which one that is named in {BOOTSTRAP} need not have")
     theirs = compare(SCENARIOS[name], name, kafka_bootstrap)
 
     if os.environ.get(RECORD):
@@ -47,5 +48,5 @@ def test_kafka_does_the_same_at_random(seed: int, kafka_bootstrap: str):
 @pytest.mark.parametrize("seed", range(8))
 def test_kafka_does_the_same_with_random_share_groups(seed: int, kafka_bootstrap: str):
     if BOOTSTRAP in os.environ:
-        pytest.skip(f"needs a Kafka with {OVERRIDES}, which one that is named in {BOOTSTRAP} need not have")
+        not_here(f"needs a Kafka with {OVERRIDES}, which one that is named in {BOOTSTRAP} need not have")
     compare(RandomShareGroup.player(seed), f"random-share-{seed}", kafka_bootstrap)

@@ -20,6 +20,7 @@ from tests.coordinator.kafka_backend import KafkaBackend
 from tests.coordinator.scenarios.steps import stable_pair
 from tests.coordinator.script import Script
 from tests.coordinator.shown_metrics import Shown, shown_of
+from tests.skips import Need, without
 from tools.java_client import compiled
 from tools.kafka import jars
 from tools.kafka.cluster import RUN, Cluster
@@ -173,7 +174,7 @@ def cluster() -> Iterator[Cluster]:
         started.start()
     except jars.KafkaUnavailableError as reason:
         started.remove()
-        pytest.skip(f"no Kafka: {reason}")
+        without(Need.KAFKA, f"no Kafka: {reason}")
     try:
         yield started
     finally:

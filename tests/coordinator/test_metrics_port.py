@@ -1,7 +1,6 @@
 """The port of the metrics: ``python -m coordinator.broker --metrics-port`` as Prometheus asks it."""
 
 import contextlib
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 from coordinator.metrics.families import PREFIX
 from protocol_codecs import messages as m
 from tests.coordinator.kafka_backend import Connection
+from tests.skips import program
 
 
 class Broker:
@@ -78,9 +78,7 @@ def test_prometheus_reads_what_clients_do(broker: Broker):
 
 
 def test_promtool_finds_nothing_wrong(broker: Broker):
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("no promtool here: install Debian's package `prometheus`")
+    promtool = program("promtool", "prometheus")
 
     done = subprocess.run(
         [promtool, "check", "metrics"], input=broker.metrics(), capture_output=True, text=True, check=False

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.skips import Need, without
 from tools.chart.binaries import NoGoError, binary
 from tools.docs_site import mermaid
 
@@ -20,8 +21,8 @@ def site(tmp_path_factory) -> Path:
     try:
         mermaid.ensure_fetched()
     except mermaid.NoMermaidError as error:
-        if shutil.which("npm") is None and not os.environ.get("EPOCHGATE_REQUIRE_TOOLS"):
-            pytest.skip(str(error))
+        if shutil.which("npm") is None:
+            without(Need.TOOLS, error)
         raise
     folder = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
@@ -37,6 +38,4 @@ def helm() -> Path:
     try:
         return binary("helm")
     except NoGoError as reason:
-        if os.environ.get("EPOCHGATE_REQUIRE_CHART"):
-            pytest.fail(f"EPOCHGATE_REQUIRE_CHART is set, but there is no helm: {reason}")
-        pytest.skip(f"no helm: {reason}")
+        without(Need.CHART, f"no helm: {reason}")

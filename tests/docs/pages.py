@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -72,3 +73,12 @@ def _steps(text: str) -> Iterator[Command | File]:
                 yield Command(re.sub(r"\s{2,}# .*$", "", line).strip(), until or None)
         elif name := _NAME.match(block):
             yield File(name[1], block)
+
+
+@cache
+def make_plans(target: str) -> str:
+    """Return what make would run for a target; a target that it does not know is an error."""
+    command = ["make", "--dry-run", target]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -31,3 +31,57 @@ def test_a_row_names_what_the_code_has(row):
 
 def test_there_are_rows():
     assert len(ROWS) > 30
+
+
+OURS = (
+    *(
+        "move",
+        "step",
+        "quota",
+        "slot",
+        "hold",
+        "wave",
+        "gate",
+        "window",
+        "baseline",
+        "latch",
+        "approval",
+        "hook",
+    ),
+    *("command", "shadow", "forecast", "proof", "fleet", "member log", "journal", "mending", "preflight"),
+    *(
+        "readiness",
+        "helper",
+        "adopt",
+        "observer",
+        "mode",
+        "procedure",
+        "action",
+        "stuck",
+        "elsewhere",
+        "pass through",
+    ),
+)
+"""Words that Kafka does not have, or has with another meaning."""
+TERMS = " | ".join(row[0] for row in ROWS).lower()
+
+
+@pytest.mark.parametrize("word", OURS)
+def test_a_word_of_ours_that_a_page_uses_has_a_row(word):
+    pages = " ".join(
+        page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md") if page != PAGE
+    )
+    assert re.search(rf"\b{word}", pages), f"no page says {word}: it needs no row"
+    assert re.search(rf"\b{word}\b", TERMS), f"{word} is in no row of the glossary"
+
+
+def test_each_subject_of_an_explanation_has_a_row():
+    """A page of its own is what a reader looks up: its name is a word of the glossary."""
+    others = {"architecture", "faq", "security", "translation", "why"}  # pages about all of it
+    subjects = {page.stem for page in (ROOT / "docs" / "explanation").glob("*.md")} - others
+    lacking = {name for name in subjects if name.split("-")[0].rstrip("s") not in TERMS}
+    assert lacking == EXPLAINED_ELSEWHERE
+
+
+EXPLAINED_ELSEWHERE = {"client-side-assignors", "hosted-connect", "hosted-groups", "pipeline-plans"}
+"""Experiments, and plans of Spark: their pages define their words."""

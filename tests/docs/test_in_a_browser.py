@@ -2,12 +2,12 @@
 
 import functools
 import http.server
-import os
-import shutil
 import threading
 
 import pytest
 from playwright.sync_api import sync_playwright
+
+from tests.skips import program
 
 SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 
@@ -30,11 +30,7 @@ def address(site):
 
 @pytest.fixture(scope="module")
 def browser():
-    path = shutil.which("chromium")
-    if path is None:
-        if os.environ.get("EPOCHGATE_REQUIRE_TOOLS"):
-            pytest.fail("EPOCHGATE_REQUIRE_TOOLS is set, but there is no chromium")
-        pytest.skip("no chromium: install Debian's package `chromium`")
+    path = program("chromium", "chromium")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield started

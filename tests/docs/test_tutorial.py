@@ -12,6 +12,7 @@ import pytest
 from support import find_broker
 from support.waiting import eventually
 
+from tests.skips import Need, without
 from tools.kafka.ports import free_port_block, free_ports
 
 from . import pages
@@ -29,9 +30,7 @@ def bootstrap():
         with find_broker.any_broker() as broker:
             yield broker.bootstrap
     except find_broker.NoBrokerError as reason:
-        if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
-            pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but there is no Kafka: {reason}")
-        pytest.skip(f"no Kafka: {reason}")
+        without(Need.KAFKA, f"no Kafka: {reason}")
 
 
 class Reader:

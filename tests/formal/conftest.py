@@ -1,11 +1,11 @@
 """TLC, or the reason why it is not here."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.skips import Need, without
 from tools.tla.jars import TlcUnavailableError, ensure_tlc
 
 
@@ -14,9 +14,7 @@ def _ensure_tlc() -> None:
     try:
         ensure_tlc()
     except TlcUnavailableError as error:
-        if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
-            pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but {error}")
-        pytest.skip(str(error))
+        without(Need.KAFKA, error)
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """A minute of a group that is held at half of its members (`make held MINUTES=60` is the long form)."""
 
-import os
-
 import pytest
 from support import ROOT, find_broker
 from support.clients import CONFLUENT
 
 from tests.held import check, scene
+from tests.skips import Need, without
 
 
 @pytest.mark.kafka
@@ -19,8 +18,6 @@ def test_the_quota_holds_while_members_come_and_go_and_the_coordinator_moves(ass
     try:
         scene.run(folder, seed=7, seconds=60, assignor=assignor)
     except find_broker.NoBrokerError as reason:
-        if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
-            pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but {reason}")
-        pytest.skip(str(reason))
+        without(Need.KAFKA, reason)
     violations, report = check.judged(folder)
     assert violations == [], report

@@ -7,7 +7,6 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from support import ROOT, find_broker
@@ -18,6 +17,8 @@ from support.native_group import NativeGroup
 from support.seen import UNKNOWN, Seen
 from support.story import Case
 
+from tests.skips import Need, without
+from tools import haproxy
 from tools.kafka.cluster import Cluster
 
 LOGS = ROOT / "build" / "integration"
@@ -29,13 +30,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Seen(), "seen")
 
 
-def _without(reason: str) -> NoReturn:
-    """Skip what needs a broker; in CI, where there must be one, fail."""
-    if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
-        pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but {reason}")
-    pytest.skip(reason)
-
-
 @pytest.fixture(scope="session")
 def kafka(pytestconfig: pytest.Config) -> Iterator[Kafka]:
     """The broker that all tests share; each uses topics and groups of its own."""
@@ -43,7 +37,7 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[Kafka]:
         try:
             broker = stack.enter_context(find_broker.any_broker())
         except find_broker.NoBrokerError as reason:
-            _without(f"no Kafka: {reason}")
+            without(Need.KAFKA, f"no Kafka: {reason}")
         pytestconfig.pluginmanager.get_plugin("seen").kafka_version = broker.version
         yield broker
 
@@ -58,7 +52,7 @@ def _own_kafka(pytestconfig: pytest.Config) -> Iterator[Callable[..., Cluster]]:
                     find_broker.own_cluster(f"own-{uuid.uuid4().hex[:8]}", **options)
                 )
             except find_broker.NoBrokerError as reason:
-                _without(f"no Kafka of its own: {reason}")
+                without(Need.KAFKA, f"no Kafka of its own: {reason}")
             if seen.kafka_version == UNKNOWN:
                 seen.kafka_version = cluster.version
             return cluster
@@ -104,6 +98,13 @@ def consumers(folder: Path) -> Iterator[Consumers]:
 def native_group(kafka: Kafka, entries: Entries, consumers: Consumers, mode: str) -> NativeGroup:
     """A group of native and classic members at the entry of this mode."""
     return NativeGroup(kafka, entries[mode], consumers)
+
+
+@pytest.fixture
+def haproxy_installed() -> None:
+    """Skips where there is no HAProxy, which `.ci/run` installs."""
+    if haproxy.program() is None:
+        without(Need.CHART, "haproxy is not installed")
 
 
 @pytest.fixture

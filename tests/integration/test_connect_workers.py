@@ -12,8 +12,9 @@ from playwright.sync_api import Page
 from support.browser import flaws, open_page, rows
 from support.connect import LOST_WORKER_DELAY_MS, Running, Worker
 from support.entry import Proxy, running_proxy
-from support.tools import needed
 from support.waiting import eventually
+
+from tests.skips import program
 
 pytestmark = pytest.mark.kafka
 
@@ -82,7 +83,7 @@ def cluster(kafka, proxy, group) -> Iterator[Cluster]:
 def page(proxy) -> Iterator[Page]:
     """A browser, which has nothing to complain about."""
     errors: list[str] = []
-    with open_page(needed("chromium", "chromium"), proxy.admin, errors) as page:
+    with open_page(program("chromium", "chromium"), proxy.admin, errors) as page:
         yield page
     assert errors == []
 

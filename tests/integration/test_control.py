@@ -19,9 +19,9 @@ from support.browser import flaws
 from support.clients import CONFLUENT
 from support.entry import LOOPBACK, Proxy, running_proxy
 from support.ownership import overlaps
-from support.tools import needed
 from support.waiting import eventually, stays
 
+from tests.skips import program
 from tools.kafka.ports import free_ports
 
 PARTITIONS = 6
@@ -113,7 +113,7 @@ def test_a_move_is_approved_paused_and_rolled_back_and_stays_so_after_a_restart(
         "expires": True,
     }
     policy = POLICY.format(more="approval: required")
-    chromium, pictures = needed("chromium", "chromium"), folder / "move"
+    chromium, pictures = program("chromium", "chromium"), folder / "move"
     with running_proxy(
         kafka.bootstrap, folder / "proxy", policy=policy, fleet=fleet, more={"control": {"socket": control}}
     ) as proxy:

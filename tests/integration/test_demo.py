@@ -81,7 +81,6 @@ def test_the_story_of_a_share_group_passes_and_leaves_nothing_behind(kafka):
     assert not [one.group_id for one in groups if re.fullmatch(r"epochgate-demo-.*-share", one.group_id)]
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes under /proc")
 def test_ctrl_c_ends_everything_that_was_started(kafka):
     before = topics_of_demos(kafka)
     demo = start(kafka)

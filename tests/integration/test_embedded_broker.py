@@ -1,6 +1,5 @@
 """Unmodified clients of both protocols consume from the embedded broker directly, without the proxy."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from support.find_broker import wanted_version
 from support.ownership import Partition, overlaps
 from support.waiting import eventually
 
+from tests.skips import Need, without
 from tools.java_client import compiled
 from tools.kafka import jars
 
@@ -57,9 +57,7 @@ def client(request: pytest.FixtureRequest) -> Client:
         try:
             compiled.ensure_compiled(wanted_version())
         except jars.KafkaUnavailableError as reason:
-            if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
-                raise
-            pytest.skip(f"no Java client: {reason}")
+            without(Need.KAFKA, f"no Java client: {reason}")
     return wanted
 
 

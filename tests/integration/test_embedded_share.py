@@ -1,6 +1,5 @@
 """Share consumers (KIP-932) of Java and librdkafka on the embedded broker, straight and through the proxy."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from support.share import (
 )
 from support.waiting import eventually
 
+from tests.skips import Need, without
 from tools.java_client import compiled
 from tools.kafka import jars, share_groups_tool
 
@@ -63,9 +63,7 @@ def needs_java() -> None:
     try:
         compiled.ensure_compiled(wanted_version(), compiled.SHARE_CONSUMER)
     except jars.KafkaUnavailableError as reason:
-        if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
-            raise
-        pytest.skip(f"no Java client: {reason}")
+        without(Need.KAFKA, f"no Java client: {reason}")
 
 
 @pytest.fixture

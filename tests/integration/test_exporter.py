@@ -1,8 +1,6 @@
 """`epochgate exporter` at a real broker: the same series as kafka_exporter's, for groups that moved too."""
 
 import contextlib
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from support.exporters import (
 from support.lag_groups import OFFSETS, PARTITIONS, Groups
 from support.prometheus import running_prometheus
 
+from tests.skips import not_here, program
 from tools.exporters import built
 
 pytestmark = pytest.mark.kafka
@@ -96,11 +95,7 @@ def test_the_readings_are_no_older_than_their_interval(ours, groups):
 
 
 def test_prometheus_scrapes_it(ours, groups, empty_folder):
-    binary = shutil.which("prometheus")
-    if binary is None:
-        if os.environ.get("EPOCHGATE_REQUIRE_TOOLS"):
-            pytest.fail("EPOCHGATE_REQUIRE_TOOLS is set, but there is no prometheus")
-        pytest.skip("no prometheus")
+    binary = program("prometheus", "prometheus")
     folder = empty_folder("exporter-prometheus")
     rules = folder / "rules.yml"
     rules.write_text("groups: []\n")
@@ -115,7 +110,7 @@ def test_prometheus_scrapes_it(ours, groups, empty_folder):
 def kafka_exporter(bootstrap: str, groups: Groups, folder: Path) -> Iterator[Exporter]:
     program = built.program("kafka_exporter")
     if program is None:
-        pytest.skip("kafka_exporter is not built: python -m tools.exporters.built")
+        not_here("kafka_exporter is not built: python -m tools.exporters.built")
     topics, ids = f"^{groups.topic}$", f"^({groups.pattern})$"
     with running_kafka_exporter(program, bootstrap, folder, topics=topics, groups=ids) as exporter:
         wait_for(exporter, KAFKA_EXPORTER, group=groups.classic)

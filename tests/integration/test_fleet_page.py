@@ -20,9 +20,9 @@ from support.browser import flaws, open_page, rows
 from support.clients import CONFLUENT, COOPERATIVE
 from support.entry import Proxy, running_proxy
 from support.prometheus import Prometheus, running_prometheus
-from support.tools import needed
 from support.waiting import eventually
 
+from tests.skips import program
 from tools.kafka.cluster import Cluster
 from translation.fleet.formats import FORMAT_HEADER, FORMATS
 from translation.fleet.records import (
@@ -83,7 +83,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(kafka, own_kafka, folder) -> Iterator[Fleet]:
-    chromium, prometheus = needed("chromium", "chromium"), needed("prometheus", "prometheus")
+    chromium, prometheus = program("chromium", "chromium"), program("prometheus", "prometheus")
     log = own_kafka()
     settings = {"kafka": {"bootstrap.servers": log.bootstrap}, "partitions": LOG_PARTITIONS, "replication": 1}
     errors: list[str] = []

@@ -25,6 +25,7 @@ from support.share import SHARE_CONSUMER
 from support.streams import StreamsApplication, expected
 from support.waiting import eventually
 
+from tests.skips import not_here
 from tools.kafka.cluster import Cluster
 
 pytestmark = pytest.mark.kafka
@@ -59,7 +60,7 @@ def cluster(own_kafka_of_module, empty_folder) -> Cluster:
 @pytest.fixture(scope="module")
 def kafka(cluster) -> Kafka:
     if cluster.version < "4.2":
-        pytest.skip(f"Kafka {cluster.version} has share and streams groups as a preview only, switched off")
+        not_here(f"Kafka {cluster.version} has share and streams groups as a preview only, switched off")
     return Kafka(cluster.bootstrap, source="secured", version=cluster.version)
 
 

@@ -24,7 +24,7 @@ ADDRESSES = ("127.0.0.2", "127.0.0.3")
 ASSIGNORS = ("logged-cooperative-sticky", "reversed")
 SESSION_MS = 8_000
 
-needs_haproxy = pytest.mark.skipif(haproxy.program() is None, reason="there is no HAProxy here")
+needs_haproxy = pytest.mark.usefixtures("haproxy_installed")
 
 _HAPROXY = """\
 defaults

@@ -13,10 +13,10 @@ import pytest
 from playwright.sync_api import sync_playwright
 from support.browser import flaws
 from support.short_form import long
-from support.tools import needed
 
 from tests.proxy.observability.events import life, topic
 from tests.proxy.observability.site import NOW_S, Site
+from tests.skips import program
 from translation.fleet.group_records import Move, Phase, Said
 from translation.migration.move_view import MoveView, view_of
 from translation.policy.policy import Approval, Mode, Rule
@@ -108,7 +108,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser():
-    chromium = needed("chromium", "chromium")
+    chromium = program("chromium", "chromium")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         yield started

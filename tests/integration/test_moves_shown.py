@@ -15,8 +15,9 @@ from support.clients import CONFLUENT
 from support.entry import Proxy, running_proxy
 from support.load import Load
 from support.misbehaving import Misbehaving
-from support.tools import needed
 from support.waiting import eventually
+
+from tests.skips import program
 
 PARTITIONS = 4
 QUICK = Path(__file__).parent / "support" / "quick_gates.py"
@@ -48,7 +49,7 @@ def phase(proxy: Proxy, group: str) -> str:
 @pytest.mark.long
 @pytest.mark.scenario("pages of a move in progress, held and aborted, in a browser and by axe")
 def test_a_person_sees_a_move_in_progress_one_held_and_one_aborted(kafka, consumers, folder: Path, group):
-    chromium = needed("chromium", "chromium")
+    chromium = program("chromium", "chromium")
     moving, held, aborted = (f"{name}-{group}" for name in ("moving", "held", "aborted"))
     fleet = {
         "kafka": {"bootstrap.servers": kafka.bootstrap},

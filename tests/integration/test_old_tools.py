@@ -18,6 +18,7 @@ from support.clients import AIOKAFKA, CONFLUENT, COOPERATIVE
 from support.consumers import ConsumerProcess, Consumers
 from support.ownership import Partition
 
+from tests.skips import Need, not_here, without
 from tools.java_client import old_admin
 from tools.kafka import jars
 
@@ -74,7 +75,7 @@ def test_an_old_java_client_lists_and_describes_it(watched, version):
     try:
         seen = old_admin.look(version, watched.bootstrap, watched.group)
     except jars.KafkaUnavailableError as reason:
-        pytest.skip(str(reason))
+        without(Need.KAFKA, reason)
     assert watched.group in seen.listed
     assert seen.state == "Stable"
     assert seen.assignor == "uniform"
@@ -109,7 +110,7 @@ def test_every_version_of_describe_groups_shows_members_with_subscription_and_as
     try:
         schema = importlib.import_module(f"kio.schema.describe_groups.v{version}.request")
     except ImportError:
-        pytest.skip(f"kio has no DescribeGroups v{version}")
+        not_here(f"kio has no DescribeGroups v{version}")
     options = {"include_authorized_operations": True} if version >= 3 else {}
     with raw.to_coordinator(watched.bootstrap, watched.group) as connection:
         answer = connection.call(schema.DescribeGroupsRequest(groups=(watched.group, "nobody"), **options))

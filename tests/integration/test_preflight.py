@@ -32,11 +32,11 @@ from support.preflight import SESSION_MS, UNTIL_THE_END_MS, Groups, found, prefl
 from support.raw_member import RawMember
 from support.raw_share_member import RawShareMember
 from support.secured import sasl_settings, secret
-from support.tools import needed
 from support.waiting import eventually
 
 from proxy.console.exit_codes import ExitCode
 from proxy.preflight.checks.table import CHECKS
+from tests.skips import not_here, program
 from tools.kafka import jars
 from tools.kafka.cluster import Cluster, ExtraListener
 from tools.kafka.ports import LOOPBACK, free_port_block
@@ -173,7 +173,7 @@ SINCE = {"assignment_interval": "4.3", "group_type": "4.1"}
 
 def _needs(kafka: Kafka, check: str) -> None:
     if kafka.version < SINCE.get(check, ""):
-        pytest.skip(f"Kafka {kafka.version} can't have this fault")
+        not_here(f"Kafka {kafka.version} can't have this fault")
 
 
 PLANTED = {
@@ -417,7 +417,7 @@ def test_a_new_policy_is_judged_without_being_asked_for(watched):
 
 
 def test_a_person_sees_it_in_a_browser(watched, folder):
-    chromium = needed("chromium", "chromium")
+    chromium = program("chromium", "chromium")
     errors: list[str] = []
     with open_page(chromium, watched.proxy.admin, errors) as page:
         page.get_by_role("link", name="Preflight").click()

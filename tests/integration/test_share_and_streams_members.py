@@ -24,6 +24,8 @@ from support.entry import Proxy, running_proxy
 from support.share import SHARE_CONSUMER, configure_group
 from support.waiting import eventually
 
+from tests.skips import not_here
+
 pytestmark = pytest.mark.kafka
 
 SUBTOPOLOGY = "0"
@@ -36,7 +38,7 @@ Shown = dict[str, tuple[int, set[tuple[str, str, int]]]]
 @pytest.fixture(autouse=True)
 def _released(kafka) -> None:
     if kafka.version < "4.2":
-        pytest.skip(f"Kafka {kafka.version} has share groups and streams groups as a preview only")
+        not_here(f"Kafka {kafka.version} has share groups and streams groups as a preview only")
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from support.share import (
 from support.tracing import needs_strace, traced
 from support.waiting import eventually
 
+from tests.skips import not_here
+
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 3
@@ -73,7 +75,7 @@ def port(address: str) -> int:
 def test_every_record_is_acknowledged_once(kafka, proxy, share_group, behind_proxy, kind, mode):
     needs_strace()
     if mode == "renew" and kafka.version < "4.2":
-        pytest.skip(f"Kafka {kafka.version} has no locks that can be renewed (KIP-1222)")
+        not_here(f"Kafka {kafka.version} has no locks that can be renewed (KIP-1222)")
     records = kafka.produce(share_group.topic, 300)
     for _ in range(2):
         share_group.start(mode, traced(kind))

@@ -5,6 +5,7 @@ from support.entry import running_proxy
 from support.share import SHARE_CONSUMER, acknowledged, configure_group, skip_without_share_groups
 from support.waiting import eventually
 
+from tests.skips import Need, without
 from tools.kafka import jars, share_groups_tool
 
 pytestmark = pytest.mark.kafka
@@ -29,7 +30,7 @@ def test_a_share_group_is_described_reset_and_deleted(kafka, folder, consumers, 
         try:
             return share_groups_tool.run(kafka.version, entry, *arguments)
         except jars.KafkaUnavailableError as reason:
-            pytest.skip(str(reason))
+            without(Need.KAFKA, reason)
 
     def offsets(column: str, **where: bool) -> str | None:
         header, *lines = [

@@ -12,6 +12,8 @@ from support.entry import Proxy, running_proxy
 from support.streams import STREAMS, StreamsApplication, expected
 from support.tracing import needs_strace, ports_of, trace_file, traced
 
+from tests.skips import not_here
+
 pytestmark = pytest.mark.kafka
 
 both = pytest.mark.parametrize(
@@ -23,7 +25,7 @@ both = pytest.mark.parametrize(
 @pytest.fixture(autouse=True)
 def _released(kafka) -> None:
     if kafka.version < "4.2":
-        pytest.skip(f"Kafka {kafka.version} has streams groups as a preview only, switched off")
+        not_here(f"Kafka {kafka.version} has streams groups as a preview only, switched off")
 
 
 @pytest.fixture

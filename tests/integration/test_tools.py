@@ -19,6 +19,7 @@ from support.exporters import running
 from support.lag_groups import OFFSETS, Groups
 from support.waiting import eventually
 
+from tests.skips import Need, not_here, without
 from tools.chart.binaries import NoGoError
 from tools.exporters import built
 from tools.go_clients import built as go_clients
@@ -47,7 +48,7 @@ def go_tools(bootstrap: str, group: str, topic: str) -> dict[str, dict[str, Any]
     try:
         go_clients.ensure_built()
     except NoGoError as reason:
-        pytest.skip(str(reason))
+        without(Need.KAFKA, reason)
     told = subprocess.run(
         [*go_clients.command("askers"), bootstrap, group, topic],
         check=True,
@@ -100,7 +101,7 @@ def test_java_tools_see_the_members_of_a_moved_group_through_the_proxy(at, group
     try:
         seen = {where: old_admin.look(version, bootstrap, groups.moved) for where, bootstrap in at.items()}
     except jars.KafkaUnavailableError as reason:
-        pytest.skip(str(reason))
+        without(Need.KAFKA, reason)
     assert groups.moved in seen["broker"].listed & seen["proxy"].listed
     assert (seen["broker"].state, len(seen["broker"].members)) == at_the_broker
     assert (seen["proxy"].state, len(seen["proxy"].members)) == ("Stable", 2)
@@ -131,7 +132,7 @@ address="{address}"
 def burrow(bootstrap: str, groups: Groups, folder: Path) -> Iterator[str]:
     program = built.program("burrow")
     if program is None:
-        pytest.skip("Burrow is not built: python -m tools.exporters.built")
+        not_here("Burrow is not built: python -m tools.exporters.built")
     (port,) = free_ports(1)
     address = f"{LOOPBACK}:{port}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -22,11 +22,11 @@ from support.clients import CONFLUENT
 from support.consumers import ConsumerProcess, Consumers
 from support.entry import Proxy
 from support.prometheus import Prometheus, running_prometheus
-from support.tools import needed
 from support.waiting import eventually
 
 from proxy.metrics.registry import Metrics
 from proxy.observability.journal import JournalEvent
+from tests.skips import program
 
 pytestmark = pytest.mark.kafka
 
@@ -76,7 +76,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage(kafka: Kafka, empty_folder) -> Iterator[Stage]:
-    chromium, prometheus = needed("chromium", "chromium"), needed("prometheus", "prometheus")
+    chromium, prometheus = program("chromium", "chromium"), program("prometheus", "prometheus")
     folder: Path = empty_folder("visibility")
     topic = kafka.new_topic(partitions=PARTITIONS)
     journal = kafka.new_topic("journal", partitions=2)

@@ -11,6 +11,7 @@ from tests.jepsen.schedule import FLEET_WEIGHTS, WEIGHTS
 from tests.pipeline.checker import Check
 from tests.pipeline.in_memory import found
 from tests.pipeline.real_journal import SKEW_US, of_run
+from tests.skips import Need, without
 
 MINUTES = float(os.environ.get("EPOCHGATE_JEPSEN_MINUTES", "2"))
 SEED = int(os.environ.get("EPOCHGATE_JEPSEN_SEED", "3"))
@@ -27,9 +28,7 @@ def test_two_minutes_of_faults(fleet):
     try:
         arena.run(folder, seed=SEED, seconds=60 * MINUTES, fleet=fleet)
     except find_broker.NoBrokerError as reason:
-        if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
-            pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but {reason}")
-        pytest.skip(str(reason))
+        without(Need.KAFKA, reason)
     history = History.read(folder)
     assert {fault.kind for fault in history.faults} >= set(FLEET_WEIGHTS if fleet else WEIGHTS), (
         "not everything was broken"

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from support.prometheus import Prometheus
 
 from tests.kubernetes.monitoring import forwarded
+from tests.skips import Need, not_here, without
 from tools.chart.binaries import NoGoError
 from tools.chart.binaries import binary as chart_tool
 from tools.chart.render import CHART
@@ -46,14 +46,14 @@ class Kafka:
 def kubernetes() -> Iterator[None]:
     """A cluster of one node. One that is up already is taken, and left."""
     if reason := _why_not():
-        _without(reason)
+        not_here(reason)
     was_up = KUBECONFIG.exists()
     try:
         cluster.up(1)
     except ClusterError as reason:
         if os.environ.get(BUILD):
             raise
-        _without(f"no cluster: {reason}")
+        not_here(f"no cluster: {reason}")
     yield
     if not was_up:
         cluster.down()
@@ -85,7 +85,7 @@ def kafka(kubernetes: None) -> Iterator[Kafka]:
         with broker:
             yield Kafka(broker.bootstrap, broker.bootstrap_of(NODES_LISTENER))
     except jars.KafkaUnavailableError as reason:
-        pytest.skip(f"no Kafka: {reason}")
+        without(Need.KAFKA, f"no Kafka: {reason}")
     finally:
         broker.remove()
 
@@ -96,7 +96,7 @@ def kafka_in_pods(project_image: str) -> Iterator[dict[str, str]]:
     try:
         install.up()
     except jars.KafkaUnavailableError as reason:
-        pytest.skip(f"no Kafka: {reason}")
+        without(Need.KAFKA, f"no Kafka: {reason}")
     folders = [chart_tool("helm").parent, binaries.BINARIES, Path(sys.executable).parent]
     programs = [*map(str, folders), os.environ["PATH"]]
     yield {"KUBECONFIG": str(KUBECONFIG), "PATH": os.pathsep.join(programs)}
@@ -144,7 +144,7 @@ def custom_kinds(kubernetes: None) -> Iterator[None]:
     try:
         files = custom_resources.of_the_chart()
     except NoGoError as reason:
-        _without(f"no definitions of custom kinds: {reason}")
+        not_here(f"no definitions of custom kinds: {reason}")
     before = custom_resources.known()
     custom_resources.define(files)
     yield
@@ -155,7 +155,7 @@ def custom_kinds(kubernetes: None) -> Iterator[None]:
 def metrics_server(kubernetes: None) -> Iterator[None]:
     """What tells autoscalers how busy pods are."""
     if not os.environ.get(BUILD) and binaries.missing(binaries.AUTOSCALING):
-        _without(f"the metrics server is not built ({HINT})")
+        not_here(f"the metrics server is not built ({HINT})")
     metrics.up()
     yield
     metrics.down()
@@ -165,7 +165,7 @@ def metrics_server(kubernetes: None) -> Iterator[None]:
 def prometheus(custom_kinds: None) -> Iterator[Prometheus]:
     """The Prometheus operator and its Prometheus. Those that are there already are taken, and left."""
     if not os.environ.get(BUILD) and binaries.missing(binaries.MONITORING):
-        _without(f"the Prometheus operator is not built ({HINT})")
+        not_here(f"the Prometheus operator is not built ({HINT})")
     was_there = succeeds("get", "namespace", monitoring.NAMESPACE)
     monitoring.up()
     with forwarded() as prometheus:
@@ -203,7 +203,3 @@ def _why_not() -> str | None:
     except NoGoError as reason:
         return f"no helm: {reason}"
     return None
-
-
-def _without(reason: str) -> NoReturn:
-    pytest.skip(reason)

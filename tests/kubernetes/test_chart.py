@@ -21,6 +21,7 @@ from tests.kubernetes.spark import PAGE as SPARK_PAGE
 from tests.kubernetes.spark import RESULTS, TABLES, Outside, rows
 from tests.kubernetes.stored import differences
 from tests.kubernetes.walkthrough import PAGE, Reader
+from tests.skips import not_here
 from tools.chart import render
 from tools.chart.render import CHART
 from tools.kubernetes import custom_resources, network
@@ -87,7 +88,7 @@ def test_the_chart_installs_with_three_replicas(release, namespace):
 @pytest.mark.parametrize("value", OF_UNKNOWN_KINDS)
 def test_a_kind_that_the_cluster_does_not_have_is_refused(release, value):
     if custom_resources.known():
-        pytest.skip("this cluster has custom kinds already, perhaps by make cluster-prometheus")
+        not_here("this cluster has custom kinds already, perhaps by make cluster-prometheus")
     kind, values = OF_UNKNOWN_KINDS[value]
     before = helm("history", release)
     words = ["upgrade", release, str(CHART), "--reuse-values", "--values=-"]

@@ -1,7 +1,6 @@
 """A few rounds; `make natives` runs more."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ from support.native_group import Outcome
 
 from tests.natives.rounds import Action, script
 from tests.natives.run import WAYS, run
+from tests.skips import Need, without
 
 ROUNDS, SEED = 8, 395
 
@@ -22,9 +22,7 @@ def kafka() -> Iterator[Kafka]:
         try:
             broker = stack.enter_context(find_broker.any_broker())
         except find_broker.NoBrokerError as reason:
-            if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
-                pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but no Kafka: {reason}")
-            pytest.skip(f"no Kafka: {reason}")
+            without(Need.KAFKA, f"no Kafka: {reason}")
         yield broker
 
 

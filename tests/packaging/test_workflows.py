@@ -41,7 +41,7 @@ def scripts():
 
 
 def test_there_are_workflows():
-    assert [file.stem for file in WORKFLOWS] == ["ci", "release"]
+    assert [file.stem for file in WORKFLOWS] == ["ci", "nightly", "release"]
 
 
 @pytest.mark.parametrize(

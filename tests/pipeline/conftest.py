@@ -1,7 +1,6 @@
 """One Spark session for all tests of the pipeline, and a real Kafka for those that need one."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,18 +18,12 @@ from support.consumers import Consumers  # noqa: E402
 from pipeline import spark as sessions  # noqa: E402
 from pipeline.errors import PipelineError  # noqa: E402
 from tests.pipeline.command_line import SETTINGS  # noqa: E402
+from tests.skips import Need, without  # noqa: E402
 from tools.delta_lake.jars import DeltaUnavailableError, ensure_delta  # noqa: E402
 from tools.maven import MavenError  # noqa: E402
 from tools.s3_server import built  # noqa: E402
 from tools.spark_connector.jars import ConnectorUnavailableError, ensure_connector  # noqa: E402
 from tools.spark_s3.jars import ensure_s3  # noqa: E402
-
-
-def without(reason: str) -> None:
-    """Skip what needs Java or a broker; in CI, where they must be there, fail."""
-    if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
-        pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but {reason}")
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +43,7 @@ def spark() -> Iterator[SparkSession]:
         conf["spark.jars"] = ",".join(map(str, jars))
         session = sessions.start("tests", master="local[2]", conf=conf)
     except PipelineError as error:
-        without(str(error))
+        without(Need.KAFKA, error)
     yield session
     session.stop()
 
@@ -62,7 +55,7 @@ def kafka() -> Iterator[Kafka]:
         try:
             broker = stack.enter_context(find_broker.from_maven())
         except find_broker.NoBrokerError as reason:
-            without(f"no Kafka: {reason}")
+            without(Need.KAFKA, f"no Kafka: {reason}")
         yield broker
 
 

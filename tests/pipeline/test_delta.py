@@ -31,11 +31,11 @@ from pipeline.table_files import files_of_table
 from pipeline.tables import LONG, TEXT, Column, Table
 from proxy.console.exit_codes import ExitCode
 from tests.pipeline import on_disk, several_commands
-from tests.pipeline.conftest import without
 from tests.pipeline.migration import START_US, Migration
 from tests.pipeline.test_bad_records import CLUSTER
 from tests.pipeline.test_file_systems import prepared
 from tests.pipeline.test_incremental_audit import SKEW_US, check, plan
+from tests.skips import Need, without
 from tools.delta_lake.jars import ensure_delta
 
 pytestmark = pytest.mark.timeout(1_800)
@@ -57,7 +57,7 @@ def spark(spark: SparkSession) -> SparkSession:
     try:
         delta.check(spark)
     except PipelineError:
-        without("Delta Lake's jars cannot be fetched")
+        without(Need.KAFKA, "Delta Lake's jars cannot be fetched")
     return spark
 
 

@@ -26,13 +26,13 @@ from pipeline.readiness import records, share_partitions
 from pipeline.readiness.output import TABLES as OF_READINESS
 from pipeline.runs import DELTA, PARQUET, Form
 from pipeline.tables import Table
-from tests.pipeline.conftest import without
 from tests.pipeline.killed import DRIVER, PYTHON, Point, kill
 from tests.pipeline.migration import Migration, Plan
 from tests.pipeline.on_disk import held
 from tests.pipeline.test_bad_records import CLUSTER, classic
 from tests.pipeline.test_incremental_audit import plan
 from tests.pipeline.test_share_partitions import share_group, write
+from tests.skips import Need, without
 from tools.delta_lake.jars import DeltaUnavailableError, ensure_delta
 
 pytestmark = pytest.mark.timeout(1_800)
@@ -46,7 +46,7 @@ def jars() -> dict[str, str]:
     try:
         return {"spark.jars": ",".join(map(str, ensure_delta()))}
     except DeltaUnavailableError as error:
-        without(str(error))
+        without(Need.KAFKA, error)
         raise
 
 
@@ -56,7 +56,7 @@ def with_delta(spark: SparkSession) -> SparkSession:
     try:
         delta.check(spark)
     except PipelineError:
-        without("Delta Lake's jars cannot be fetched")
+        without(Need.KAFKA, "Delta Lake's jars cannot be fetched")
     return spark
 
 

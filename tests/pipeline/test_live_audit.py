@@ -28,6 +28,7 @@ from tests.pipeline.migration import START_US, Migration, Plan, S
 from tests.pipeline.rules.journals import LIVE_DELAY_US, verified
 from tests.pipeline.rules.test_cuts import DELAY_US, by_topic, migration
 from tests.pipeline.test_progress import STEPS, wait_for_progress
+from tests.skips import not_here
 
 ROOT = Path(__file__).resolve().parents[2]
 OLDER = ROOT / "build" / "pyspark-4.1"
@@ -254,9 +255,10 @@ def changed(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not OLDER.exists(), reason=f"pip install --no-deps --target {OLDER} 'pyspark==4.1.*'")
 def test_a_checkpoint_of_pyspark_4_1_goes_on_with_4_2(spark: SparkSession, tmp_path: Path) -> None:
     """Half of the journal by the one, the other half by the other; windows and identities span both."""
+    if not OLDER.exists():
+        not_here(f"pip install --no-deps --target {OLDER} 'pyspark==4.1.*'")
     journal, out, whole = tmp_path / "journal", tmp_path / "out", tmp_path / "whole"
     Migration(Plan(3, groups=4, violations=2)).save(whole, per_file=150)
     files = in_time(whole)

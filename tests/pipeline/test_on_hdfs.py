@@ -8,6 +8,7 @@ from tests.pipeline import hdfs
 from tests.pipeline.on_disk import tables
 from tests.pipeline.several_commands import run
 from tests.pipeline.test_file_systems import prepared
+from tests.skips import Need, without
 from tools.hdfs.jars import ensure_hdfs
 from tools.maven import MavenError
 
@@ -31,7 +32,7 @@ def test_every_command_gives_the_tables_of_a_local_run(tmp_path: Path) -> None:
     try:
         ensure_hdfs()
     except MavenError as reason:
-        pytest.skip(f"no jars for HDFS: {reason}")
+        without(Need.KAFKA, f"no jars for HDFS: {reason}")
     here, there = tmp_path / "here", tmp_path / "there"
     prepared(here)
     with hdfs.cluster(tmp_path) as at:

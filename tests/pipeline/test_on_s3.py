@@ -22,6 +22,7 @@ from tests.pipeline.several_commands import run
 from tests.pipeline.test_file_systems import prepared
 from tests.pipeline.test_runs import MANIFEST, WORDS
 from tests.pipeline.test_runs import write as write_words
+from tests.skips import Need, not_here, without
 from tools.delta_lake.jars import DeltaUnavailableError, ensure_delta
 from tools.maven import MavenError
 from tools.s3_server import built
@@ -35,14 +36,14 @@ def jars() -> dict[str, str]:
     try:
         return {"spark.jars": ",".join(map(str, [*ensure_s3(), *ensure_delta()]))}
     except (MavenError, DeltaUnavailableError) as reason:
-        pytest.skip(f"no jars for S3 or Delta Lake: {reason}")
+        without(Need.KAFKA, f"no jars for S3 or Delta Lake: {reason}")
 
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     program = built.program()
     if program is None:
-        pytest.skip("versitygw is not built: python -m tools.s3_server.built")
+        not_here("versitygw is not built: python -m tools.s3_server.built")
     server = S3(program, tmp_path_factory.mktemp("s3"))
     server.start()
     with pytest.MonkeyPatch.context() as patch:

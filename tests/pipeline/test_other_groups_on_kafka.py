@@ -21,6 +21,7 @@ from support.waiting import eventually
 
 from pipeline.progress import job
 from pipeline.progress.output import OTHER_GROUPS, OTHER_MEMBERS
+from tests.skips import Need, not_here, without
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -110,7 +111,7 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
     if find_broker.wanted_version() < "4.2":
-        pytest.skip("streams groups are a preview only, switched off")
+        not_here("streams groups are a preview only, switched off")
     (tmp_path / "consumers").mkdir()
     consumers = Consumers(tmp_path / "consumers")
     try:
@@ -126,7 +127,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
                 worker.kill()
             consumers.end()
     except find_broker.NoBrokerError as reason:
-        pytest.skip(f"no Kafka: {reason}")
+        without(Need.KAFKA, f"no Kafka: {reason}")
 
 
 def rows(spark: SparkSession, table: Any, out: Path) -> list[Shown]:

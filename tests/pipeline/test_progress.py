@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from pipeline.single_run import single_run
 from tests.pipeline import other_groups
 from tests.pipeline.following import assert_equals_the_batch, running, until
 from tests.pipeline.migration import START_US, Migration, Plan, S
+from tests.skips import program
 
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -149,9 +149,9 @@ def test_following_sees_what_comes_ends_by_hand_and_lets_the_next_run_go_on(
     assert_equals_the_batch(spark, events.from_files(spark, journal), out)
 
 
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="util-linux has setpriv")
 def test_a_run_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     """A pytest that was killed left runs that followed a journal for ever."""
+    program("setpriv", "util-linux")
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     run = int(killed.stdout)

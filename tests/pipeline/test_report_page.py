@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pipeline.report import facts
 from pipeline.report import job as report
 from tests.pipeline import large_fleet
-from tests.pipeline.conftest import without
 from tests.pipeline.large_fleet import Fleet
+from tests.skips import Need, without
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -39,7 +39,7 @@ def page(fleet: tuple[Path, Fleet], spark: SparkSession) -> Path:
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     if chromium is None:
-        without("no Chromium")
+        without(Need.TOOLS, "no Chromium")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         yield started

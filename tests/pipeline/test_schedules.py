@@ -12,6 +12,7 @@ from typer.main import get_command
 from proxy.cli import command_line
 from proxy.cli.lazy import LazyGroup
 from tests.docs import pages
+from tests.skips import Need, without
 from tools.chart import crds, schemas
 from tools.chart.binaries import NoGoError
 
@@ -47,7 +48,7 @@ def schema() -> Any:
     try:
         (definition,) = crds.SPARK_OPERATOR.definitions()
     except NoGoError as reason:
-        pytest.skip(f"no definition of SparkApplication: {reason}")
+        without(Need.CHART, f"no definition of SparkApplication: {reason}")
     (served,) = definition["spec"]["versions"]
     assert definition["spec"]["names"]["kind"] == "SparkApplication"
     return schemas.strict(served["schema"]["openAPIV3Schema"])

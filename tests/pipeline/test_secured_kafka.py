@@ -39,8 +39,8 @@ from pipeline.readiness.cluster import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from proxy.cli import command_line
 from proxy.console.exit_codes import ExitCode
 from tests.pipeline import several_commands
-from tests.pipeline.conftest import without
 from tests.pipeline.real_journal import kept
+from tests.skips import Need, without
 from tools.kafka.cluster import RUN, Cluster
 from tools.kafka.jars import KafkaUnavailableError
 from tools.spark_connector.jars import ensure_connector
@@ -71,7 +71,7 @@ def secured(tls: TlsFiles) -> Iterator[Cluster]:
             prepare(AdminClient({"bootstrap.servers": broker.bootstrap}), broker.bootstrap)
             yield broker
     except KafkaUnavailableError as reason:
-        without(f"no Kafka: {reason}")
+        without(Need.KAFKA, f"no Kafka: {reason}")
     finally:
         broker.remove()
 

@@ -26,6 +26,7 @@ from pipeline.readiness import cluster, job, records, share_partitions
 from pipeline.readiness.output import GROUPS, MEMBERS, SHARE_PARTITIONS
 from pipeline.readiness.share_state import ACKNOWLEDGED, ARCHIVED, AVAILABLE
 from protocol_codecs import uuid_from_text
+from tests.skips import Need, without
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -168,7 +169,7 @@ def scene(consumers: Consumers) -> Iterator[Scene]:
             yield made
             made.connection.close()
     except find_broker.NoBrokerError as reason:
-        pytest.skip(f"no Kafka: {reason}")
+        without(Need.KAFKA, f"no Kafka: {reason}")
 
 
 @pytest.fixture(scope="module", params=["captured", "connector"])

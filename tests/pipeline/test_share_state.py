@@ -17,6 +17,7 @@ from protocol_codecs.records import (
     ShareUpdateKey,
     ShareUpdateValue,
 )
+from tests.skips import Need, without
 from tools.java_client import compiled
 from tools.kafka import jars
 
@@ -166,7 +167,7 @@ def test_kafka_merges_the_same(tmp_path: Path):
         version = find_broker.wanted_version()
         compiled.ensure_compiled(version, compiled.SHARE_BATCHES)
     except jars.KafkaUnavailableError as reason:
-        pytest.skip(f"no Kafka: {reason}")
+        without(Need.KAFKA, f"no Kafka: {reason}")
     command = compiled.command(version, tmp_path / "log", compiled.SHARE_BATCHES)
     lines = "".join(f"{start}|{text(older)}|{text(newer)}\n" for start, older, newer in cases)
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False, timeout=120)

@@ -25,7 +25,7 @@ from pipeline.readiness import cluster, job, records
 from pipeline.readiness.output import NOT_READY, VERDICTS, WAVES
 from pipeline.readiness.waves import Limits
 from proxy.cli import command_line
-from tests.pipeline.conftest import without
+from tests.skips import Need, without
 
 PARTITIONS = 2
 
@@ -66,7 +66,7 @@ def own_kafka() -> Iterator[Kafka]:
         try:
             broker = stack.enter_context(find_broker.from_maven())
         except find_broker.NoBrokerError as reason:
-            without(f"no Kafka: {reason}")
+            without(Need.KAFKA, f"no Kafka: {reason}")
         yield broker
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from protocol_codecs import encode, kinds, uuid_to_text
 from protocol_codecs.message import Message
+from tests.skips import Need, without
 from tools.codec_oracle.oracle import Answer, Oracle, OracleUnavailableError
 
 REMOVED_IN_KAFKA_4 = {
@@ -42,7 +43,7 @@ def oracle(kafka_version: str) -> Iterator[Oracle]:
     try:
         running = Oracle(kafka_version)
     except OracleUnavailableError as error:
-        pytest.skip(str(error))
+        without(Need.KAFKA, error)
     with running:
         yield running
 

@@ -22,6 +22,7 @@ from protocol_codecs.messages.connect_protocol import (
 )
 from protocol_codecs.schema import Field
 from tests.protocol_codecs.connect_vectors import ASSIGNMENTS, METADATA
+from tests.skips import Need, without
 from tools.codec_oracle.connect import connect_vectors
 from tools.codec_oracle.oracle import Answer, ConnectOracle, OracleUnavailableError
 from tools.kafka.jars import KafkaUnavailableError
@@ -41,7 +42,7 @@ def connect() -> Iterator[ConnectOracle]:
     try:
         running = ConnectOracle(KAFKA)
     except OracleUnavailableError as error:
-        pytest.skip(str(error))
+        without(Need.KAFKA, error)
     with running:
         yield running
 
@@ -50,7 +51,7 @@ def test_the_known_bytes_are_those_of_connect_runtime_4_4():
     try:
         written = connect_vectors(KAFKA)
     except KafkaUnavailableError as error:
-        pytest.skip(str(error))
+        without(Need.KAFKA, error)
     known = {("assignment", version): data for version, data in ASSIGNMENTS.items()}
     assert written == known | {("metadata", version): data for version, data in METADATA.items()}
 

@@ -19,6 +19,7 @@ from coordinator.assignors.simple import assign_shared
 from coordinator.partitions import Partitions
 from protocol_codecs import Uuid, uuid_to_text
 from tests.coordinator.assignors.cases import Case, Group, spec_of
+from tests.skips import Need, without
 from tools.kafka import jars
 
 HERE = Path(__file__).parent
@@ -72,7 +73,7 @@ def test_kafka_s_class_assigns_the_same():
     try:
         command = [jars.check_java(), "-cp", f"{jars.ensure_jars()}/*", str(HERE / "SimpleOracle.java")]
     except jars.KafkaUnavailableError as reason:
-        pytest.skip(f"no Kafka: {reason}")
+        without(Need.KAFKA, f"no Kafka: {reason}")
     digests: list[list[str]] = []
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

@@ -16,6 +16,7 @@ from tests.coordinator.share_partitions.play.delete_records import delete_record
 from tests.coordinator.share_partitions.play.random_scripts import RandomScript
 from tests.coordinator.share_partitions.play.scripts import ACROSS_THE_START, BATCH_CUT, GAP_DELETED, SCRIPTS
 from tests.coordinator.share_partitions.play.steps import Answer, Script
+from tests.skips import not_here
 
 RECORD = "EPOCHGATE_RECORD"
 RECORDING = Path(__file__).with_name("kafka_4.4.0.json")
@@ -34,7 +35,7 @@ def on_kafka(script: Script, bootstrap: str) -> list[Answer]:
         try:
             player = BrokerPlayer(bootstrap, script.settings, delete_records(bootstrap))
         except SettingsRefused as refused:
-            pytest.skip(f"{refused}")
+            not_here(refused)
         try:
             return player.play(script)
         except Disturbed:

@@ -7,6 +7,8 @@ from support.raw_member import RawMember
 from support.raw_new_member import LOADING
 from support.waiting import eventually
 
+from tests.skips import not_here
+
 pytestmark = pytest.mark.kafka
 
 
@@ -14,7 +16,7 @@ pytestmark = pytest.mark.kafka
 def left(kafka, group, topic, request):
     """The id of a group of the type that the test names, whose only member has left."""
     if kafka.version < "4.2":
-        pytest.skip(f"Kafka {kafka.version} has share and streams groups as a preview only, switched off")
+        not_here(f"Kafka {kafka.version} has share and streams groups as a preview only, switched off")
     member = joins.OF_TYPE[request.param](group, topic)
     with raw.to_coordinator(kafka.bootstrap, group) as connection:
         eventually(

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from support.broker import QUIET, Kafka
 from support.ownership import Event, read_log
 from support.waiting import eventually
+from tests.skips import Need, without
 from tools.connect_worker import worker
 from tools.kafka.jars import KafkaUnavailableError
 from tools.kafka.ports import LOOPBACK, free_ports
@@ -81,7 +81,7 @@ class Worker:
             worker.ensure_connectors(self._version)
             command = worker.command(self._version, self._settings, self._log, self._tasks[-1])
         except KafkaUnavailableError as error:
-            pytest.skip(str(error))
+            without(Need.KAFKA, error)
         with (self._folder / f"{self.name}.out").open("ab") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         eventually(self._answers, what=f"{self.name} answers", timeout_s=_START_S, between_s=0.2)

@@ -1,20 +1,18 @@
 """More clients that the tests drive, in other languages: what they need, and what the proxy counted of them."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.clients import ClientKind
 from support.entry import Proxy
+from tests.skips import Need, without
 from tools.chart import binaries
 from tools.go_clients import built
 from tools.node_client import installed
 
-REQUIRE = "EPOCHGATE_REQUIRE_KAFKA"
 _COUNTED = "epochgate_client_to_proxy_"
 
 
@@ -38,9 +36,7 @@ def _needed(
     try:
         prepare()
     except unavailable as reason:
-        if os.environ.get(REQUIRE):
-            pytest.fail(f"{REQUIRE} is set, but {reason}")
-        pytest.skip(str(reason))
+        without(Need.KAFKA, reason)
     return command()
 
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from support import find_broker
 from support.broker import Kafka, Record
 from support.clients import CONFLUENT, DRIVERS, ClientKind
 from support.consumers import ConsumerProcess, Consumers
 from support.tracing import ports_of, trace_file
+from tests.skips import not_here
 from tools.java_client import compiled
 
 
@@ -23,9 +22,9 @@ def skip_without_share_groups(version: str, *, preview: bool = True) -> None:
     ``preview`` is False for what the preview lacks or does otherwise.
     """
     if version < "4.1":
-        pytest.skip(f"Kafka {version} has no share groups that any client speaks")
+        not_here(f"Kafka {version} has no share groups that any client speaks")
     if version < "4.2" and not preview:
-        pytest.skip(f"Kafka {version} has share groups as a preview only")
+        not_here(f"Kafka {version} has share groups as a preview only")
 
 
 def counts_releases(version: str) -> bool:

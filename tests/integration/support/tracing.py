@@ -3,15 +3,13 @@
 strace reports each system call, so a connection can't be missed, however short it is and whoever made it.
 """
 
-import os
 import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from support.clients import ClientKind
+from tests.skips import Need, without
 
 _CONNECT = re.compile(
     r'connect\(\d+, \{sa_family=AF_INET, sin_port=htons\((\d+)\), sin_addr=inet_addr\("([^"]+)"\)'
@@ -22,9 +20,7 @@ _CONNECT_6 = re.compile(r"connect\(\d+, \{sa_family=AF_INET6, sin6_port=htons\((
 def needs_strace() -> None:
     """Skip where there is no strace; in CI, where there must be one, fail."""
     if shutil.which("strace") is None:
-        if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
-            pytest.fail("EPOCHGATE_REQUIRE_KAFKA is set, but strace is not installed")
-        pytest.skip("strace is not installed")
+        without(Need.KAFKA, "strace is not installed")
 
 
 def traced(kind: ClientKind) -> ClientKind:

@@ -12,6 +12,7 @@ import pytest
 
 from proxy.observability.journal import JournalError
 from tests.proxy.observability.journal_writer import IDENTITY, Time, line, names, seqs, sink
+from tests.skips import not_here
 
 
 async def test_a_file_has_its_own_name_when_it_is_finished(tmp_path):
@@ -62,7 +63,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
     folder.mkdir()
     if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root can mount a small file system")
+        not_here("only root can mount a small file system")
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64k", "journal-test", folder],
         capture_output=True,
@@ -70,7 +71,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         check=False,
     )
     if mounted.returncode:
-        pytest.skip(f"no small file system can be mounted here: {mounted.stderr.strip()}")
+        not_here(f"no small file system can be mounted here: {mounted.stderr.strip()}")
     yield folder
     subprocess.run(["umount", folder], check=True)
 

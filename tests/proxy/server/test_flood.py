@@ -18,6 +18,7 @@ from proxy.transport.tcp_stream import TcpStream
 from tests.proxy.fakes import messages
 from tests.proxy.fakes.broker import a_cluster, connect
 from tests.proxy.fakes.serving import config_for, serving
+from tests.skips import not_here
 
 MANY = 5000
 DESCRIPTORS = 2 * MANY + 1000
@@ -86,7 +87,7 @@ def many_descriptors():
     """Descriptors for both ends of so many connections: they are all in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS:
-        pytest.skip(f"the system allows {hard} descriptors, {DESCRIPTORS} are needed")
+        not_here(f"the system allows {hard} descriptors, {DESCRIPTORS} are needed")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, DESCRIPTORS), hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -163,7 +164,7 @@ def vanish(sock: socket.socket) -> None:
     try:
         sock.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
     except PermissionError:
-        pytest.skip("only root can let a connection vanish (TCP_REPAIR)")
+        not_here("only root can let a connection vanish (TCP_REPAIR)")
     sock.close()
 
 

@@ -19,6 +19,7 @@ from proxy.shadow.sampling import draw, forecast
 from proxy.shadow.view import ShadowView, Span
 from tests.proxy.shadow.groups import random_group
 from tests.proxy.shadow.oracle import Oracle, Targets, as_text, running_oracle
+from tests.skips import Need, without
 from tools.kafka import jars
 
 GROUPS = 1_000
@@ -32,7 +33,7 @@ def oracle():
         with running_oracle() as started:
             yield started
     except jars.KafkaUnavailableError as reason:
-        pytest.skip(f"no Kafka: {reason}")
+        without(Need.KAFKA, f"no Kafka: {reason}")
 
 
 def run_on_4_4(group: ClassicGroup, seed: int) -> Run:

@@ -22,6 +22,7 @@ from proxy.wire.frame_splitter import Piece
 from proxy.wire.node_endpoints import TailError
 from proxy.wire.varint import encode_varint, varint
 from tests.proxy.fakes import wire
+from tests.skips import Need, without
 from tools.codec_oracle.oracle import Answer, Oracle, OracleUnavailableError
 
 SHORTEST = 13
@@ -167,7 +168,7 @@ def kafka() -> Iterator[Oracle]:
     try:
         running = Oracle("4.4.0")
     except OracleUnavailableError as error:
-        pytest.skip(str(error))
+        without(Need.KAFKA, error)
     with running:
         yield running
 
