@@ -79,14 +79,14 @@ def test_on_kafka(): pass
     assert names("--tier", "slow") == ["test_on_kafka", "test_slow"]
     assert names() == ["test_fast", "test_it[central]", "test_on_kafka", "test_slow"]
     assert names("--tier", "fast", "-k", "slow or central") == ["test_it[central]", "test_slow"]
+    assert len(names("--tier", "long")) == 3
+    assert len(names("--long")) == 7
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_a_tier_counts_if_nothing_else_chooses_tests(pytester, processes):
     assert "passed" not in last_lines(pytester, "-n", processes, "--tier", "slow")
     assert "1 passed" in last_lines(pytester, "-n", processes, "--tier", "slow", "-k", "central")
-    assert len(names("--tier", "long")) == 3
-    assert len(names("--long")) == 7
 
 
 def test_every_listed_test_exists():
