@@ -21,6 +21,7 @@ CALL, ANSWER, GOOD_ANSWER, TIME = range(4)
 """What a chunk's first byte says modulo 4: the client makes a call, the broker answers the oldest call of the proxy
 with the chunk's other bytes or as it should, or time passes."""
 _LONGEST_S = 25.6
+_LONGEST_WAIT_S = 200
 
 
 class _Client:
@@ -58,7 +59,9 @@ class _Client:
 
     def _take_answer(self) -> None:
         waits_for = self._waits_for
-        if waits_for is None or waits_for in self.bench.forwarded:
+        if self._connection.id in self.bench.closed:
+            self._loses_its_connection()
+        elif waits_for is None or waits_for in self.bench.forwarded:
             self._waits_for = None
         elif (answer := self.bench.answers.get(waits_for)) is not None:
             self._waits_for = None
@@ -93,16 +96,15 @@ class _Client:
         """All that goes to either side can be written, and the client has an answer within its longest wait."""
         for call in self.bench.calls:
             encode(call.message, call.version)
-        waits_for = self._waits_for
-        if waits_for is not None and self._connection.id not in self.bench.closed:
-            for _ in range(200):
-                if waits_for in self.bench.answers or waits_for in self.bench.forwarded:
-                    break
-                self.bench.advance(1.0)
-                while self.bench.calls:
-                    self.answered_well()
-            else:
-                raise AssertionError(f"{self.bench.request(waits_for)} is never answered")
+        for _ in range(_LONGEST_WAIT_S):
+            self._take_answer()
+            if self._waits_for is None:
+                break
+            self.bench.advance(1.0)
+            while self.bench.calls:
+                self.answered_well()
+        else:
+            raise AssertionError(f"{self.bench.request(self._waits_for)} is never answered")
         for request_id, answer in self.bench.answers.items():
             encode(answer, self.bench.request(request_id).version)
         self._loses_its_connection()
