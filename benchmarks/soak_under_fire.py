@@ -21,6 +21,7 @@ import random
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -40,7 +41,7 @@ from benchmarks.attacks.secured_log import (
     topic_of_log,
 )
 from benchmarks.attacks.topic_changes import RIGHTS, WRONG, TopicOfLog
-from benchmarks.soak import LEAST_ROUNDS, ROUND_S, Traffic, judged, left_over_at, metric, rest
+from benchmarks.soak import CONSUMERS, LEAST_ROUNDS, ROUND_S, Traffic, judged, left_over_at, metric, rest
 from benchmarks.soak_clients import ConsumerProcess, start_consumer
 from benchmarks.test_bed import BUILD, Gateway, kafka
 
@@ -60,6 +61,7 @@ KINDS: Mapping[str, Sequence[str]] = {
     "settings": tuple(WRONG),
 }
 """Of fire, with what each changes and changes back in turn."""
+_RIGHTS = {right.name: right for right in RIGHTS}
 PAUSE_S, WITHDRAWN_S = 5.0, 15.0
 NOTICED_S = 90.0
 """A wrong setting is noticed within 60 s, and shown until it is mended."""
@@ -87,6 +89,8 @@ class Fire:
         self._writer = TopicWriter(bootstrap, topic.name, PARTITIONS)
         self._admin = AdminFire([one.admin for one in replicas], seed)
         self._over = threading.Event()
+        self.between_turns = threading.Lock()
+        """While somebody else holds it, no right is withdrawn and no setting is wrong."""
         self.turns: list[dict[str, Any]] = []
         self.broken: list[str] = []
         """What ended a thread of these, which is a fault of the soak."""
@@ -136,27 +140,31 @@ class Fire:
 
     def _change_the_topic(self) -> None:
         """One turn after another. What was changed is changed back, also at the end."""
-        rights = {right.name: right for right in RIGHTS}
         for name in itertools.cycle(self._to_change):
             if self._over.wait(PAUSE_S):
                 return
-            if (right := rights.get(name)) is not None:
-                self._topic.withdraw(right)
-                self._over.wait(WITHDRAWN_S)
-                began = time.monotonic()
-                self._topic.give_back(right)
-                healed = self._until(self._is_ready)
-            else:
-                self._topic.set(name, WRONG[name])
-                noticed = self._until(lambda: self._all(WRONG_SETTINGS, 1.0), NOTICED_S)
-                if not noticed and not self._over.is_set():
-                    self.broken.append(f"{name} was not noticed")
-                began = time.monotonic()
-                self._topic.restore(name)
-                healed = self._until(lambda: self._is_ready() and self._all(WRONG_SETTINGS, 0.0), NOTICED_S)
-            took_s = round(time.monotonic() - began, 1)
+            with self.between_turns:
+                healed, took_s = self._turn(name)
             self.turns.append({"what": name, "healed": healed, "after_s": took_s})
             print(f"  {name}: {'ready again' if healed else 'NOT READY'} after {took_s} s", flush=True)
+
+    def _turn(self, name: str) -> tuple[bool, float]:
+        """Change something, and change it back; return whether all replicas are as before, and after how long."""
+        if (right := _RIGHTS.get(name)) is not None:
+            self._topic.withdraw(right)
+            self._over.wait(WITHDRAWN_S)
+            began = time.monotonic()
+            self._topic.give_back(right)
+            healed = self._until(self._is_ready)
+        else:
+            self._topic.set(name, WRONG[name])
+            noticed = self._until(lambda: self._all(WRONG_SETTINGS, 1.0), NOTICED_S)
+            if not noticed and not self._over.is_set():
+                self.broken.append(f"{name} was not noticed")
+            began = time.monotonic()
+            self._topic.restore(name)
+            healed = self._until(lambda: self._is_ready() and self._all(WRONG_SETTINGS, 0.0), NOTICED_S)
+        return healed, round(time.monotonic() - began, 1)
 
     def _until(self, is_so: Callable[[], bool], within_s: float = HEALS_S) -> bool:
         """Wait for it, whether the soak goes on or not."""
@@ -207,7 +215,7 @@ def soak(
         fire = Fire(replicas, log, cluster.bootstrap, seed, kinds)
         fire.start()
         try:
-            rests = _live(replicas, clients, minutes * 60)
+            rests = _live(replicas, clients, fire, minutes * 60)
         finally:
             done = fire.stop()
         stepped = [_move_of(one, name) for one in replicas for name in clients.stepped]
@@ -264,7 +272,13 @@ class _Clients:
         folder = replicas[0].folder / "straight"
         folder.mkdir(exist_ok=True)
         self._straight = Traffic(
-            bootstrap, topic, folder, group=f"straight-{topic}", records_a_turn=2, churns=False
+            bootstrap,
+            topic,
+            folder,
+            group=f"straight-{topic}",
+            records_a_turn=2,
+            churns=False,
+            consumers=REPLICAS * CONSUMERS,
         )
         self._all = [*self._through, self._straight]
         self._stepped: list[ConsumerProcess] = []
@@ -318,6 +332,8 @@ class _Clients:
             "assignments before": [
                 [sum(at < began for at in each) for each in one.assigned_at] for one in self._all
             ],
+            "why through": dict(sum((one.why_rejoined for one in self._through), Counter())),
+            "why straight": dict(self._straight.why_rejoined),
             "unanswered calls": sum(one.unanswered for one in self._all),
             "produced": sum(one.produced for one in self._all),
             "consumed": sum(one.consumed for one in self._all),
@@ -325,13 +341,15 @@ class _Clients:
         }
 
 
-def _live(replicas: list[Gateway], clients: _Clients, seconds: float) -> list[list[dict[str, float]]]:
-    """Run rounds with a pause of churn after each; return what each replica used in the pauses."""
+def _live(
+    replicas: list[Gateway], clients: _Clients, fire: Fire, seconds: float
+) -> list[list[dict[str, float]]]:
+    """Run rounds with a pause of churn and turns after each; return what each replica used in the pauses."""
     rounds = max(LEAST_ROUNDS, round(seconds / ROUND_S))
     rests: list[list[dict[str, float]]] = [[] for _ in replicas]
     for number in range(1, rounds + 1):
         time.sleep(seconds / rounds)
-        with clients.resting():
+        with fire.between_turns, clients.resting():
             for one, found in zip(replicas, rests, strict=True):
                 found.append({**rest(one), "members in the log": metric(one, "epochgate_fleet_members")})
         print(f"  round {number} of {rounds}, at rest: {[found[-1] for found in rests]}", flush=True)
