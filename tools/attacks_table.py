@@ -7,7 +7,7 @@ The outcomes are in docs/evidence/attacks.json, where ``python -m benchmarks.att
 import fcntl
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,13 @@ def _runs(outcomes: Sequence[Outcome]) -> str:
 
 def _says(outcome: Outcome) -> str:
     """Say what an attack came to: ends of processes, readiness, rejoins, and what the timed member was answered."""
+    if outcome["failed"] and outcome["ends"]:
+        return f"**{outcome['ends'][0]}**"
     if outcome["failed"]:
         return f"not made: {outcome['failed'].splitlines()[0][:80]}"
-    timed, healed = outcome["timed"], outcome["healed_s"]
+    timed, healed, seen = outcome["timed"], outcome["healed_s"], dict(outcome["seen"])
+    if "move after" in seen:
+        seen["move"] = f"{_first(seen.pop('move before'))}, then {_first(seen.pop('move after'))}"
     parts = [
         f"**{len(outcome['ends'])} ends of processes**" if outcome["ends"] else "",
         f"not ready for {outcome['not_ready_s']:.0f} s" if outcome["not_ready_s"] >= 1 else "",
@@ -79,12 +83,9 @@ def _says(outcome: Outcome) -> str:
         f"a Heartbeat refused for {timed['refused for, s']:.0f} s" if timed["refused for, s"] >= 1 else "",
         f"a call waits {timed['longest wait, ms'] / 1000:.1f} s" if timed["longest wait, ms"] >= 500 else "",
         _counted(timed["not answered"], "call", " not answered"),
-        *(f"{what}: {_text(value)}" for what, value in outcome["seen"].items() if what not in _UNSAID),
+        *(_SEEN[what](value) if what in _SEEN else f"{what}: {_text(value)}" for what, value in seen.items()),
     ]  # fmt: skip
     return "; ".join(filter(None, parts)) or "not noticed"
-
-
-_UNSAID = {"records written", "new ids", "written in s"}
 
 
 def _counted(count: int, what: str, after: str = "") -> str:
@@ -93,6 +94,26 @@ def _counted(count: int, what: str, after: str = "") -> str:
 
 def _text(value: object) -> str:
     return " and ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _first(text: str) -> str:
+    return text.split("; ", maxsplit=1)[0]
+
+
+def _unsaid(_value: object) -> str:
+    return ""
+
+
+_SEEN: Mapping[str, Callable[[Any], str]] = {
+    "move": lambda move: f"the move: {_first(move)}",
+    "noticed": lambda was_noticed: "shown" if was_noticed else "**not shown**",
+    "of the new protocol": _unsaid,
+    "said meanwhile": _unsaid,
+    "records written": _unsaid,
+    "written in s": _unsaid,
+    "new ids": _unsaid,
+}
+"""How what an attack has seen is said, where that is not name and value."""
 
 
 def _key(outcome: Outcome) -> tuple[str, int, str, bool]:

@@ -61,8 +61,13 @@ def make(attack: Attack, cluster: Cluster, code: Path, number: int) -> Outcome:
     folder.mkdir(parents=True)
     outcome = Outcome(attack.of, attack.name)
     try:
-        with attack.options(folder) as options, Scene(cluster, folder, code, options).running() as scene:
-            _watch(attack, scene, outcome)
+        with attack.options(folder) as options:
+            scene = Scene(cluster, folder, code, options)
+            try:
+                with scene.running():
+                    _watch(attack, scene, outcome)
+            finally:
+                outcome.ends[:0] = scene.ended
     except AssertionError as error:
         outcome.failed = str(error)[:400]
     return outcome
