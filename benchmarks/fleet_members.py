@@ -227,8 +227,8 @@ def counted(replicas: Sequence[Gateway]) -> Counted:
     read = 0
     for replica in replicas:
         read = 0
-        for family in text_string_to_metric_families(replica.get("metrics")):
-            for sample in family.samples:
+        for found in text_string_to_metric_families(replica.get("metrics")):
+            for sample in found.samples:
                 if sample.name == "epochgate_fleet_records_total" and sample.labels["kind"] != "probe":
                     if sample.labels["direction"] == "read":
                         read += int(sample.value)
