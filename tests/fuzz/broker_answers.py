@@ -9,12 +9,13 @@ from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage, Message, decode, encode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol_codecs.registry import APIS
 from tests.translation.answers import commit_answer, described, member
-from tests.translation.bench import GROUP, TOPIC, TOPIC_IDS, Bench
+from tests.translation.bench import GROUP, TOPIC_IDS, Bench
 from translation.actions import Call, RequestId
 
 CALL, ANSWER, GOOD_ANSWER, TIME = range(4)
@@ -65,7 +66,7 @@ class _Client:
             self._waits_for = None
         elif (answer := self.bench.answers.get(waits_for)) is not None:
             self._waits_for = None
-            if isinstance(answer, APIS[ApiKey.JOIN_GROUP].response):
+            if isinstance(answer, JoinGroupResponse):
                 self._member_id, self._generation = answer.member_id, answer.generation_id
             if getattr(answer, "error_code", 0) == ErrorCode.UNKNOWN_MEMBER_ID:
                 self._member_id, self._generation = "", -1
@@ -98,13 +99,13 @@ class _Client:
             encode(call.message, call.version)
         for _ in range(_LONGEST_WAIT_S):
             self._take_answer()
-            if self._waits_for is None:
+            if (waits_for := self._waits_for) is None:
                 break
             self.bench.advance(1.0)
             while self.bench.calls:
                 self.answered_well()
         else:
-            raise AssertionError(f"{self.bench.request(self._waits_for)} is never answered")
+            raise AssertionError(f"{self.bench.request(waits_for)} is never answered")
         for request_id, answer in self.bench.answers.items():
             encode(answer, self.bench.request(request_id).version)
         self._loses_its_connection()
@@ -116,8 +117,9 @@ def good_answer(call: Call) -> Message:
     match call.api_key:
         case ApiKey.CONSUMER_GROUP_HEARTBEAT:
             epoch = message.member_epoch
-            topics = {TOPIC: (0, 1)} if epoch <= 0 else {}
-            return Bench.heartbeat_answer(epoch if epoch != 0 else 3, **topics)
+            if epoch > 0:
+                return Bench.heartbeat_answer(epoch)
+            return Bench.heartbeat_answer(epoch or 3, orders=(0, 1))
         case ApiKey.CONSUMER_GROUP_DESCRIBE:
             return described(member("somebody"))
         case ApiKey.HEARTBEAT:
