@@ -68,7 +68,7 @@ def make(attack: Attack, cluster: Cluster, code: Path, number: int) -> Outcome:
                     _watch(attack, scene, outcome)
             finally:
                 outcome.ends[:0] = scene.ended
-    except AssertionError as error:
+    except (AssertionError, OSError, RuntimeError) as error:
         outcome.failed = str(error)[:400]
     return outcome
 
@@ -112,7 +112,7 @@ def main() -> int:
         "--as", dest="of", choices=(attacks_table.BEFORE, attacks_table.AFTER), default="after"
     )
     parser.add_argument("--members", type=int, default=20_000, help="how many are forged")
-    parser.add_argument("--only", default="", metavar="TEXT", help="attacks whose name contains this")
+    parser.add_argument("--only", default="", metavar="TEXT,TEXT", help="attacks whose name contains one")
     parser.add_argument("--record", action="store_true", help="into docs/evidence/attacks.json")
     options = parser.parse_args()
     code = options.code.resolve()
@@ -125,7 +125,7 @@ def main() -> int:
     overrides = {name.replace(".", "_"): value for name, value in GROUP_DEFAULTS.items()}
     with kafka(LISTENER, **WITH_ACLS, **overrides) as cluster:
         for number, attack in enumerate(attacks(options.members, cluster.bootstrap)):
-            if options.only not in attack.name:
+            if not any(text in attack.name for text in options.only.split(",")):
                 continue
             outcome = {
                 **run,
