@@ -56,7 +56,7 @@ class JsonDecoder(Generic[T]):
         :raises Undecodable: it is too long or too deep, or is no such JSON.
         """
         _check_size(data, self._max_bytes)
-        if json_is_deeper(data, self._max_depth):
+        if _json_is_deeper(data, self._max_depth):
             raise Undecodable(f"nested deeper than {self._max_depth}, or not closed: {data[:_SHOWN_BYTES]!r}")
         text = decode_text(data)
         try:
@@ -92,14 +92,12 @@ def _check_size(data: bytes, most: int) -> None:
         raise Undecodable(f"{len(data)} bytes, more than {most}: {data[:_SHOWN_BYTES]!r}")
 
 
-def json_is_deeper(data: bytes, most: int) -> bool:
+def _json_is_deeper(data: bytes, most: int) -> bool:
     """Whether JSON is nested deeper than ``most`` levels; also of what is none, if it is not closed."""
     if data.count(b"[") + data.count(b"{") <= most:
         return False
     brackets = _JSON_STRING.sub(b"", data).translate(_AS_LISTS, _NO_BRACKETS)
     for _ in range(most):
-        if not brackets:
-            return False
         brackets = brackets.replace(b"[]", b"")  # the innermost level
     return bool(brackets)
 

@@ -5,8 +5,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from protocol_codecs.foreign import MOST_DEPTH, json_is_deeper
-
 VERSION = 1
 
 JOINED, ASSIGNED, REVOKED = "joined", "assigned", "revoked"
@@ -142,11 +140,9 @@ def parse_line(line: bytes | None) -> Line | str:
     """Return the event, or the reason why the line is none."""
     if line is None:
         return "no content"
-    if json_is_deeper(line, MOST_DEPTH):
-        return _NOT_JSON
     try:
         event = _EVENT.decode(line if line.isascii() else line.decode())
-    except (UnicodeDecodeError, msgspec.DecodeError):
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return _parse_other(line)
     owned = event.owned
     return event if memoryview(owned)[0] == _LIST or owned == _NULL_RAW else _NOT_LIST
@@ -160,7 +156,7 @@ def _parse_other(line: bytes) -> Line | str:
         return _NOT_JSON
     try:
         event = _LINE.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return _why_unreadable(text)
     return _why_unknown(event) or event
 
@@ -181,7 +177,7 @@ def _why_unreadable(text: str) -> str:
         version = _VERSION_ALONE.decode(text).v
     except msgspec.ValidationError:
         version = None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return _NOT_JSON
     return _why_not_version(version) or "a field has another type than the schema says"
 
