@@ -68,6 +68,8 @@ def _runs(outcomes: Sequence[Outcome]) -> str:
 
 def _says(outcome: Outcome) -> str:
     """Say what an attack came to: ends of processes, readiness, rejoins, and what the timed member was answered."""
+    if "unknown key" in outcome["failed"]:
+        return "this code knows no such setting"
     if outcome["failed"] and outcome["ends"]:
         return f"**{outcome['ends'][0]}**"
     if outcome["failed"]:
