@@ -43,6 +43,7 @@ from benchmarks.test_bed import (
     REPLICAS,
     Gateway,
     cpu_s,
+    family,
     gateway,
     kafka,
     kafka_version,
@@ -76,7 +77,7 @@ class Scene:
         self.crowd = crowd
         self._pids = {"Kafka": cluster_pid, "members": os.getpid()}
         self._bootstrap = bootstrap
-        self.empty = [resident_bytes(one.process.pid) for one in gateways]
+        self.empty = [_memory(one) for one in gateways]
 
     def measure(self, window_s: float) -> Way:
         began, before = time.perf_counter(), self.records()
@@ -129,7 +130,7 @@ class Scene:
 
     def _processes(self) -> list[Process]:
         return [
-            Process(self.crowd.at(one.address), empty / 2**20, resident_bytes(one.process.pid) / 2**20)
+            Process(self.crowd.at(one.address), empty / 2**20, _memory(one) / 2**20)
             for one, empty in zip(self.gateways, self.empty, strict=True)
         ]
 
@@ -211,8 +212,13 @@ def restart(found: Scene, steady: Window) -> Restart:
         replay_s=_sample(metrics, "epochgate_fleet_replay_seconds"),
         replayed=counted([victim])[1],
         ready_s=ready_s,
-        view_mib=(resident_bytes(victim.process.pid) - found.empty[0]) / 2**20,
+        view_mib=(_memory(victim) - found.empty[0]) / 2**20,
     )
+
+
+def _memory(gateway: Gateway) -> int:
+    """Of a proxy with the processes of its Kafka client, in bytes."""
+    return sum(map(resident_bytes, family(gateway.process.pid)))
 
 
 def counted(replicas: Sequence[Gateway]) -> Counted:
@@ -221,8 +227,8 @@ def counted(replicas: Sequence[Gateway]) -> Counted:
     read = 0
     for replica in replicas:
         read = 0
-        for family in text_string_to_metric_families(replica.get("metrics")):
-            for sample in family.samples:
+        for found in text_string_to_metric_families(replica.get("metrics")):
+            for sample in found.samples:
                 if sample.name == "epochgate_fleet_records_total" and sample.labels["kind"] != "probe":
                     if sample.labels["direction"] == "read":
                         read += int(sample.value)

@@ -15,6 +15,7 @@ import json
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,15 @@ from uuid import uuid4
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.soak_clients import CLOSE_S, ConsumerProcess, Unclosed, last_lines, start_consumer, timed_out
+from benchmarks.soak_clients import (
+    CLOSE_S,
+    ConsumerProcess,
+    Unclosed,
+    last_lines,
+    start_consumer,
+    timed_out,
+    why_rejoined,
+)
 from benchmarks.test_bed import BUILD, Gateway, gateway, kafka, resident_bytes
 from benchmarks.wire import ClassicMember, Line, coordinator
 from tools.kafka.cluster import Cluster
@@ -66,11 +75,13 @@ class Traffic:
         group: str = "",
         records_a_turn: int = 20,
         churns: bool = True,
+        consumers: int = CONSUMERS,
     ) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
         self.group = group or f"translated-{topic}"
         self._records_a_turn = records_a_turn
+        self._wanted = consumers
         self._over = threading.Event()
         self.resting = threading.Lock()
         """While somebody else holds it, no client comes or goes."""
@@ -79,6 +90,8 @@ class Traffic:
         """Calls whose client has waited in vain for an answer."""
         self.assigned_at: list[list[float]] = []
         """When each consumer got an assignment (time.monotonic)."""
+        self.why_rejoined: Counter[str] = Counter()
+        """What the consumers' own logs name as reasons."""
         self._logs = logs
         self._consumers: list[ConsumerProcess] = []
         self._threads = [
@@ -87,7 +100,7 @@ class Traffic:
         ]
 
     def start(self) -> None:
-        for number in range(CONSUMERS):
+        for number in range(self._wanted):
             name = f"consumer-{number}"
             self._consumers.append(start_consumer(name, self._bootstrap, self.group, self._topic, self._logs))
         for thread in self._threads:
@@ -111,6 +124,7 @@ class Traffic:
         self.consumed = sum(one.consumed for one in ends)
         self.assigned_at = [one.assigned_at for one in ends]
         self.unanswered += sum(timed_out(consumer.log) for consumer in self._consumers)
+        self.why_rejoined = sum((why_rejoined(consumer.log) for consumer in self._consumers), Counter())
 
     def _produce(self) -> None:
         producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 5, **_QUIET})

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +27,9 @@ LAST_LINES = 12
 
 _BROKERS = re.compile(r": (\d+) brokers, (\d+) topics$")
 _TIMED_OUT = re.compile(r"Timed out (\d+) in-flight")
+_WHY = re.compile(
+    r"heartbeat error response .*(Broker: .*)|(session timed out|Metadata for subscribed .* changed)"
+)
 _REPEATED = ("CGRPQUERY", "CGRPTERM", "CONNECT")
 """What a consumer without brokers logs twenty times a second."""
 
@@ -128,6 +131,12 @@ def timed_out(log: Path) -> int:
     """Return how many requests of a consumer were in flight for longer than librdkafka waits for an answer."""
     with log.open(errors="replace") as lines:
         return sum(int(found[1]) for line in lines if (found := _TIMED_OUT.search(line)))
+
+
+def why_rejoined(log: Path) -> Counter[str]:
+    """Count the reasons for which a consumer has joined again, in librdkafka's words."""
+    with log.open(errors="replace") as lines:
+        return Counter(found[1] or found[2] for line in lines if (found := _WHY.search(line)))
 
 
 def last_lines(log: Path) -> list[str]:

@@ -136,11 +136,16 @@ def _of_listener(tls: TlsFiles | None) -> str:
     return f", tls: {{certificate: {certificate}, key: {key}}}"
 
 
+def family(pid: int) -> list[int]:
+    """Return a process and those that it has started, such as those of the proxy's Kafka client."""
+    children = (file.read_text().split() for file in Path(f"/proc/{pid}/task").glob("*/children"))
+    return [pid, *(one for found in children for child in found for one in family(int(child)))]
+
+
 def cpu_s(pid: int) -> float:
-    """Return the seconds of processor time that a process has used."""
-    return (
-        sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
-    )
+    """Return the seconds of processor time that a process and those that it has started have used."""
+    tasks = (file for one in family(pid) for file in Path(f"/proc/{one}/task").glob("*/schedstat"))
+    return sum(int(file.read_text().split()[0]) for file in tasks) / 1e9
 
 
 def waited_s(pid: int) -> float:

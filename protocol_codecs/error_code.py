@@ -4,7 +4,10 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """All error codes through Kafka 4.4, by Kafka's names; message fields hold plain ints, which compare equal."""
+    """All error codes through Kafka 4.4, by Kafka's names; message fields hold plain ints, which compare equal.
+
+    A newer broker may answer others: ``ErrorCode(code)`` is one whose name is the number.
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -144,3 +147,11 @@ class ErrorCode(IntEnum):
     GROUP_DELETION_FAILED = 134
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorCode | None":
+        if not isinstance(value, int):
+            return None
+        unknown = int.__new__(cls, value)
+        unknown._name_, unknown._value_ = str(value), value
+        return unknown

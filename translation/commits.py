@@ -28,7 +28,6 @@ PARTITIONS_LIMIT = 100_000
 _REFUSALS_LIMIT = 10_000
 _LONGEST_TEXT = 255
 _TXN_OFFSET_COMMIT = int(ApiKey.TXN_OFFSET_COMMIT)
-_CODES = frozenset(ErrorCode)
 _UNKNOWN = -1
 
 _Place = tuple[str, int]
@@ -91,7 +90,7 @@ class CommitWatch:
                 ):
                     accepted.append(((name, index), offset, known[0]))
         events = [
-            _event(connection, request, protocol, some, ErrorCode(code).name if code in _CODES else str(code))
+            _event(connection, request, protocol, some, ErrorCode(code).name)
             for code, some in refused.items()
             if self._may_report(now, (message.group_id, message.member_id, code))
         ]

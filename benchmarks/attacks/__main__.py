@@ -1,17 +1,19 @@
 """Makes every attack on two replicas, and says what became of processes, clients and readiness.
 
-    python -m benchmarks.attacks [--code FOLDER] [--as NAME] [--members 20000] [--only TEXT]
+    python -m benchmarks.attacks [--code FOLDER] [--as before] [--members 20000] [--only TEXT] [--record]
 
 A Kafka with ACLs and Kafka's own settings for groups; for each attack two replicas with the chart's settings (member
 log, journal, ``expires``) on a topic of their own, two librdkafka consumers through them and two straight at Kafka, and
 a member that calls ten times a second. A replica that ends is started again at once. ``--code`` names the checkout
-whose proxy runs; the attacks are those of this one. The results go to
-build/attacks-NAME.json.
+whose proxy runs; the attacks are those of this one. Each outcome is printed as it ends, and with ``--record`` put into
+docs/evidence/attacks.json, from which ``python -m tools.attacks_table`` writes the page.
 """
 
 import argparse
+import datetime as dt
 import json
 import shutil
+import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -24,6 +26,7 @@ from benchmarks.attacks.catalog import Attack, attacks
 from benchmarks.attacks.scene import HEALS_S, Scene, Watch
 from benchmarks.attacks.secured_log import LISTENER, WITH_ACLS
 from benchmarks.test_bed import BUILD, kafka
+from tools import attacks_table
 from tools.kafka.cluster import Cluster
 from tools.kafka.settings import GROUP_DEFAULTS
 
@@ -58,9 +61,14 @@ def make(attack: Attack, cluster: Cluster, code: Path, number: int) -> Outcome:
     folder.mkdir(parents=True)
     outcome = Outcome(attack.of, attack.name)
     try:
-        with attack.options(folder) as options, Scene(cluster, folder, code, options).running() as scene:
-            _watch(attack, scene, outcome)
-    except AssertionError as error:
+        with attack.options(folder) as options:
+            scene = Scene(cluster, folder, code, options)
+            try:
+                with scene.running():
+                    _watch(attack, scene, outcome)
+            finally:
+                outcome.ends[:0] = scene.ended
+    except (AssertionError, OSError, RuntimeError) as error:
         outcome.failed = str(error)[:400]
     return outcome
 
@@ -93,28 +101,47 @@ def _watch(attack: Attack, scene: Scene, outcome: Outcome) -> None:
 
 
 def main() -> int:
-    """Make all attacks, and write the results."""
+    """Make all attacks."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.attacks",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--code", type=Path, default=ROOT, help="the checkout whose proxy is attacked")
-    parser.add_argument("--as", dest="name", default="after", help="what the results are called")
+    parser.add_argument(
+        "--as", dest="of", choices=(attacks_table.BEFORE, attacks_table.AFTER), default="after"
+    )
     parser.add_argument("--members", type=int, default=20_000, help="how many are forged")
-    parser.add_argument("--only", default="", metavar="TEXT", help="attacks whose name contains this")
+    parser.add_argument("--only", default="", metavar="TEXT,TEXT", help="attacks whose name contains one")
+    parser.add_argument("--record", action="store_true", help="into docs/evidence/attacks.json")
     options = parser.parse_args()
+    code = options.code.resolve()
+    run = {
+        "code": options.of,
+        "commit": _commit(code),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "members": options.members,
+    }
     overrides = {name.replace(".", "_"): value for name, value in GROUP_DEFAULTS.items()}
-    outcomes = []
     with kafka(LISTENER, **WITH_ACLS, **overrides) as cluster:
         for number, attack in enumerate(attacks(options.members, cluster.bootstrap)):
-            if options.only in attack.name:
-                outcomes.append(make(attack, cluster, options.code.resolve(), number))
-                print(json.dumps(asdict(outcomes[-1])), flush=True)
-    report = BUILD / f"attacks-{options.name}.json"
-    results = [asdict(one) for one in outcomes]
-    report.write_text(json.dumps({"kafka": cluster.version, "outcomes": results}, indent=2) + "\n")
+            if not any(text in attack.name for text in options.only.split(",")):
+                continue
+            outcome = {
+                **run,
+                "kafka": cluster.version,
+                "number": number,
+                **asdict(make(attack, cluster, code, number)),
+            }
+            print(json.dumps(outcome), flush=True)
+            if options.record:
+                attacks_table.keep(outcome)
     return 0
+
+
+def _commit(code: Path) -> str:
+    command = ["git", "-C", str(code), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from benchmarks.attacks.topic_changes import WRONG
 from benchmarks.hostile import frame, text
 from benchmarks.wire import Line
 from protocol_codecs import ApiKey
+from translation.fleet.group_records import MOVE, group_key
 from translation.fleet.records import MemberKey, encode_key, member_key, partition_of
 
 LOOKS_FOR_S = 10.0
@@ -86,7 +87,8 @@ def _huge_version(group: str, member: str, _version: int) -> Foreign:
 
 def _approve(scene: Scene) -> Seen:
     before = _move(scene)
-    scene.writer.write([foreign_records.approved_move(scene.stepped, "1,100%", PARTITIONS)])
+    version = _end_of(scene, group_key(scene.stepped, MOVE).member)
+    scene.writer.write([foreign_records.approved_move(scene.stepped, "1,100%", PARTITIONS, version)])
     time.sleep(LOOKS_FOR_S)
     return {"move before": before, "move after": _move(scene), "of the new protocol": _moved(scene)}
 
@@ -226,7 +228,7 @@ def _patterns(scene: Scene) -> Seen:
     seen = _reload(scene, rules)
     with Line(scene.replicas[0].bootstrap) as line:
         for number in range(NEW_IDS):
-            line.exchange(_heartbeat(f"{number}-".encode().ljust(255, b"ab")))
+            line.exchange(_heartbeat((f"{number}-".encode() + b"ab" * 128)[:255]))
     return {**seen, "new ids": NEW_IDS}
 
 

@@ -102,10 +102,10 @@ def served_with_version(group: str, member: str, version: int, partitions: int) 
     return Foreign(encode_key(key, STRANGER), value, V1, partition_of(key, partitions))
 
 
-def approved_move(group: str, steps: str, partitions: int) -> Foreign:
+def approved_move(group: str, steps: str, partitions: int, version: int) -> Foreign:
     """Return a forged `move`, which says that its first step was approved and has begun."""
     key = group_key(group, MOVE)
-    record = GroupRecord(0, move=Move(steps, phase=Phase.MOVING, approved=1))
+    record = GroupRecord(version, move=Move(steps, phase=Phase.MOVING, approved=1))
     return Foreign(
         encode_group_key(key, STRANGER), encode_group_value(record), V1, partition_of(key.member, partitions)
     )

@@ -180,6 +180,8 @@ class Scene:
         self._straight: list[ConsumerProcess] = []
         self.steps: list[ConsumerProcess] = []
         self.timed: TimedMember
+        self.ended: list[str] = []
+        """What ended before the attack, if that is in the options of the scene: a hook is called at once."""
 
     @contextlib.contextmanager
     def running(self) -> Iterator["Scene"]:
@@ -189,7 +191,14 @@ class Scene:
                 for one in self.replicas:
                     one.start()
                     started.callback(one.stop)
-                self._start_clients()
+                try:
+                    self._start_clients()
+                finally:
+                    self.ended = [
+                        f"replica {number} ended with {one.exit_code} as soon as clients joined"
+                        for number, one in enumerate(self.replicas)
+                        if not one.alive
+                    ]
                 yield self
         finally:
             self._consumers.end()

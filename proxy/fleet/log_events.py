@@ -51,12 +51,16 @@ class RecordUnknown(NamedTuple):
 
 
 class RecordIgnored(NamedTuple):
-    """The next record of a partition is none of the member log; ``why`` is for people."""
+    """The next record of a partition is none of the member log; ``why`` is for people.
+
+    ``prober`` wrote it as a probe, whose time is not the broker's.
+    """
 
     partition: int
     offset: int
     reason: Ignored
     why: str
+    prober: Writer | None = None
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):

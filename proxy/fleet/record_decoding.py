@@ -36,6 +36,7 @@ from translation.fleet.records import (
     Kind,
     MemberKey,
     MemberRecord,
+    Writer,
     decode_key,
     partition_of,
 )
@@ -72,10 +73,20 @@ def decode_record(raw: RawRecord, partitions: int) -> ReadEvent:
         return RecordIgnored(raw.partition, raw.offset, Ignored.ERROR, repr(error)[:_LONGEST_WHY])
 
 
+def _prober(raw: RawRecord) -> Writer | None:
+    """Return the writer of a record, if it is a probe."""
+    try:
+        key, writer = decode_key(_bytes(raw.key, Ignored.KEY))
+    except InvalidRecord:
+        return None
+    return writer if key == PROBE else None
+
+
 def _decoded(raw: RawRecord, partitions: int) -> ReadEvent:
     kind, appended_ms = raw.timestamp
     if kind != LOG_APPEND_TIME:
-        raise InvalidRecord("its timestamp is not the broker's (message.timestamp.type)", Ignored.TIME)
+        why = "its timestamp is not the broker's (message.timestamp.type)"
+        return RecordIgnored(raw.partition, raw.offset, Ignored.TIME, why, _prober(raw))
     written_in = format_of(raw.headers.get(FORMAT_HEADER))
     key = _bytes(raw.key, Ignored.KEY)
     if is_group_key(key):

@@ -58,9 +58,12 @@ class RecordHandler:
                     self._log.read_unknown_group(partition, unknown, offset, appended_ms)
                 elif stands_for is not None:
                     self._log.read(partition, unknown, stands_for, now)
-            case RecordIgnored(partition, offset, ignored, why):
+            case RecordIgnored(partition, offset, ignored, why, prober):
                 self._ignore(partition, offset, ignored, why)
-                self._log.read_to(partition, offset + 1, now)
+                if prober is None:
+                    self._log.read_to(partition, offset + 1, now)
+                else:
+                    self._log.skip_probe(partition, prober, offset, now)
 
     def _ignore(self, partition: int, offset: int, reason: Ignored, why: str) -> None:
         self.ignored[reason] += 1

@@ -383,7 +383,7 @@ class Metrics:
         self.fleet_refused = self._gauge(
             "fleet_log_refused",
             "1 while the member log can't be used, although its brokers answer; /readyz and the log say why. It is "
-            "tried again every 30 s at least.",
+            "tried again every 8 s at least.",
         )
         self.fleet_wrong_settings = self._gauge(
             "fleet_topic_settings_wrong",

@@ -25,10 +25,7 @@ def api_name(api_key: int) -> str:
 
 def error_name(code: int) -> str:
     """Return the name of an error code, such as ``NOT_COORDINATOR``; its number if it is unknown."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
+    return ErrorCode(code).name
 
 
 _NO_ERRORS: frozenset[int] = frozenset()

@@ -67,7 +67,7 @@ def read_log(chunks: Iterable[bytes]) -> None:
         now = offset * 0.5
         event = decode_record(_raw(chunk, offset), _PARTITIONS)
         match event:
-            case RecordIgnored(partition, at, _, why):
+            case RecordIgnored(partition, at, _, why, _):
                 if len(why) > 300:
                     raise AssertionError("the reason has no bound")
                 log.read_to(partition, at + 1, now)

@@ -24,7 +24,7 @@ from protocol_codecs.messages import (
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol_codecs.registry import APIS
-from tests.fuzz import foreign_records
+from tests.fuzz import broker_answers, foreign_records
 from tests.fuzz.targets import DECLARED
 from tests.fuzz.two_connections import ANSWERS
 from tests.protocol_codecs.connect_vectors import ASSIGNMENTS, METADATA
@@ -51,6 +51,7 @@ def _embedded() -> Iterator[bytes]:
 
 
 _BY_THEMSELVES: Mapping[str, Callable[[], Iterator[bytes]]] = {
+    "broker_answers": broker_answers.histories,
     "member_log": foreign_records.records,
     "snapshots": foreign_records.snapshots,
     "hook_answers": foreign_records.answers,

@@ -36,7 +36,7 @@ from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.endpoint_rewriter import EndpointRewriter
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
-from tests.fuzz import foreign_records, two_connections
+from tests.fuzz import broker_answers, foreign_records, two_connections
 from translation.actions import ConnectionId
 
 BROKER_HOST = b"b.internal"
@@ -231,6 +231,11 @@ def fuzz_group_calls(data: bytes) -> None:
     two_connections.run(_chunks(data), _told, _LIMITS)
 
 
+def fuzz_broker_answers(data: bytes) -> None:
+    """A broker answers anything to the proxy's own calls for a translated member. See ``broker_answers``."""
+    broker_answers.run(_chunks(data))
+
+
 def fuzz_member_log(data: bytes) -> None:
     """Records of the member log's topic that anybody may have written. See ``foreign_records``."""
     foreign_records.read_log(_chunks(data))
@@ -270,6 +275,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "frames": fuzz_frames,
     "connection": fuzz_connection,
     "group_calls": fuzz_group_calls,
+    "broker_answers": fuzz_broker_answers,
     "member_log": fuzz_member_log,
     "snapshots": foreign_records.read_snapshot,
     "hook_answers": foreign_records.read_answer,

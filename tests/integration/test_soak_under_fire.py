@@ -27,7 +27,7 @@ FOUND = {
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_replicas_among_hostile_peers():
-    report = soak_under_fire.soak(minutes=0.5, turns=("WRITE",), settles_s=25.0)
+    report = soak_under_fire.soak(minutes=0.5, kinds=("garbage", "hook", "admin", "rights"), settles_s=25.0)
     assert set(report["faults"]) <= {"a replica has grown"}, report  # half a minute is no measure of that
 
 
@@ -52,7 +52,7 @@ def test_nothing_is_a_fault_that_straight_at_kafka_happens_too():
         ("a call was not answered", [FLAT], {}, {"unanswered calls": 1}),
         ("something is left over", [FLAT], {}, {"left over at the replicas": [0.0, 1.0]}),
         ("a turn was not healed", [FLAT], {"turns": [{"what": "READ", "healed": False}]}, {}),
-        ("a turn was not healed", [FLAT], {"turns": []}, {}),
+        ("nothing was changed", [FLAT], {"turns": []}, {}),
         ("the fire went out", [FLAT], {"broken": ["_write_garbage: KafkaException()"]}, {}),
     ],
 )

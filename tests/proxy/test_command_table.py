@@ -77,3 +77,11 @@ def test_a_serving_proxy_loads_of_other_packages_what_it_needs():
     assert not {"demo", "exporter", "workers"} & {
         name[1] for name in names if name[0] == "proxy" and len(name) > 1
     }
+
+
+@pytest.mark.parametrize("module", ["proxy.cli.run", "proxy.preflight.command", "proxy.cli.exporter"])
+def test_no_native_library_of_kafka_is_loaded_where_brokers_answers_could_end_the_process(module):
+    """librdkafka runs in child processes; that a serving process goes without is in test_metadata_without_names too."""
+    program = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not [name for name in done.stdout.split() if name.split(".")[0] == "confluent_kafka"]

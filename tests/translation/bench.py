@@ -204,6 +204,10 @@ class Bench:
                 self.reply(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), call)
         return request_id
 
+    def request(self, request_id: RequestId) -> Request:
+        """What a client has sent."""
+        return self._requests[request_id]
+
     def questions(self) -> list[Call]:
         """What the broker is asked about who may act in a group."""
         return [

@@ -47,6 +47,9 @@ def leave_group(context: Context, connection: Connection, request: Request) -> P
         if leaving:
             yield from let_others_begin(context, leaving[0].group)
         response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, request.version, message)
+    if response.error_code == ErrorCode.NONE and len(response.members) != len(message.members):
+        # No broker does that. Who left is not known: sessions end the memberships of those that did not.
+        response = LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     if response.error_code == ErrorCode.NONE and message.members:
         answers = []
         for member, answer in zip(members, response.members, strict=True):

@@ -358,6 +358,11 @@ class MemberLog:
         self._reader.forget_old(state)
         self._health.read_probe(partition, writer, now)
 
+    def skip_probe(self, partition: int, writer: Writer, offset: int, now: float) -> None:
+        """The next record of a partition is a probe that is skipped: its time is not the broker's."""
+        self._health.skip_probe(partition, writer, now)
+        self.read_to(partition, offset + 1, now)
+
     def read_to(self, partition: int, position: int, now: float) -> None:
         """Everything before this offset of a partition has been read, and what was not a record of a member is over."""
         self._members.partitions[partition].view.read_to(position)

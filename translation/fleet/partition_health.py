@@ -72,6 +72,13 @@ class PartitionHealth:
                 state.read_until = state.probe_written_at
                 self._set_ready(number, now)
 
+    def skip_probe(self, number: int, writer: Writer, now: float) -> None:
+        """A probe was skipped when it was read: those behind it are waited for, and prove what it would have."""
+        state = self._members.partitions[number]
+        if writer == self._members.writer and state.probes:
+            state.probes -= 1
+            self.set_away(number, now)
+
     def drop_probes(self, now: float) -> None:
         """The producer was replaced: whether the probes that are not read back were written is unknown."""
         for number, state in enumerate(self._members.partitions):

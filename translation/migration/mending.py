@@ -313,7 +313,9 @@ def _join_and_leave(context: Context, group_id: str, suspicion: Suspicion) -> Pr
         ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, joins
     )
     if joined.error_code != ErrorCode.NONE:
-        suspicion.refused = f"the broker answered {_name(joined.error_code)} to a member without topics"
+        suspicion.refused = (
+            f"the broker answered {ErrorCode(joined.error_code).name} to a member without topics"
+        )
         suspicion.why_not = suspicion.refused
         _alert(context, group_id, suspicion)
         return
@@ -326,10 +328,6 @@ def _join_and_leave(context: Context, group_id: str, suspicion: Suspicion) -> Pr
         context.memberships.heartbeat_group(
             group
         )  # else the broker waits for a client's Heartbeat to assign anew
-
-
-def _name(code: int) -> str:
-    return ErrorCode(code).name if code in set(ErrorCode) else str(code)
 
 
 def tell_leader(context: Context, connection: Connection, request: Request) -> None:

@@ -17,7 +17,6 @@ _SPARE_ENTRIES = 1000
 _LONGEST_TEXT = 255
 """Characters of an id, of a client id or of a software name. A member with a longer one is not remembered either."""
 
-_CODES = frozenset(ErrorCode)
 _ENDS_MEMBERSHIP = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH}
 )
@@ -115,7 +114,7 @@ class ObservedMembers:
         member = self.by_id.get((request.message.group_id, request.message.member_id))
         if member is None or member.connection_id != connection.id:
             return
-        name = ErrorCode(code).name if code in _CODES else str(code)
+        name = ErrorCode(code).name
         if code in _ENDS_MEMBERSHIP:
             self.end(member, EventKind.FENCED, name)
         elif code in _REJOIN:

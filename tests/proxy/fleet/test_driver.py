@@ -16,6 +16,7 @@ from proxy.fleet.log_events import (
     WriteFailed,
 )
 from proxy.fleet.reader_watch import PATIENCE_S
+from proxy.fleet.record_decoding import RawRecord, decode_record
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
@@ -34,6 +35,7 @@ from translation.fleet.records import (
 )
 from translation.fleet.replicas import Heard, Replica, replica_header
 
+CREATE_TIME = 1
 KEY = member_key("payments", "epochgate-1")
 PARTITIONS = 2
 PROPERTIES = {"bootstrap.servers": "127.0.0.1:1"}
@@ -217,6 +219,29 @@ async def test_records_that_are_none_of_the_log_are_counted_and_skipped():
     assert bench.metric("fleet_records_ignored_total", reason="value") == 2
     assert bench.metric("fleet_records_ignored_total", reason="mac") == 0
     assert bench.driver.log._members.partitions[0].view.position == 22
+
+
+async def test_the_log_is_ready_with_the_first_probe_after_those_without_the_brokers_time(mock_clock):
+    """Somebody has changed message.timestamp.type, and changed it back."""
+    bench = Bench().start()
+    for _ in range(3):
+        mock_clock.jump(30)
+        bench.driver.log.handle_time(trio.current_time())
+        bench.driver.carry_out()
+        for write in bench.written:
+            header = {"v": bytes((write.format,))}
+            raw = RawRecord(
+                write.partition, bench.offset, (CREATE_TIME, 1_000), header, write.key, write.value
+            )
+            bench.offset += 1
+            bench.read(decode_record(raw, PARTITIONS))
+        bench.written.clear()
+        assert bench.metric("fleet_log_away") == PARTITIONS
+    mock_clock.jump(5)
+    bench.driver.log.handle_time(trio.current_time())
+    bench.driver.carry_out()
+    bench.read_back()
+    assert bench.metric("fleet_log_away") == 0
 
 
 async def test_a_record_of_a_later_release_costs_its_member_alone():

@@ -399,3 +399,12 @@ def test_a_member_from_elsewhere_is_adopted_with_its_claim() -> None:
     assert bench.answers[request].generation_id == 8
     assert bench.handed(bench.sync(connection, "epochgate-a", 8)) == {TOPIC: (0, 1)}
     assert EventKind.ADOPTED in bench.kinds()
+
+
+def test_an_error_code_that_is_not_known_here_refuses_the_join_and_its_number_is_the_reason() -> None:
+    """Kafka adds codes: 137 is none yet."""
+    bench = Bench()
+    join = bench.join(bench.connect(), "epochgate-a")
+    bench.beat(0, ErrorCode(137))
+    assert bench.answers[join].error_code == 137
+    assert "the broker answered 137" in bench.events[-1].reason

@@ -77,3 +77,13 @@ def test_a_leave_group_that_the_broker_does_not_do_becomes_epoch_minus_1() -> No
     assert (request.member_id, request.member_epoch) == ("epochgate-a", -1)
     bench.beat(-1)
     assert bench.answers[leave].members[0].error_code == ErrorCode.NONE
+
+
+def test_an_answer_to_a_leave_group_that_is_about_other_members_is_an_error_of_the_server() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    request = bench.leave(connection, A)
+    bench.reply(LeaveGroupResponse())
+    assert bench.answers[request].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert bench.kinds()[-1] is not EventKind.LEFT
