@@ -1,8 +1,8 @@
 """Chooses tests by their tier, which `tests/tiers.txt` decides, and says at the end of a run how many it left out.
 
 `--tier fast` runs the fast ones, `--tier test` these and those of `make test`, `--tier slow` the slow ones alone: `make
-test` and `make test-slow` together run each test once. Without `--tier`, or if a path, `-k` or `-m` chooses tests, it is
-all of them. Long ones need `--long`.
+test` and `make test-slow` together run each test once. Without `--tier`, or if a path, `-k` or `-m` chooses tests, all
+of them run. Long ones need `--long`.
 """
 
 import re
@@ -55,10 +55,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Forget the tier if tests are chosen otherwise. Workers of pytest-xdist get the option from their controller."""
+    """Forget the tier if tests are chosen otherwise. Workers of pytest-xdist are called with the same arguments."""
     option = config.option
     is_chosen = option.keyword or option.markexpr or config.args_source is pytest.Config.ArgsSource.ARGS
-    if is_chosen and not hasattr(config, "workerinput"):
+    if is_chosen:
         option.tier = None
 
 
