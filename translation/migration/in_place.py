@@ -294,7 +294,7 @@ def _convert_group(
     """Have the group's helper convert it; return if each member's epoch is its generation now."""
     if group.conversion is not None and group.conversion.helper_id:
         return  # since the broker was asked
-    if group.conversion is not None and not group.conversion.is_return:
+    if group.conversion is not None and not (group.conversion.is_return or group.conversion.stands_in):
         raise _NotConverted(_Missing.TIME, "its helper is joining")
     conversion = helper.begin(context, group, connection)
     try:
@@ -481,6 +481,7 @@ def _finish(context: Context, member: Member, connection: Connection) -> None:
     detect_rebalance(context, member)
     context.fleet.has_synced(member)
     if group.conversion is not None:
+        group.conversion.stands_in = False
         group.conversion.changed_at = context.now
         context.timers.book(group.conversion, context.now + 1.0)
     context.book(member)
