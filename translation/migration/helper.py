@@ -115,6 +115,7 @@ def join(context: Context, conversion: Conversion) -> Procedure[ConsumerGroupHea
         conversion.is_joining = False
     if response.error_code == ErrorCode.NONE:
         conversion.helper_id, conversion.helper_epoch = helper_id, response.member_epoch
+        conversion.has_left = False
         interval_s = response.heartbeat_interval_ms / 1000 or _INTERVAL_S
         context.timers.book(conversion, context.now + min(interval_s, _SOON_S))
     return response

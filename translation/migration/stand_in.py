@@ -41,7 +41,7 @@ def _join(context: Context, group: Group, connection: Connection) -> Procedure[N
     conversion = group.conversion or helper.begin(context, group, connection)
     if conversion.helper_id or conversion.is_joining:
         return
-    conversion.stands_in, conversion.has_left = True, False
+    conversion.stands_in = True
     conversion.changed_at = context.now
     response = yield from helper.join(context, conversion)
     if response.error_code != ErrorCode.NONE and group.conversion is conversion:
