@@ -64,6 +64,8 @@ class GateWatch:
             self._baseline_ms = self._watch.kernel.now_ms
             self._measured_topics = self._topics()
         self._is_measured = ", baseline: " in text
+        if text.startswith("resume by "):
+            self.aborted_ms = 0  # somebody has it go on as it is
         if ", aborted: " not in text:
             return
         if self._planted_kind() != HARM and self._may_be_a_fault(text):

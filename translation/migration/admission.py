@@ -294,7 +294,9 @@ def _admit(
             return True
         own = context.moves.slot_of(group_id, *client.names)
         if own is not None and client.is_classic and own[1].begun:
-            own = None  # of its membership before it went back; the slot is free, and may be taken by another now
+            # Of its membership before it went back: another may have been given this slot by now.
+            context.moves.free(group_id, client.member_id)
+            own = None
         if own is not None and (own[1].begun or (move.is_moving and not rule.pause)):
             number, slot = own
             is_admitted: bool | None = slot.member_id == client.member_id or (
