@@ -30,9 +30,12 @@ def stand_in(context: Context, group: Group, member_id: str, connection: Connect
 def end_behind_helper(
     context: Context, group: Group, member_id: str, connection_id: ConnectionId, steps: Procedure[None]
 ) -> Procedure[None]:
-    """End a member by these steps, on this connection, after a helper has joined if one has to."""
+    """End a member by these steps, on this connection, after a helper has joined if one has to.
+
+    The broker is asked only if a classic member of the group is known here.
+    """
     connection = context.connections.connection(connection_id)
-    if connection is not None:
+    if connection is not None and context.classic_members.has_of(group.group_id):
         yield from stand_in(context, group, member_id, connection)
     yield from steps
 

@@ -374,8 +374,8 @@ class ClassicClient(Caller):
         self.wants_rejoin = self.asked_for != self.topics
         self.lost_all = False
         named = read_assignment(response.assignment)
-        # A broker starts no rebalance when a static member of a classic group comes back with other topics (KIP-345). In
-        # a consumer group a classic member gets what it had until the next assignment is computed.
+        # A broker starts no rebalance when a static member of a classic group comes back with other topics (KIP-345).
+        # In a consumer group a classic member gets what it had until the next assignment is computed.
         may_be_of_before = self.instance_id or self.watch.broker.group is not None
         if not (may_be_of_before and self.watch.standings[self].classic):
             assert all(topic in self.asked_for for topic, _ in named), "assigned what it did not subscribe to"
