@@ -526,7 +526,7 @@ def test_a_member_that_a_rebalance_moves_on_meanwhile_is_converted_as_it_is_now(
     (call,) = bench.calls
     assert (call.api_key, call.message.member_epoch) == (ApiKey.CONSUMER_GROUP_HEARTBEAT, epoch)
     assert [owned.partitions for owned in call.message.topic_partitions] == [A_OWNS]
-    bench.reply(bench.heartbeat_answer(epoch, assignment))
+    bench.reply(bench.heartbeat_answer(epoch, **{TOPIC: assignment}))
     assert is_converted(bench)
     same = assignment == A_OWNS
     assert bench.error(heartbeat) == (ErrorCode.NONE if same else ErrorCode.REBALANCE_IN_PROGRESS)
