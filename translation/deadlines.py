@@ -11,6 +11,7 @@ from translation.engine.context import Context
 from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure, ProcedureQueue
 from translation.expiry import asks_log, end_dead, forget_expired, is_dying, remove_expired, timeout_expired
+from translation.migration.stand_in import end_behind_helper
 from translation.reach import connection_of, connection_to_end, suspend
 from translation.rebalance_detection import announce_additions
 from translation.upstream.assignor_vote import update_assignors
@@ -66,9 +67,9 @@ def _end_dead_ids(context: Context, group: Group, now: float) -> None:
         connection_id = connection_of(context, group)
         del group.dead[member_id]
         if connection_id is not None:
-            context.scheduler.start(
-                end_dead(context, group, member_id), ProcedureQueue(), connection_id, None
-            )
+            steps = end_dead(context, group, member_id)
+            steps = end_behind_helper(context, group, member_id, connection_id, steps)
+            context.scheduler.start(steps, ProcedureQueue(), connection_id, None)
         elif is_dying(context, group, member_id):
             group.dead[member_id] = now + _DEAD_AGAIN_S
     if group.dead:
@@ -123,6 +124,8 @@ def _start(context: Context, member: Member, *, expiring: bool) -> None:
             forget_expired(context, member)
     elif expiring:
         steps = remove_expired(context, member)
+        if context.settings.sole_process:
+            steps = end_behind_helper(context, member.group, member.member_id, connection_id, steps)
         context.scheduler.start(
             steps, member.queue, connection_id, member.client.client_id, ends_session=True
         )

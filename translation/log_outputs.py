@@ -24,6 +24,7 @@ from translation.fleet.outputs import (
 )
 from translation.fleet.records import LENGTH_OF_HASH, MemberKey
 from translation.migration import judging
+from translation.migration.stand_in import end_behind_helper
 from translation.reach import END_AGAIN_S, connection_to_end, in_reach, log_is_ready, remember_dead
 
 
@@ -97,8 +98,9 @@ def _expired(context: Context, member: Member | None) -> None:
         return  # who ends it waits for this (translation.migration.old_membership)
     connection_id = connection_to_end(context, member)
     if connection_id is not None:
+        steps = remove_dead(context, member)
         context.scheduler.start(
-            remove_dead(context, member),
+            end_behind_helper(context, member.group, member.member_id, connection_id, steps),
             member.queue,
             connection_id,
             member.client.client_id,

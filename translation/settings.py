@@ -54,11 +54,6 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     have missed a change that was answered at another replica. The broker is told a rebalance timeout that is longer by
     as much. Without a log one of several processes reports it in each."""
 
-    leave_wait_s: float = 5.0
-    """The longest that LeaveGroup of the last member of the new protocol waits for classic members to give up
-    partitions. They hear of it within a heartbeat interval, 3 s by default; a client that closes waits no longer than
-    its own timeout, 30 s in Java."""
-
     load_retry_s: float = 0.2
     """Time between attempts inside JoinGroup while the coordinator loads its groups."""
 

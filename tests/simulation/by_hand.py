@@ -101,7 +101,7 @@ BY_HAND: Mapping[str, ByHand] = {
         helper.test_on_the_way_back_the_helper_waits_for_all_members, lambda: ({B: (CLASSIC, 3, (2, 3))},)
     ),
     "leave_by_itself_while_others_have_to_give_up": ByHand(
-        last_consumer_member.test_a_client_that_leaves_by_itself_waits_for_the_others_too
+        last_consumer_member.test_a_client_that_leaves_by_itself_waits_for_nobody_and_a_helper_takes_its_place
     ),
     "answer_before_the_group_is_a_classic_one": ByHand(
         held_return.test_a_client_is_answered_when_its_group_is_a_classic_one

@@ -89,7 +89,8 @@ def _wrong_assignor(world: "World", client: Any) -> str | None:
     wanted = {policy} if policy else {map_assignor(one.habits.protocols) for one in beside}
     if world.watch.memberships.has_converted and not policy:
         wanted.add("uniform")  # a client's own range may not be the broker's (translation/migration/votes.py)
-    if member.server_assignor in wanted or (member.server_assignor is None and _is_partly_converted(world)):
+    has_no_vote = client.member_id in world.watch.memberships.without_vote
+    if member.server_assignor in wanted or (has_no_vote and _is_partly_converted(world)):
         return None
     return f"the broker has assignor {member.server_assignor} for {client}, not one of {sorted(wanted)}"
 

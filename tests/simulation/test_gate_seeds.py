@@ -9,14 +9,16 @@ from functools import cache
 import pytest
 
 from tests.simulation.gate_kinds import CONTROL, FAULT, HARM, KINDS
-from tests.simulation.plan import make_plan
+from tests.simulation.plan import ANY_GATE, make_plan
 from tests.simulation.simulation import Result, run
 
 SEEDS = range(14, 18)
 """Of each kind, in one process and with a member log; in every second nothing else goes wrong."""
 
-OPEN = frozenset({("", True, 15)})
-"""Open fault: rejoins that a fault causes at one replica are taken for harm of the move (kind, fleet, seed)."""
+FAILED_ONCE = (
+    452,  # windows of a replica that had fallen silent were added to later ones of another
+    940,  # likewise: rejoins
+)
 
 
 @cache
@@ -28,10 +30,13 @@ def results(kind: str, *, fleet: bool) -> tuple[Result, ...]:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind or "healthy")
 def test_the_invariants_hold(kind: str, *, fleet: bool) -> None:
     for result in results(kind, fleet=fleet):
-        if (kind, fleet, result.seed) in OPEN:
-            assert result.failure is not None, "it is mended: take it out of OPEN"
-            continue
         assert result.failure is None, f"seed {result.seed}: {result.failure}\n{result.story}"
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
+def test_what_failed_once(seed: int) -> None:
+    result = run(seed, make_plan(seed, fleet=True, steps=True, gates=ANY_GATE))
+    assert result.failure is None, f"{result.failure}\n{result.story}"
 
 
 def test_what_is_planted_has_its_effect() -> None:

@@ -3,9 +3,10 @@
 Judged by what is planted (:mod:`tests.simulation.gates`), by the events, and by who is translated in the end.
 
 * Without planted harm no move is aborted; nor is one while other groups have the same harm, while a broker is away, or
-  while a process is silent. Two exceptions, in which partitions have no owner for three windows, and nobody can tell
-  that the move has not done it: clients crash, connections stall or a coordinator fails over; and no client subscribes
-  any more to a topic that one subscribed to when the group was measured.
+  while a process is silent. Two exceptions, in which nobody can tell that the move has not done it: partitions have no
+  owner, or clients rejoin, for three windows, while clients crash or go to other replicas, connections break or a
+  coordinator fails over; and no client subscribes any more to a topic that one subscribed to when the group was
+  measured.
 * With harm, somebody translated and nothing else wrong, the move is aborted within :data:`WITHIN_MS`. Harm that began
   while the baseline was measured is in it: the group is like that without the move.
 * While a process is silent nobody is told to move, and no step begins; nor after it was aborted.
@@ -27,6 +28,8 @@ WITHIN_MS = 60_000
 SILENT_MS = 40_000
 """By then a report is too old, and everybody has judged."""
 UNOWNED = "seconds without an owner: "
+_OF_FAULTS = (UNOWNED, "rejoins: ", "disconnects: ")
+"""What faults cause besides: clients that crash or go to other replicas, connections that break, a log that is away."""
 _TOLD = "told to join the new protocol"
 
 
@@ -64,6 +67,8 @@ class GateWatch:
             self._baseline_ms = self._watch.kernel.now_ms
             self._measured_topics = self._topics()
         self._is_measured = ", baseline: " in text
+        if text.startswith("resume by "):
+            self.aborted_ms = 0  # somebody has it go on as it is
         if ", aborted: " not in text:
             return
         if self._planted_kind() != HARM and self._may_be_a_fault(text):
@@ -77,9 +82,9 @@ class GateWatch:
         self.aborted_ms = self._watch.kernel.now_ms
 
     def _may_be_a_fault(self, text: str) -> bool:
-        """Whether partitions have had no owner since something else went wrong."""
+        """Whether partitions have had no owner, or clients have rejoined, since something else went wrong."""
         newest_ms = self._watch.kernel.now_ms - self._watch.last_fault_ms
-        return not self.is_faultless and UNOWNED in text and newest_ms <= WITHIN_MS
+        return not self.is_faultless and any(one in text for one in _OF_FAULTS) and newest_ms <= WITHIN_MS
 
     def _may_be_a_topic(self, text: str) -> bool:
         """Whether partitions have had no owner because nobody wanted them."""

@@ -35,6 +35,8 @@ class MembershipWatch:
         self._watch = watch
         self.has_converted = False
         """Whether a member was converted in place."""
+        self.without_vote: set[str] = set()
+        """Members that were converted in place and have named no assignor since: the broker keeps one from before."""
         self._ids: dict[Any, dict[Pid, tuple[str, int]]] = {}
 
     # -- clients ---------------------------------------------------------------------------------------------------
@@ -219,6 +221,8 @@ class MembershipWatch:
         """The translation sends a request upstream, which may begin a membership for a client."""
         if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
             self._watch.log.called(process, call.message.member_id, call.message.member_epoch)
+            if call.message.server_assignor is not None:
+                self.without_vote.discard(call.message.member_id)
             if call.message.member_epoch == 0 and not is_helper(call.message.member_id):
                 client = process.connections[call.connection_id].client.near
                 self._watch.standings[client].joins_as = call.message.member_id
@@ -328,6 +332,7 @@ class MembershipWatch:
         """A process has converted a classic member in place: its client goes on with all that it has."""
         self._watch.count("members converted in place")
         self.has_converted = True
+        self.without_vote.add(standing.member_id)
         member = process.translator._context.registry.find(GROUP, standing.member_id)
         assert member is not None, "a member was converted that is not known"
         held = member.partitions.synced_assignment

@@ -66,7 +66,9 @@ class StepWatch:
         self._is_converted = False
         """Whether a member was translated by these steps, or has been for so long that every replica knows."""
         self._may_be_held = False
-        """Whether the broker has made it a classic group again since then."""
+        """Whether the broker may have made it a classic group again since then."""
+        self._is_held = False
+        """Whether it has, by all that is known."""
         self._approved: set[int] = set()
         """The steps that somebody has approved."""
         self._may_be_resumed = False
@@ -81,7 +83,7 @@ class StepWatch:
         # Without a log the process that starts has forgotten its moves.
         if not is_same or (process.policy_read_ms == process.started_ms and process.member_log is None):
             self._since_ms = now_ms
-            self._is_converted = self._may_be_held = False
+            self._is_converted = self._may_be_held = self._is_held = False
 
     def command_given(self, act: Act, step: int) -> None:
         """Somebody gives a command. When it counts is not known here."""
@@ -122,12 +124,21 @@ class StepWatch:
             self._sizes.pop()
         self._sizes.append((now_ms, size))
         self._watch.gates.look()
+        if any(self._lacks_log(process) for _, process, _ in self._read):
+            self._since_ms = now_ms  # nothing is known by what nobody can write or read
         if self._translated() and now_ms - self._since_ms > KNOWN_AFTER_MS:
             self._is_converted = True
         if not size:
             self._is_converted = False  # who comes now begins anew
         if self._began and self._watch.broker.group is None and size:
             self._may_be_held = True
+            self._is_held = self._is_held or self._is_converted
+
+    def _lacks_log(self, process: "ProxyProcess") -> bool:
+        """Whether a replica can't read or write the member log now."""
+        way = process.member_log
+        until_ms = -1 if way is None else max(way.cannot_read_until_ms, way.cannot_write_until_ms)
+        return process.up and until_ms > self._watch.kernel.now_ms
 
     def _members(self) -> set[str]:
         """The members of the broker's group, without helpers."""
@@ -168,8 +179,8 @@ class StepWatch:
             self._instances[message.instance_id] = message.member_id
         # A group without members has nobody whom it could convert: only one with classic members is held.
         is_first = self._members() <= {message.member_id}
-        may_convert = is_first or self._may_be_resumed or not (self._is_converted and self._may_be_held)
-        self._is_converted = True
+        may_convert = is_first or self._may_be_resumed or not self._is_held
+        self._is_converted = self._is_converted or is_new
         allowed = self._allowed()
         if not is_new or allowed is None:
             return

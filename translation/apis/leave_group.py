@@ -7,10 +7,10 @@ from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
-from translation.engine.procedure import Procedure, Send, Wait
+from translation.engine.procedure import Procedure, Send
 from translation.leave_epoch import leave, let_others_begin
 from translation.member_state import MemberEvent
-from translation.migration.last_consumer_member import has_to_wait_for_others
+from translation.migration.stand_in import stand_in
 
 _NOT_DONE_BY_BROKER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
@@ -36,15 +36,12 @@ def leave_group(context: Context, connection: Connection, request: Request) -> P
     """Relay a LeaveGroup (brokers since 4.0 take it for members of the new protocol) and end the memberships here."""
     message: LeaveGroupRequest = request.message
     members = named_members(context, message)
-    deadline = context.now + context.settings.leave_wait_s
-    for last in [member for member in members if member is not None]:
-        while context.now < deadline and (yield from has_to_wait_for_others(last, connection)):
-            yield Wait(context.now + context.settings.join_poll_s)
     leaving = [member for member in members if member is not None and member.joined]
     with ExitStack() as departures:
         for one in leaving:
             departures.enter_context(one.group.departing(one.member_id))
         if leaving:
+            yield from stand_in(context, leaving[-1].group, leaving[-1].member_id, connection)
             yield from let_others_begin(context, leaving[0].group)
         response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, request.version, message)
     if response.error_code == ErrorCode.NONE and len(response.members) != len(message.members):

@@ -9,7 +9,7 @@ Everything is bounded: a client chooses how much it writes into a subscription.
 """
 
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 import msgspec
 
@@ -71,10 +71,15 @@ class ClassicMembers:
         self._limit = limit
         self._bytes_limit = bytes_limit
         self._members: OrderedDict[tuple[str, str], ClassicMember] = OrderedDict()
+        self._sizes = Counter[str]()
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._members)
+
+    def has_of(self, group_id: str) -> bool:
+        """Whether any member of a group is known."""
+        return self._sizes[group_id] > 0
 
     def find(self, group_id: str, member_id: str) -> ClassicMember | None:
         """The record of a member; None if its JoinGroup did not pass through here."""
@@ -89,6 +94,7 @@ class ClassicMembers:
         if len(member.metadata) > MOST_BYTES or len(member.member_id) > LONGEST_MEMBER_ID:
             return
         self._members[group_id, member.member_id] = member
+        self._sizes[group_id] += 1
         self._bytes += member.size
         self._forget_oldest()
 
@@ -130,7 +136,13 @@ class ClassicMembers:
         """The member has left, or is none of the classic protocol any more."""
         member = self._members.pop((group_id, member_id), None)
         if member is not None:
-            self._bytes -= member.size
+            self._is_gone(group_id, member)
+
+    def _is_gone(self, group_id: str, member: ClassicMember) -> None:
+        self._bytes -= member.size
+        self._sizes[group_id] -= 1
+        if not self._sizes[group_id]:
+            del self._sizes[group_id]
 
     def _set_assignment(self, member: ClassicMember, assignment: bytes | None) -> None:
         self._bytes -= member.size
@@ -140,5 +152,5 @@ class ClassicMembers:
 
     def _forget_oldest(self) -> None:
         while len(self._members) > self._limit or self._bytes > self._bytes_limit:
-            _, oldest = self._members.popitem(last=False)
-            self._bytes -= oldest.size
+            (group_id, _), oldest = self._members.popitem(last=False)
+            self._is_gone(group_id, oldest)

@@ -46,6 +46,8 @@ class Conversion:
         "is_joining",
         "is_return",
         "queue",
+        "reached_at",
+        "stands_in",
         "stays",
         "timer_at",
         "votes",
@@ -69,11 +71,16 @@ class Conversion:
         self.began_at = now
         self.changed_at = now
         """When a member was converted last, or went back."""
+        self.reached_at = now
+        """When a connection for the helper was there last."""
         self.described_at = -math.inf
         self.is_return = False
         """Whether it began on the way back."""
         self.has_left = False
         """Whether its helper has left on the way back, so that the group should be a classic one."""
+        self.stands_in = False
+        """Whether its helper is in the place of the last member of the new protocol, which ended while classic members
+        lagged behind."""
         self.stays = False
         """On the way back: whether it stays a consumer group for now, because native members are in it."""
         self.votes = False

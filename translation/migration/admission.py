@@ -76,6 +76,8 @@ class _Client:
         self.others = others
         self.leaves = leaves
         self.instance_id = instance_id
+        self.is_classic = False
+        """Whether the broker has described it as a classic member."""
         self.looked: _Look | None = None
         """What the broker has said already, to be used once."""
 
@@ -110,6 +112,7 @@ def admit_classic_member(
     census = client.looked.census
     if not census.is_hidden and member_id not in census.classic:
         return False  # nothing is written for an id that somebody has made up
+    client.is_classic = not census.is_hidden
     return (yield from _admit(context, connection, request, rule, client))
 
 
@@ -290,6 +293,10 @@ def _admit(
         if not context.moves.counts_members(group_id, rule):
             return True
         own = context.moves.slot_of(group_id, *client.names)
+        if own is not None and client.is_classic and own[1].begun:
+            # Of its membership before it went back: another may have been given this slot by now.
+            context.moves.free(group_id, client.member_id)
+            own = None
         if own is not None and (own[1].begun or (move.is_moving and not rule.pause)):
             number, slot = own
             is_admitted: bool | None = slot.member_id == client.member_id or (

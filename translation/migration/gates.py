@@ -126,6 +126,19 @@ def look_at(windows: Sequence[Window], changes_beside: int = 0) -> Look:
     )
 
 
+def aligned(reports: Sequence[Heard], now_ms: int) -> tuple[int, list[Report]]:
+    """The reports without windows that some replica has not reported, and how many windows ago their newest ended.
+
+    A partition that has gone from one replica to another would be counted at both, or at none.
+    """
+    ages = [max(0, now_ms - one.at_ms) // int(WINDOW_S * 1000) for one in reports]
+    oldest = max(ages, default=0)
+    return oldest, [
+        msgspec.structs.replace(one.report, windows=one.report.windows[oldest - age :])
+        for one, age in zip(reports, ages, strict=True)
+    ]
+
+
 def looks_of(reports: Sequence[Report]) -> list[Look]:
     """The windows that all of these have, the newest first."""
     depth = min((len(one.windows) for one in reports), default=0)
@@ -241,7 +254,8 @@ def judge(
         names = {one.server for one in reports if one.is_of & silent} - {""}
         who = ", ".join(sorted(names)[:_NAMES]) or "a replica"
         return Verdict(Say.MISSING, f"{who} does not report")
-    looks = looks_of([one.report for one in fresh])
+    passed, reports_then = aligned(fresh, now_ms)
+    looks = looks_of(reports_then)
     limits = thresholds(abort_if)
     missing = _missing(limits, fresh, looks)
     if missing:
@@ -253,7 +267,7 @@ def judge(
         return Verdict(Say.BASELINE, _MEASURED)
     found = [
         {} if look.told else _not_caused(excesses(look, move.baseline, now_ms), number, move, now_ms)
-        for number, look in enumerate(looks[:WINDOWS])
+        for number, look in enumerate(looks[:WINDOWS], start=passed)
     ]
     return _of_the_group(looks[:WINDOWS], found, limits, has_moved=has_moved)
 

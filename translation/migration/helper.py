@@ -33,6 +33,7 @@ from translation.engine.procedure import Procedure, Send, UpstreamLost
 from translation.migration.last_consumer_member import CLASSIC, TELLS_TYPES
 from translation.migration.votes import choose_votes
 from translation.policy.policy import Mode
+from translation.reach import connection_of
 from translation.upstream.assignor_vote import NO_VOTE
 from translation.upstream.consumer_group_heartbeat import to_send
 from translation.upstream.metadata_lookup import lookup_sizes
@@ -49,6 +50,9 @@ _SETTLED_S = 15.0
 _DESCRIBE_S = 30.0
 _LONGEST_RETURN_S = 60.0
 """So long after the last member went back the helper leaves even if native members stay."""
+
+_SESSION_S = 45.0
+"""A helper without a connection is kept for so long: the broker's session timeout for members of the new protocol."""
 
 _LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 
@@ -111,6 +115,7 @@ def join(context: Context, conversion: Conversion) -> Procedure[ConsumerGroupHea
         conversion.is_joining = False
     if response.error_code == ErrorCode.NONE:
         conversion.helper_id, conversion.helper_epoch = helper_id, response.member_epoch
+        conversion.has_left = False
         interval_s = response.heartbeat_interval_ms / 1000 or _INTERVAL_S
         context.timers.book(conversion, context.now + min(interval_s, _SOON_S))
     return response
@@ -186,9 +191,13 @@ def _on_time(context: Context, conversion: Conversion) -> None:
     if group.conversion is not conversion:
         return
     connection = _connection(context, conversion)
-    if connection is None:  # the broker ends the helper when its session is over
-        end(context, group)
+    if connection is None:
+        if context.now - conversion.reached_at < _SESSION_S:
+            context.timers.book(conversion, context.now + _SOON_S)
+        else:  # the broker has ended the helper
+            end(context, group)
         return
+    conversion.reached_at = context.now
     if conversion.queue.idle:
         conversion.connection_id = connection.id
         context.scheduler.start(
@@ -199,10 +208,8 @@ def _on_time(context: Context, conversion: Conversion) -> None:
 
 
 def _connection(context: Context, conversion: Conversion) -> Connection | None:
-    """A connection for the helper: the one on which it was heard last, or that of a member of its group."""
-    members = conversion.group.members.values()
-    candidates = (conversion.connection_id, *(member.connection_id for member in members))
-    for candidate in candidates:
+    """A connection for the helper: the one on which it was heard last, or another of its group."""
+    for candidate in (conversion.connection_id, connection_of(context, conversion.group)):
         connection = None if candidate is None else context.connections.connection(candidate)
         if connection is not None:
             return connection
@@ -247,7 +254,9 @@ def _heartbeat(conversion: Conversion) -> Procedure[float]:
 def _is_over(context: Context, conversion: Conversion, described: DescribedGroup | None) -> Procedure[bool]:
     """Whether the conversion, or the way back, is over; the helper has left then."""
     group = conversion.group
-    if context.rules.rule_for(group.group_id).mode is Mode.TRANSLATE:
+    if conversion.stands_in and described is not None:
+        conversion.stands_in = _has_classic_members_only(described)
+    if context.rules.rule_for(group.group_id).mode is Mode.TRANSLATE and not conversion.stands_in:
         is_over = yield from _is_converted(context, conversion, described)
     else:
         if _lacks_helper(conversion, described):
@@ -271,6 +280,11 @@ def _lacks_helper(conversion: Conversion, described: DescribedGroup | None) -> b
         and bool(described.members)
         and all(member.member_type == CLASSIC for member in described.members)
     )
+
+
+def _has_classic_members_only(described: DescribedGroup) -> bool:
+    """Whether a consumer group has no members of the new protocol but helpers."""
+    return all(member.member_type == CLASSIC or is_helper(member.member_id) for member in described.members)
 
 
 def _is_converted(
@@ -309,7 +323,7 @@ def _is_back(context: Context, conversion: Conversion, described: DescribedGroup
     )
     helpers = {member.member_id for member in described.members if is_helper(member.member_id)}
     others = [member for member in described.members if not is_helper(member.member_id)]
-    if any(member.member_type != CLASSIC for member in others):
+    if not _has_classic_members_only(described):
         return is_late
     if conversion.has_left:
         return False  # or another helper would join, as if none had left

@@ -136,7 +136,7 @@ def repeat_conversion(
         if _settled(context, member, connection, request) is not known:
             return False
         _describe(context, member, connection, known, subscription)
-        yield from _heartbeat(context, member, known, topics, owned)
+        yield from _heartbeat(context, member, known, known.generation, topics, owned)
     except _NotConverted:
         return False
     _finish(context, member, connection)
@@ -156,13 +156,17 @@ def _convert(
     if known is None:
         raise _NotConverted(_Missing.KNOWLEDGE)
 
-    def ensure_unchanged() -> None:
+    def ensure_same_client() -> None:
         if (
             context.classic_members.find(group.group_id, member.member_id) is not known
             or known.assignment is None
-            or not _is_to_be_converted(context, group.group_id, rule)
             or not context.connections.is_still_connected(request)
         ):
+            raise _NotConverted(_Missing.TIME)
+
+    def ensure_unchanged() -> None:
+        ensure_same_client()
+        if not _is_to_be_converted(context, group.group_id, rule):
             raise _NotConverted(_Missing.TIME)
 
     subscription, owned, topics = yield from _facts(context, known)
@@ -183,15 +187,17 @@ def _convert(
     if described is not None and not _is_described(described, known, owned):
         # A topic that is new is not known to the coordinator when it converts the group, and is lost without an error.
         raise _NotConverted(_Missing.TIME, "the broker describes it otherwise")
+    member_epoch = known.generation
     if context.now < known.timers_until:
         if described is None or described.group_epoch != known.generation:
             raise _NotConverted(
                 _Missing.TIME, "a rebalance is not over"
             )  # a JoinGroup would move the member on
-        yield from _rejoin(context, group.group_id, known, subscription)
-        ensure_unchanged()
+        member_epoch, is_as_before = yield from _rejoin(context, group.group_id, known, subscription)
+        ensure_same_client()
+        _ensure_may_go_on(context, group.group_id, rule, is_as_before=is_as_before)
     _describe(context, member, connection, known, subscription)
-    yield from _heartbeat(context, member, known, topics, owned)
+    yield from _heartbeat(context, member, known, member_epoch, topics, owned)
     _finish(context, member, connection)
     return (
         ErrorCode.REBALANCE_IN_PROGRESS if member.state is MemberState.PREPARE_REBALANCE else ErrorCode.NONE
@@ -203,6 +209,18 @@ def _is_to_be_converted(context: Context, group_id: str, rule: Rule) -> bool:
     return context.rules.rule_for(group_id) is rule and (
         rule.abort_if is None or context.moves.gates.verdict(group_id, rule).may_tell
     )
+
+
+def _ensure_may_go_on(context: Context, group_id: str, rule: Rule, *, is_as_before: bool) -> None:
+    """Raise if a member is not to be converted any more after its JoinGroup was sent once more.
+
+    If a rebalance has begun that very moment, the broker has moved it on, and its client knows nothing of that. So it
+    is converted whatever the policy says by now, and rejoins; but not in a move that is rolled back.
+    """
+    if is_as_before and not _is_to_be_converted(context, group_id, rule):
+        raise _NotConverted(_Missing.TIME)
+    if context.rules.is_rolled_back(group_id):
+        raise _NotConverted(_Missing.KNOWLEDGE)
 
 
 def _settled(
@@ -294,7 +312,7 @@ def _convert_group(
     """Have the group's helper convert it; return if each member's epoch is its generation now."""
     if group.conversion is not None and group.conversion.helper_id:
         return  # since the broker was asked
-    if group.conversion is not None and not group.conversion.is_return:
+    if group.conversion is not None and not (group.conversion.is_return or group.conversion.stands_in):
         raise _NotConverted(_Missing.TIME, "its helper is joining")
     conversion = helper.begin(context, group, connection)
     try:
@@ -338,11 +356,12 @@ def _is_described(described: helper.DescribedGroup, known: ClassicMember, owned:
 
 def _rejoin(
     context: Context, group_id: str, known: ClassicMember, subscription: ConsumerProtocolSubscription
-) -> Procedure[None]:
+) -> Procedure[tuple[int, bool]]:
     """Send the member's JoinGroup and SyncGroup once more, to the consumer group, with all that it owns.
 
     Both are answered at once, and no other member notices. They stop the timers of the classic membership, which would
-    remove the member after its conversion; and the answers show whether the broker agrees with what is known here.
+    remove the member after its conversion. Returns the member's epoch now, and whether that and its assignment are
+    those that its client has.
     """
     owned = decode_assignment(known.assignment)[1].assigned_partitions if known.assignment else ()
     metadata = encode_subscription(
@@ -364,21 +383,22 @@ def _rejoin(
     )
     if joined.error_code != ErrorCode.NONE:
         raise _NotConverted(_Missing.TIME, "a rebalance has begun")
-    if joined.generation_id != known.generation:
-        raise _NotConverted(_Missing.KNOWLEDGE)  # it has begun this moment, and moved the member on
     synced: SyncGroupResponse = yield Send(
         ApiKey.SYNC_GROUP,
         _SYNC_GROUP_VERSION,
         SyncGroupRequest(
             group_id=group_id,
-            generation_id=known.generation,
+            generation_id=joined.generation_id,
             member_id=known.member_id,
             group_instance_id=known.instance_id,
         ),
     )
-    if synced.error_code != ErrorCode.NONE or _pairs(synced.assignment) != _pairs(known.assignment or b""):
-        raise _NotConverted(_Missing.TIME, "a rebalance has begun")
+    is_at_same = joined.generation_id == known.generation
+    if synced.error_code != ErrorCode.NONE:
+        missing = _Missing.TIME if is_at_same else _Missing.KNOWLEDGE
+        raise _NotConverted(missing, "a rebalance has begun")
     known.timers_until = context.now
+    return joined.generation_id, is_at_same and _pairs(synced.assignment) == _pairs(known.assignment or b"")
 
 
 def _pairs(assignment: bytes) -> frozenset[tuple[str, int]]:
@@ -392,10 +412,15 @@ def _embedded_version(known: ClassicMember) -> int:
 
 
 def _heartbeat(
-    context: Context, member: Member, known: ClassicMember, topics: frozenset[str], owned: Partitions
+    context: Context,
+    member: Member,
+    known: ClassicMember,
+    member_epoch: int,
+    topics: frozenset[str],
+    owned: Partitions,
 ) -> Procedure[None]:
     """Send the heartbeat that converts the member; raise if the broker does not accept it, and nothing has changed."""
-    generation.resume(member, known.generation, known.generation)
+    generation.resume(member, known.generation, member_epoch)
     member.partitions.broker_assignment = member.partitions.synced_assignment = owned
     member.partitions.possibly_owned = owned
     try:
@@ -481,6 +506,7 @@ def _finish(context: Context, member: Member, connection: Connection) -> None:
     detect_rebalance(context, member)
     context.fleet.has_synced(member)
     if group.conversion is not None:
+        group.conversion.stands_in = False
         group.conversion.changed_at = context.now
         context.timers.book(group.conversion, context.now + 1.0)
     context.book(member)

@@ -16,7 +16,7 @@ from translation.engine.gate_verdicts import SETTLES_S
 from translation.fleet.group_records import MOVE, Move, Phase, group_key
 from translation.fleet.records import MemberKey
 from translation.fleet.signals import Report, Say, Verdict
-from translation.migration.gates import FRESH_MS, Heard, baseline_of, judge, looks_of
+from translation.migration.gates import FRESH_MS, Heard, aligned, baseline_of, judge, looks_of
 from translation.migration.next_step import Signals, decide, describe
 from translation.policy.policy import Rule
 
@@ -69,7 +69,7 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report 
     has_moved = move.converted or _has_translated(context, group_id)
     verdict = judge(move, rule.abort_if, heard, alive, now_ms, has_moved=has_moved)
     if verdict.say is Say.BASELINE:
-        baseline = baseline_of(looks_of([one.report for one in heard]), now_ms)
+        baseline = baseline_of(looks_of(aligned(heard, now_ms)[1]), now_ms)
         if baseline is not None:
             _write(context, group_id, replace(move, baseline=baseline))
     elif verdict.say is Say.HARM:

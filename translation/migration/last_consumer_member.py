@@ -16,7 +16,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseDescribedGroup,
 )
 from translation.actions import Connection
-from translation.engine.member import Member
+from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure, Send
 
 TELLS_TYPES = 1
@@ -30,22 +30,30 @@ def has_to_wait_for_others(member: Member, connection: Connection) -> Procedure[
 
     False if it has left already, and if the broker does not say who is in the group.
     """
+    return member.joined and (
+        yield from would_leave_others_behind(member.group, member.member_id, connection)
+    )
+
+
+def would_leave_others_behind(group: Group, member_id: str, connection: Connection) -> Procedure[bool]:
+    """Ask the broker whether the end of this member leaves classic members only, one of them behind the group epoch.
+
+    False if the broker does not say who is in the group.
+    """
     version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=TELLS_TYPES)
-    if not member.joined or version != TELLS_TYPES or _is_known_not_to_be_the_last(member):
+    if version != TELLS_TYPES or _is_known_not_to_be_the_last(group, member_id):
         return False
-    message = ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,))
+    message = ConsumerGroupDescribeRequest(group_ids=(group.group_id,))
     response: ConsumerGroupDescribeResponse = yield Send(ApiKey.CONSUMER_GROUP_DESCRIBE, version, message)
-    leaving = member.group.leaving
-    return any(others_have_to_give_up(group, member.member_id, leaving) for group in response.groups)
+    return any(others_have_to_give_up(described, member_id, group.leaving) for described in response.groups)
 
 
-def _is_known_not_to_be_the_last(member: Member) -> bool:
+def _is_known_not_to_be_the_last(group: Group, member_id: str) -> bool:
     """Whether another client of this process is in the group, and stays: the broker need not be asked."""
-    group = member.group
     return any(
         other.joined and not other.may_have_moved and other.member_id not in group.leaving
         for other in group.members.values()
-        if other is not member
+        if other.member_id != member_id
     )
 
 

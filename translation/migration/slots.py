@@ -67,13 +67,18 @@ def taken(
     found: dict[int, Slot] = {}
     for number, stored in slots.items():
         slot = stored.record.slot
-        if slot is None or not slot.member_id or slot.member_id in ended:
+        if slot is None or not slot.member_id or (slot.member_id in ended and not _is_of_classic(slot)):
             continue
         is_here = slot.member_id in census.translated
         is_reserved = not slot.begun and now_ms - stored.appended_ms <= CLAIM_MS
         if is_here or is_reserved or before.get(number) != stored:
             found[number] = slot
     return found
+
+
+def _is_of_classic(slot: Slot) -> bool:
+    """Whether it is reserved for a classic member that keeps its id: what has ended under it was before that."""
+    return not slot.begun and slot.leaves == slot.member_id
 
 
 def next_slot(held: Mapping[int, Slot], census: Census, quota: int) -> int | None:

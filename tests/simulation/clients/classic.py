@@ -375,7 +375,9 @@ class ClassicClient(Caller):
         self.lost_all = False
         named = read_assignment(response.assignment)
         # A broker starts no rebalance when a static member of a classic group comes back with other topics (KIP-345).
-        if not (self.instance_id and self.watch.standings[self].classic):
+        # In a consumer group a classic member gets what it had until the next assignment is computed.
+        may_be_of_before = self.instance_id or self.watch.broker.group is not None
+        if not (may_be_of_before and self.watch.standings[self].classic):
             assert all(topic in self.asked_for for topic, _ in named), "assigned what it did not subscribe to"
         self.memory = named
         ids = self.watch.ids_for(self, named)

@@ -10,7 +10,7 @@ from protocol_codecs import ErrorCode
 from translation import (
     member_id_required,
 )
-from translation.apis import join_group, leave_group
+from translation.apis import join_group
 from translation.engine.classic_members import ClassicMembers
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -24,6 +24,7 @@ from translation.migration import (
     in_place,
     join_preflight,
     return_in_place,
+    stand_in,
     upgrade,
 )
 from translation.settings import TranslatorSettings
@@ -43,7 +44,7 @@ def leave_last_while_others_have_to_give_up() -> AbstractContextManager[Any]:
 
 def leave_by_itself_while_others_have_to_give_up() -> AbstractContextManager[Any]:
     """The client of the last member of the new protocol leaves while others have partitions to give up."""
-    return patch.object(leave_group, "has_to_wait_for_others", _nobody_has_to_wait)
+    return patch.object(stand_in, "would_leave_others_behind", _nobody_has_to_wait)
 
 
 def keep_an_id_that_an_older_join_group_has() -> AbstractContextManager[Any]:

@@ -39,6 +39,7 @@ def test_leave_group_of_several_members_by_member_id_and_by_instance_id() -> Non
     )
     admin = bench.connect()
     leave = bench.send(admin, ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(group_id=GROUP, members=identities))
+    bench.answer_lookups()
     bench.reply(
         LeaveGroupResponse(
             members=(

@@ -491,39 +491,45 @@ def test_a_timer_that_has_run_out_has_removed_nobody() -> None:
     answer_up_to(bench, "its conversion")
 
 
-@pytest.mark.parametrize(
-    ("answer", "code"),
-    [
-        (JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), ErrorCode.NONE),
-        (joined(generation=5), ErrorCode.REBALANCE_IN_PROGRESS),
-    ],
-    ids=["refused", "another generation"],
-)
-def test_a_join_group_that_is_answered_otherwise_stops_the_conversion(
-    answer: JoinGroupResponse, code: ErrorCode
-) -> None:
+def test_a_join_group_that_is_refused_stops_the_conversion() -> None:
     bench, heartbeat = repeats_join_group()
-    bench.reply(answer)
-    assert bench.error(heartbeat) == code
-    assert bench.calls == []
-    assert not is_converted(bench)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS),
-        SyncGroupResponse(assignment=assigned(**{TOPIC: (0,)})),
-        SyncGroupResponse(),
-    ],
-    ids=["refused", "another assignment", "nothing"],
-)
-def test_a_sync_group_that_is_answered_otherwise_stops_the_conversion(answer: SyncGroupResponse) -> None:
-    bench, heartbeat = repeats_join_group()
-    bench.reply(joined())
-    bench.reply(answer)
+    bench.reply(JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     stays_classic(bench, heartbeat)
     assert bench.calls == []
+
+
+def test_a_sync_group_that_is_refused_stops_the_conversion() -> None:
+    bench, heartbeat = repeats_join_group()
+    bench.reply(joined())
+    bench.reply(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    stays_classic(bench, heartbeat)
+    assert bench.calls == []
+
+
+@pytest.mark.parametrize("policy_changes", [False, True], ids=["translated", "observed"])
+@pytest.mark.parametrize(
+    ("epoch", "assignment"),
+    [(GENERATION + 1, A_OWNS), (GENERATION, (0,)), (GENERATION, ())],
+    ids=["another generation", "another assignment", "nothing"],
+)
+def test_a_member_that_a_rebalance_moves_on_meanwhile_is_converted_as_it_is_now(
+    epoch: int, assignment: tuple[int, ...], *, policy_changes: bool
+) -> None:
+    """Its client knows nothing of the new epoch and assignment: as a classic one its calls would be refused."""
+    bench, heartbeat = repeats_join_group()
+    bench.reply(joined(generation=epoch))
+    (sync,) = bench.calls
+    assert sync.message.generation_id == epoch
+    if policy_changes:
+        to_observe(bench)
+    bench.reply(SyncGroupResponse(assignment=assigned(**{TOPIC: assignment})))
+    (call,) = bench.calls
+    assert (call.api_key, call.message.member_epoch) == (ApiKey.CONSUMER_GROUP_HEARTBEAT, epoch)
+    assert [owned.partitions for owned in call.message.topic_partitions] == [A_OWNS]
+    bench.reply(bench.heartbeat_answer(epoch, **{TOPIC: assignment}))
+    assert is_converted(bench)
+    same = assignment == A_OWNS
+    assert bench.error(heartbeat) == (ErrorCode.NONE if same else ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def test_a_join_group_is_not_repeated_while_the_group_epoch_is_ahead() -> None:
