@@ -60,7 +60,7 @@ from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
 from proxy.transport.tls_context import UPSTREAM, Certificates, Contents, TlsOpener
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId, Event
-from translation.engine.hosting import with_hosted
+from translation.engine.group_router import with_routed_groups
 from translation.fleet.group_records import Phase
 from translation.fleet.signals import Say
 from translation.migration.command_writes import CommandOutcome
@@ -179,7 +179,7 @@ class Server:
             Observer(self._topics),
             None if fleet is None else fleet.carry_out,
         )
-        translator.count_hosted_failures(self.metrics.internal_errors.labels("hosted group").inc)
+        translator.on_router_failure(self.metrics.internal_errors.labels("hosted group").inc)
         self._gates = GateKeeper(
             translator.gated_groups, translator.groups_in_moves, self.driver.report, self.metrics
         )
@@ -401,7 +401,7 @@ class Server:
             self._request_metrics,
             time.perf_counter,
             self._topics,
-            with_hosted(self._rules.rule_for, self.driver.hosts)
+            with_routed_groups(self._rules.rule_for, self.driver.has_routed_group)
             if self._config.experimental
             else self._rules.rule_for,
             self.driver.passes_through,
