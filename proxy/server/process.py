@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -12,7 +13,6 @@ from proxy.cluster.dialer import UnreachableError
 from proxy.config.fleet import UnreadableSecret, kafka_properties, mac_key
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
-from proxy.fleet.driver import FleetDriver
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.listeners import BindError
@@ -23,6 +23,9 @@ from translation.fleet.outputs import FleetSettings
 from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
+
+if TYPE_CHECKING:
+    from proxy.fleet.driver import FleetDriver
 
 COLLECTOR_THRESHOLDS = (20_000, 10, 5)
 """Thresholds of the garbage collector's three generations (:func:`gc.set_threshold`)."""
@@ -45,7 +48,7 @@ _START_ERRORS = (
 """Errors whose message is all that a person needs."""
 
 
-def make_translator(config: Config, policy: Policy, fleet: FleetDriver | None = None) -> Translator:
+def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" = None) -> Translator:
     """Make the translator that this configuration describes, with this policy. It asks ``fleet``, the member log.
 
     To be called in trio if ``experimental`` is set.
@@ -103,7 +106,7 @@ def check_fleet(config: Config) -> None:
     mac_key(config.fleet)
 
 
-def make_fleet(config: Config, server: str) -> FleetDriver | None:
+def make_fleet(config: Config, server: str) -> "FleetDriver | None":
     """Make the member log of this process, which ``server`` names there for people; None without ``fleet``.
 
     To be called in trio.
@@ -114,6 +117,8 @@ def make_fleet(config: Config, server: str) -> FleetDriver | None:
     if config.fleet is None:
         return None
     check_fleet(config)
+    from proxy.fleet.driver import FleetDriver  # noqa: PLC0415 - a proxy without a member log does without it
+
     return FleetDriver(
         config.fleet,
         kafka_properties(config.fleet, os.environ),
