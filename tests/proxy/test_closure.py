@@ -40,7 +40,8 @@ control: {{socket: FOLDER/control}}
 """,
 }
 MOST = {"smallest": (441, 53_100), "default": (441, 53_100), "chart's": (453, 54_900)}
-"""Modules and lines that were measured, the lines rounded up. The aim is (370, 45_000) and (400, 47_000) for the first two."""
+"""Modules and lines that were measured, the lines rounded up. The aim is
+(370, 45_000) and (400, 47_000) for the first two."""
 WITHOUT_KEYS = (
     "hosting",
     "proxy.control",
