@@ -27,6 +27,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY protocol_codecs protocol_codecs
 COPY translation translation
 COPY coordinator coordinator
+COPY hosting hosting
 COPY proxy proxy
 COPY pipeline pipeline
 RUN /tmp/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir "$WHEELS" . \

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.expiry import drop_taken, forget_expired, remove_dead
-from translation.fleet.group_records import HOST
 from translation.fleet.outputs import (
     Dying,
     Ended,
@@ -61,8 +60,8 @@ def _settled(context: Context, key: MemberKey) -> None:
     context.fleet.settled(key)
     context.scheduler.settled(key)
     context.moves.settled(key)
-    if key.member_id == HOST and context.hosting.hosts is not None:
-        context.hosting.hosts.note(key.group_id, context.now)
+    if context.router is not None:
+        context.router.record_settled(key)
     judging.settled(context, key)
 
 

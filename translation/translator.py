@@ -14,7 +14,7 @@ from translation import deadlines, log_outputs, relayed_responses
 from translation.actions import Action, CallId, Connection, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
-from translation.engine.hosting import HostedRoom
+from translation.engine.group_router import GroupRouter
 from translation.engine.mends import Unowned
 from translation.engine.wave_counts import WaveCount
 from translation.fleet.group_records import Phase, Proof
@@ -32,8 +32,6 @@ from translation.migration.wave_progress import is_look_due, look
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
 from translation.routing.call_routing import predict_heartbeat, route
-from translation.routing.hosted_calls import apply_answers
-from translation.routing.hosts_by_log import keep_hosts
 from translation.routing.relayed_calls import is_relayed
 from translation.settings import TranslatorSettings
 from translation.upstream.assignor_vote import update_assignors
@@ -52,8 +50,7 @@ class Translator:
     then (``sole_process``). Every method may ask the member log for something, so its outputs are to be taken after
     each; those that are not for the shell itself come back by :meth:`handle_log_outputs`.
 
-    ``hosted_room`` serves the groups of ``mode: host``, an experiment: of the only process, or of replicas with a
-    member log, which names one of them for each group. Without one such groups are observed.
+    ``make_router`` makes what serves the groups of ``mode: host``, an experiment. Without one they are observed.
     """
 
     def __init__(
@@ -63,7 +60,7 @@ class Translator:
         settings: TranslatorSettings | None = None,
         new_uuid: Callable[[], str] = kafka_uuid,
         member_log: MemberLog | None = None,
-        hosted_room: HostedRoom | None = None,
+        make_router: Callable[[Context], GroupRouter] | None = None,
     ) -> None:
         settings = settings or TranslatorSettings()
         if member_log is not None:
@@ -76,7 +73,7 @@ class Translator:
             on_group_time=lambda group, now: deadlines.group_time(self._context, group, now),
             on_other_rule=self._other_rule,
             member_log=member_log,
-            hosted_room=hosted_room if settings.sole_process or member_log is not None else None,
+            make_router=make_router,
         )
         self._predicted: PredictedHeartbeat | None = None
 
@@ -117,10 +114,7 @@ class Translator:
         context.now = now
         passes = (
             context.registry.find(group_id, member_id) is None
-            and (
-                context.hosting.room is None
-                or not context.hosting.concerns(group_id, context.rules.rule_for(group_id).mode, now)
-            )
+            and (context.router is None or not context.router.may_take(group_id))
             and group_id not in context.mends.telling
             and is_relayed(context, group_id, member_id)
         )
@@ -128,14 +122,17 @@ class Translator:
             context.uses(connection_id, group_id)
         return passes
 
-    def count_hosted_failures(self, count: Callable[[], None]) -> None:
-        """Have ``count`` called whenever a bug has ended a hosted group."""
-        if self._context.hosting.room is not None:
-            self._context.hosting.room.count_failure = count
+    def on_router_failure(self, count: Callable[[], None]) -> None:
+        """Call ``count`` whenever a bug has ended a group that a router serves."""
+        if self._context.router is not None:
+            self._context.router.on_failure(count)
 
-    def hosts(self, now: float, group_id: str) -> bool:
-        """Whether a group is hosted, by this process or another, whatever the policy says of it now; or may be."""
-        return self._context.hosting.is_hosted(group_id, now)
+    def has_routed_group(self, now: float, group_id: str) -> bool:
+        """Whether a router serves a group, whatever the policy says of it now, or may do
+        (:class:`~translation.engine.group_router.GroupRouter`)."""
+        context = self._context
+        context.now = now
+        return context.router is not None and context.router.has_group(group_id)
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """Handle the broker's response to a :class:`~translation.actions.Call`; ``message`` is decoded."""
@@ -164,8 +161,8 @@ class Translator:
         context = self._context
         context.now = now
         members = context.connections.members_on(connection_id)
-        if context.hosting.room is not None:
-            apply_answers(context, context.hosting.room.client_gone(now, connection_id))
+        if context.router is not None:
+            context.router.connection_ended(connection_id)
         context.connections.client_disconnected(connection_id)
         context.fleet.lapse(connection_id)
         context.abandon_joins(members, connection_id)
@@ -175,8 +172,8 @@ class Translator:
         """Handle the end of an upstream connection, and the client's with it: calls on it get no response."""
         context = self._context
         context.now = now
-        if context.hosting.room is not None:
-            apply_answers(context, context.hosting.room.client_gone(now, connection_id))
+        if context.router is not None:
+            context.router.connection_ended(connection_id)
         context.connection_lost(connection_id)
         return self._actions()
 
@@ -308,16 +305,17 @@ class Translator:
 
     def next_deadline(self) -> float:
         """When :meth:`handle_time` has to be called (seconds, ``math.inf`` for never); ask again after every call."""
-        context = self._context
-        return min(context.timers.next_deadline(), context.hosting.next_deadline())
+        timers, router = self._context.timers, self._context.router
+        return (
+            timers.next_deadline() if router is None else min(timers.next_deadline(), router.next_deadline())
+        )
 
     def handle_time(self, now: float) -> list[Action]:
         """Handle every deadline that is due at ``now``."""
         self._context.now = now
         self._context.timers.run(now)
-        if self._context.hosting.room is not None:
-            apply_answers(self._context, self._context.hosting.room.advance(now))
-        apply_answers(self._context, keep_hosts(self._context))
+        if self._context.router is not None:
+            self._context.router.handle_time()
         return self._actions()
 
     def set_policy(self, now: float, policy: Policy) -> list[Action]:

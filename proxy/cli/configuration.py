@@ -11,8 +11,6 @@ from proxy.config.loader import ConfigError, load_config
 from proxy.config.policy_source import policy_of
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
-from proxy.control.hook_caller import check_hook
-from proxy.preflight.judge import check_preflight
 from proxy.server.process import StartError, check_fleet
 from proxy.transport.tls_context import TlsFilesError, check_files
 from translation.policy.policy import Policy
@@ -41,8 +39,15 @@ def checked(config: Path) -> tuple[Config, Policy]:
     check_fleet(loaded)
     control = None if loaded.control is None else loaded.control.tls
     check_files((*(listener.tls for listener in loaded.listeners), control), loaded.upstream.tls)
-    check_hook(loaded.hook)
-    check_preflight(loaded)
+    if loaded.hook is not None:
+        from proxy.control.hook_caller import check_hook  # noqa: PLC0415 - most configurations have no hook
+
+        check_hook(loaded.hook)
+    section = loaded.preflight
+    if section.accept or section.kafka_version is not None or section.replicas is not None:
+        from proxy.preflight.judge import check_preflight  # noqa: PLC0415 - all checks come with it
+
+        check_preflight(loaded)
     policy = policy_of(loaded, config)
     check_hosting(loaded, policy)
     return loaded, policy

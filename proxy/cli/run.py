@@ -13,12 +13,10 @@ from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.hosting import check_hosting
 from proxy.config.policy_source import policy_path
 from proxy.config.schema import Config
-from proxy.kubernetes.config_map_watch import ConfigMapWatch
 from proxy.observability.observability import replica_name
 from proxy.preflight.background import BackgroundPreflight
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
-from proxy.server.policy_watch import PolicyWatch
 from proxy.server.process import make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server
 from translation.policy.policy import Policy
@@ -94,6 +92,9 @@ async def _run(
             if name is None and labels is None:
                 reloadables.append(reloader)
             else:
+                from proxy.kubernetes.config_map_watch import ConfigMapWatch  # noqa: PLC0415 - only in a pod
+                from proxy.server.policy_watch import PolicyWatch  # noqa: PLC0415
+
                 watch = PolicyWatch(name, policy_at, reloader, process.metrics, labels=labels or "")
                 reloadables.append(watch)
                 nursery.start_soon(ConfigMapWatch(name, watch, labels=labels or "").run)

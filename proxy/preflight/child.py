@@ -23,8 +23,8 @@ from proxy.preflight.ask import Target, account_of, ask, replicas_url
 from proxy.preflight.facts import BadProperty, Version
 from proxy.preflight.gaps import NOT_ASKED
 from proxy.preflight.judge import judge
+from proxy.preflight.order import Order
 from proxy.transport.tls_context import TlsFilesError
-from translation.policy.policy import Policy
 
 FINDINGS = 200
 GROUPS = 5_000
@@ -39,14 +39,6 @@ _KEYS = {
 _NICE = 19
 _ERRORS = (UnreadableSecret, BadProperty, TlsFilesError, ValueError)
 """What makes asking impossible; the message is all that a person needs."""
-
-
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process is to do. ``admin`` is the URL of the running proxy's admin port."""
-
-    config: Config
-    policy: Policy
-    admin: str
 
 
 def main() -> None:

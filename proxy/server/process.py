@@ -8,25 +8,24 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import structlog
-import trio
 
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.fleet import UnreadableSecret, kafka_properties, mac_key
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
-from proxy.fleet.driver import FleetDriver
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.listeners import BindError
 from proxy.transport.tls_context import TlsFilesError
-from translation.fleet.hosts import PROBE_S
+from translation.engine.context import Context
+from translation.engine.group_router import GroupRouter
 from translation.fleet.outputs import FleetSettings
 from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 
 if TYPE_CHECKING:
-    from proxy.server.hosted_room import ProcessRoom
+    from proxy.fleet.driver import FleetDriver
 
 COLLECTOR_THRESHOLDS = (20_000, 10, 5)
 """Thresholds of the garbage collector's three generations (:func:`gc.set_threshold`)."""
@@ -49,7 +48,7 @@ _START_ERRORS = (
 """Errors whose message is all that a person needs."""
 
 
-def make_translator(config: Config, policy: Policy, fleet: FleetDriver | None = None) -> Translator:
+def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" = None) -> Translator:
     """Make the translator that this configuration describes, with this policy. It asks ``fleet``, the member log.
 
     To be called in trio if ``experimental`` is set.
@@ -65,23 +64,30 @@ def make_translator(config: Config, policy: Policy, fleet: FleetDriver | None = 
         policy,
         settings=settings,
         member_log=None if fleet is None else fleet.log,
-        hosted_room=_hosted_room(config),
+        make_router=_router_maker(config),
     )
 
 
-def _hosted_room(config: Config) -> "ProcessRoom | None":
-    """The room for groups of ``mode: host``; None unless this configuration may have such (an experiment)."""
+def _router_maker(config: Config) -> Callable[[Context], GroupRouter] | None:
+    """What makes the router for groups of ``mode: host``; None unless this configuration may have such.
+
+    A group is served by one process: the only one, or the replica that the member log names.
+    """
     is_alone = config.workers == 1 and config.sole_process
     if not config.experimental or not (is_alone or config.fleet is not None):
         return None
-    from coordinator.hosted_groups.settings import HostedSettings  # noqa: PLC0415 - a proxy that hosts no groups
-    from proxy.server.hosted_room import ProcessRoom  # noqa: PLC0415 - does without them
+    from hosting.router import make_router  # noqa: PLC0415 - a proxy without experiments does not load them
 
-    settings = HostedSettings(
-        session_timeout_min_ms=config.limits.session_timeout_min_ms,
-        session_timeout_max_ms=config.limits.session_timeout_max_ms,
-    )
-    return ProcessRoom(settings, trio.current_time())
+    return make_router(config.limits.session_timeout_min_ms, config.limits.session_timeout_max_ms)
+
+
+def _probe_s(config: Config) -> float:
+    """How often a replica writes a probe to the log, in seconds: more often where it says which one serves a group."""
+    if not config.experimental:
+        return FleetSettings().probe_s
+    from hosting.host_log import PROBE_S  # noqa: PLC0415 - as above
+
+    return PROBE_S
 
 
 def check_fleet(config: Config) -> None:
@@ -100,7 +106,7 @@ def check_fleet(config: Config) -> None:
     mac_key(config.fleet)
 
 
-def make_fleet(config: Config, server: str) -> FleetDriver | None:
+def make_fleet(config: Config, server: str) -> "FleetDriver | None":
     """Make the member log of this process, which ``server`` names there for people; None without ``fleet``.
 
     To be called in trio.
@@ -111,11 +117,13 @@ def make_fleet(config: Config, server: str) -> FleetDriver | None:
     if config.fleet is None:
         return None
     check_fleet(config)
+    from proxy.fleet.driver import FleetDriver  # noqa: PLC0415 - a proxy without a member log does without it
+
     return FleetDriver(
         config.fleet,
         kafka_properties(config.fleet, os.environ),
         server=server,
-        probe_s=PROBE_S if config.experimental else FleetSettings().probe_s,
+        probe_s=_probe_s(config),
         mac_key=mac_key(config.fleet),
     )
 

@@ -23,22 +23,15 @@ from proxy.cluster.node_table import NodeTable
 from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Address, Config, Listener
 from proxy.console.exit_codes import ExitCode
-from proxy.control.command_runner import run_command
-from proxy.control.hook_caller import HookCaller
-from proxy.control.listener import ControlListener
 from proxy.lag.reader import LagReader
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
-from proxy.observability.fleet_reading import FleetReader
 from proxy.observability.journal import Sink
 from proxy.observability.metrics_aggregation import MetricDump, dump_metrics
 from proxy.observability.observability import Observability
 from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import QueryHandler
-from proxy.proof.journal_topic import topic_of
-from proxy.proof.live_proof import LiveProof
-from proxy.proof.sources import Election
 from proxy.runtime.fd_limits import pipe_limit
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.server.client_connection import ClientConnection
@@ -60,7 +53,7 @@ from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
 from proxy.transport.tls_context import UPSTREAM, Certificates, Contents, TlsOpener
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId, Event
-from translation.engine.hosting import with_hosted
+from translation.engine.group_router import with_routed_groups
 from translation.fleet.group_records import Phase
 from translation.fleet.signals import Say
 from translation.migration.command_writes import CommandOutcome
@@ -71,7 +64,9 @@ from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
 
 if TYPE_CHECKING:
+    from proxy.control.listener import ControlListener
     from proxy.fleet.driver import FleetDriver
+    from proxy.proof.live_proof import LiveProof
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
 
@@ -179,7 +174,7 @@ class Server:
             Observer(self._topics),
             None if fleet is None else fleet.carry_out,
         )
-        translator.count_hosted_failures(self.metrics.internal_errors.labels("hosted group").inc)
+        translator.on_router_failure(self.metrics.internal_errors.labels("hosted group").inc)
         self._gates = GateKeeper(
             translator.gated_groups, translator.groups_in_moves, self.driver.report, self.metrics
         )
@@ -198,12 +193,16 @@ class Server:
             self.metrics.group_moves.labels(phase).set_function(partial(_count_moves, translator, phase))
         self._hook = None
         if config.hook is not None:
+            from proxy.control.hook_caller import HookCaller  # noqa: PLC0415 - most proxies have no hook
+
             self._hook = HookCaller(config.hook, self.metrics, self.driver.hook_answered)
             self.driver.call_hook = self._hook.call
         self._set_wall_clock = translator.set_wall_clock
         if fleet is not None:
             fleet.attach(self.driver.log_said, self.health.fail, self.metrics)
             fleet.on_migration_policy = translator.set_migration_policy
+            from proxy.observability.fleet_reading import FleetReader  # noqa: PLC0415 - as the driver
+
             reader = FleetReader(fleet, self.observability.registry, config.visibility)
             self.query_handlers["fleet"] = partial(reader.read, members=False)
             self.query_handlers["fleet with members"] = partial(reader.read, members=True)
@@ -227,6 +226,10 @@ class Server:
         config = self._config
         if not config.verify.live:
             return ()
+        from proxy.proof.journal_topic import topic_of  # noqa: PLC0415 - the rules of the audit come with it,
+        from proxy.proof.live_proof import LiveProof  # noqa: PLC0415 - which only this needs
+        from proxy.proof.sources import Election  # noqa: PLC0415
+
         open_journal = election = None
         if fleet is not None and config.fleet is not None and config.journal.topic is not None:
             open_journal = topic_of(
@@ -260,6 +263,8 @@ class Server:
             bound_so_far.callback(listeners[-1].close)
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
         if self._config.control is not None:
+            from proxy.control.listener import ControlListener  # noqa: PLC0415 - most proxies take no commands
+
             self.control = ControlListener(self._config.control, self.metrics)
             bound_so_far.callback(self.control.close)
             if self.control.certificates is not None:
@@ -350,6 +355,8 @@ class Server:
 
     async def command(self, command: Command) -> CommandOutcome:
         """Have the translation obey a command, and wait until it counts."""
+        from proxy.control.command_runner import run_command  # noqa: PLC0415 - as the listener
+
         return await run_command(self.driver.command, command)
 
     def _look_at_wall_clock(self) -> None:
@@ -401,7 +408,7 @@ class Server:
             self._request_metrics,
             time.perf_counter,
             self._topics,
-            with_hosted(self._rules.rule_for, self.driver.hosts)
+            with_routed_groups(self._rules.rule_for, self.driver.has_routed_group)
             if self._config.experimental
             else self._rules.rule_for,
             self.driver.passes_through,

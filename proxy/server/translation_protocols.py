@@ -49,12 +49,12 @@ class Translation(Protocol):
         """Whether handle_request would do nothing with this member's Heartbeat but forward it."""
         ...
 
-    def count_hosted_failures(self, count: Callable[[], None]) -> None:
-        """Have ``count`` called whenever a bug has ended a hosted group."""
+    def on_router_failure(self, count: Callable[[], None]) -> None:
+        """Call ``count`` whenever a bug has ended a group that a router serves."""
         ...
 
-    def hosts(self, now: float, group_id: str) -> bool:
-        """Whether a group is hosted, by this process or another; or may be."""
+    def has_routed_group(self, now: float, group_id: str) -> bool:
+        """Whether a router serves a group, or may do."""
         ...
 
     def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:

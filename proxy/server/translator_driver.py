@@ -189,9 +189,9 @@ class TranslatorDriver:
             and self._translator.passes_through(self._clock(), connection_id, group_id, member_id)
         )
 
-    def hosts(self, group_id: str) -> bool:
-        """Whether a group has members that this process hosts, whatever the policy says of it now."""
-        return self._translator.hosts(self._clock(), group_id)
+    def has_routed_group(self, group_id: str) -> bool:
+        """Whether a router serves a group, whatever the policy says of it now, or may do."""
+        return self._translator.has_routed_group(self._clock(), group_id)
 
     def call_relayed(
         self,

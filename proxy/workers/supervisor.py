@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 import structlog
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from proxy.config.file_watcher import Reloadable
 from proxy.config.schema import Address, Config, Limits
 from proxy.console.exit_codes import ExitCode
-from proxy.control.listener import ControlListener
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import admin_app, serve_admin
@@ -37,7 +36,11 @@ from translation.migration.command_writes import CommandOutcome, CommandState
 from translation.migration.commands import Command
 from translation.policy.policy import Policy
 
+if TYPE_CHECKING:
+    from proxy.control.listener import ControlListener
+
 T = TypeVar("T")
+
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
 _QUERY_TIMEOUT_S = 5.0
@@ -77,7 +80,9 @@ class Supervisor:
                 bound_so_far.callback(listeners[-1].close)
             self.control: ControlListener | None = None
             if config.control is not None:
-                self.control = ControlListener(config.control, self.metrics)
+                from proxy.control import listener as control  # noqa: PLC0415 - most take no commands
+
+                self.control = control.ControlListener(config.control, self.metrics)
                 bound_so_far.callback(self.control.close)
             self._close_ports = bound_so_far.pop_all().close
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))

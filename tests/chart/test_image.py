@@ -13,7 +13,7 @@ from tests.chart.image import DOCKERFILE, Image
 from tools.chart.binaries import ROOT
 from tools.kafka.ports import free_ports
 
-PACKAGES = ("protocol_codecs", "translation", "coordinator", "proxy", "pipeline")
+PACKAGES = ("protocol_codecs", "translation", "coordinator", "hosting", "proxy", "pipeline")
 
 
 def run(image: Image, *command: str) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,8 @@ def rows(name):
 def test_each_path_of_the_page_exists():
     paths = set(
         re.findall(
-            r"`((?:proxy|translation|coordinator|pipeline|audit|protocol_codecs|tests)/[\w/.]*)`", TEXT
+            r"`((?:proxy|translation|coordinator|hosting|pipeline|audit|protocol_codecs|tests)/[\w/.]*)`",
+            TEXT,
         )
     )
     assert paths

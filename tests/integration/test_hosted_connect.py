@@ -2,7 +2,7 @@
 
 Twenty connectors; each task says itself when it runs, and one connector's records are written exactly once (KIP-618),
 so what its topic holds in the end is known. It takes minutes; the histories of
-tests/coordinator/hosted_groups/connect/ are in every run.
+tests/hosting/groups/connect/ are in every run.
 """
 
 from collections import defaultdict

@@ -130,7 +130,7 @@ def playing(
 def test_the_clients_own_assignor_decides_shortly(kafka, consumers, folder: Path, group):
     """The short form of the next one: no broker has this assignor.
 
-    The normal run has the histories of tests/coordinator/hosted_groups/ only: real clients of an experiment cost it too
+    The normal run has the histories of tests/hosting/groups/ only: real clients of an experiment cost it too
     much.
     """
     with playing(kafka, consumers, folder, group, "reversed", session_timeout_ms=3_000) as story:

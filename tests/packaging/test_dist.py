@@ -18,7 +18,7 @@ from tools import dist
 from tools.dist import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PACKAGES = ("protocol_codecs", "translation", "coordinator", "proxy", "pipeline")
+PACKAGES = ("protocol_codecs", "translation", "coordinator", "hosting", "proxy", "pipeline")
 REPOSITORY_ONLY = {"tests", "benchmarks", "tools", "docs", "charts"}
 TIMEOUT_S = 200
 

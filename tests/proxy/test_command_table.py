@@ -18,7 +18,7 @@ except SystemExit:
     pass
 print(*sorted(name for name in sys.modules if name.split(".")[0] in {rooms!r}), file=sys.stderr)
 """
-ROOMS = ("protocol_codecs", "translation", "coordinator", "proxy", "pipeline")
+ROOMS = ("protocol_codecs", "translation", "coordinator", "hosting", "proxy", "pipeline")
 
 
 def loaded(*arguments: str) -> list[str]:

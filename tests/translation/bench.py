@@ -3,7 +3,7 @@
 The names here are the words of the protocol, so that a test reads as a history.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, Uuid
@@ -54,7 +54,8 @@ from translation.actions import (
 )
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.authorization import NOBODY
-from translation.engine.hosting import HostedRoom
+from translation.engine.context import Context
+from translation.engine.group_router import GroupRouter
 from translation.fleet.member_log import MemberLog
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
@@ -119,7 +120,7 @@ class Bench:
         new_group: bool = True,
         lets_in: bool = True,
         member_log: MemberLog | None = None,
-        hosted_room: HostedRoom | None = None,
+        make_router: Callable[[Context], GroupRouter] | None = None,
     ) -> None:
         """``new_group``: the broker has no such group before the first join, and the bench answers so by itself.
 
@@ -135,7 +136,7 @@ class Bench:
             settings=settings,
             new_uuid=lambda: next(self._uuids),
             member_log=member_log,
-            hosted_room=hosted_room,
+            make_router=make_router,
         )
         self.calls: list[Call] = []
         self.answers: dict[RequestId, Any] = {}

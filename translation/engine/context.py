@@ -15,7 +15,7 @@ part                    who uses it
 ``rules``               whoever asks for the policy's rule of a group
 ``fleet``               whoever serves a member that another replica may serve, or speaks for it to the broker
 ``moves``               whoever moves a member of a group that is moved by steps
-``hosting``             whoever asks whether a group is hosted here, an experiment
+``router``              whoever handles calls, ends of connections, records or time: a :class:`GroupRouter`, or None
 ``mends``               whoever finds partitions that nobody has, or does something about them
 ``topic_names``         whoever turns topic ids into names
 ======================= ============================================================================================
@@ -34,7 +34,7 @@ from translation.engine.connections import ClientConnections
 from translation.engine.environment import Environment
 from translation.engine.events import Events
 from translation.engine.fleet import Fleet
-from translation.engine.hosting import HostedRoom, Hosting
+from translation.engine.group_router import GroupRouter
 from translation.engine.member import Group, Member
 from translation.engine.member_ids import MemberIds
 from translation.engine.memberships import Memberships
@@ -44,14 +44,10 @@ from translation.engine.native_members import NativeMembers
 from translation.engine.procedure import WakeReason
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
-from translation.fleet.hosts import HostLog, HostSeat
 from translation.fleet.member_log import MemberLog
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
 from translation.settings import TranslatorSettings
-
-_LONG_AGO_S = 1e9
-"""Longer than any session timeout."""
 
 
 class Context(Environment):
@@ -66,7 +62,7 @@ class Context(Environment):
         on_group_time: Callable[[Group, float], None],
         on_other_rule: Callable[[str], None],
         member_log: MemberLog | None,
-        hosted_room: HostedRoom | None = None,
+        make_router: Callable[["Context"], GroupRouter] | None = None,
     ) -> None:
         super().__init__(settings)
         self.rules = RuleCache(policy)
@@ -80,7 +76,6 @@ class Context(Environment):
         self.classic_members = ClassicMembers(
             settings.classic_members_limit, settings.classic_members_bytes_limit
         )
-        self.hosting = Hosting(hosted_room, _host_log(hosted_room, member_log, lambda: self.now))
         self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
         self.connections = ClientConnections(self._release, self._awaits_answer)
         self.scheduler = Scheduler(
@@ -101,6 +96,7 @@ class Context(Environment):
             on_member_time=on_member_time,
             on_group_time=on_group_time,
         )
+        self.router = None if make_router is None else make_router(self)
 
     # -- answers -----------------------------------------------------------------------------------------------
 
@@ -129,7 +125,6 @@ class Context(Environment):
             if not member.group.connected:
                 self.lose_sight(member.group)
         self.authorized_groups.forget(connection_id)
-        self.hosting.forget(connection_id)
         self.fleet.lapse(connection_id)
         self.abandon_joins(waiting, connection_id)
         self.scheduler.connection_lost(connection_id)
@@ -150,24 +145,9 @@ class Context(Environment):
 
     def _release(self, connection_id: ConnectionId) -> None:
         self.authorized_groups.forget(connection_id)
-        self.hosting.forget(connection_id)
         self.actions.append(Release(connection_id))
 
 
 def replaced(message: Any, **changes: Any) -> Any:
     """A copy of an immutable message with other values in some fields."""
     return msgspec.structs.replace(message, **changes)
-
-
-def _host_log(
-    room: HostedRoom | None, member_log: MemberLog | None, now: Callable[[], float]
-) -> HostLog | None:
-    """Who hosts groups by the member log, which the room asks from now on; None without a room, or without a log."""
-    if room is None or member_log is None:
-        return None
-    hosts = HostLog(member_log.groups)
-    room.follow(
-        may_act=lambda group_id: hosts.seat(group_id, now()) is HostSeat.HERE,
-        closed_from=lambda group_id: hosts.began(group_id) if hosts.took_over(group_id) else -_LONG_AGO_S,
-    )
-    return hosts

@@ -200,7 +200,7 @@ class Mend(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Host(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The replica that wrote this hosts the group (:mod:`translation.fleet.hosts`)."""
+    """The replica that wrote this hosts the group."""
 
     is_over: bool = False
     """Nobody hosts it any more: it had no members here when this was written."""

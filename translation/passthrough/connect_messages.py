@@ -20,9 +20,6 @@ from translation.passthrough.observed_partitions import NOTHING, Owned
 CONNECT = "connect"
 """The protocol type of Connect's workers."""
 
-INCREMENTAL = frozenset({"compatible", "sessioned"})
-"""The protocols by which a worker goes on with what it runs while the group rebalances (KIP-415)."""
-
 CONFIG_MISMATCH = "CONFIG_MISMATCH"
 """Connect's name for the one error of an assignment (1)."""
 
@@ -44,11 +41,6 @@ class Assigned(msgspec.Struct, frozen=True):
     leader: str
     leader_url: str
     delay_ms: int
-
-
-def is_of_eager_worker(message: JoinGroupRequest) -> bool:
-    """Whether a worker joins that has only the protocol by which all workers stop (``connect.protocol=eager``)."""
-    return message.protocol_type == CONNECT and INCREMENTAL.isdisjoint(one.name for one in message.protocols)
 
 
 def worker_in(message: JoinGroupRequest, before: ConnectWorker | None) -> ConnectWorker | None:

@@ -41,7 +41,6 @@ from translation.migration import downgrade, held_return, mending
 from translation.migration.adoption import adopt_then
 from translation.policy.policy import Mode
 from translation.routing.guarded_joins import route_member_heartbeat
-from translation.routing.hosted_calls import route_hosted
 from translation.routing.join_routing import route_join_group
 from translation.routing.relayed_calls import is_of_native, is_relayed, may_be_translated_still
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
@@ -54,7 +53,8 @@ _FOR_CLASSIC_MEMBERS = range(2, 9)
 
 def route(context: Context, connection: Connection, request: Request) -> None:
     """Send a group request its way; requests of other APIs are relayed."""
-    if context.hosting.room is not None and route_hosted(context, connection, request, route):
+    router = context.router
+    if router is not None and router.route(connection, request, partial(route, context)):
         return
     route_request = _ROUTES.get(request.api_key)
     if route_request is None:

@@ -7,7 +7,6 @@ from protocol_codecs import ApiKey, ErrorCode
 from proxy.cli import command_line
 from proxy.config.hosting import check_hosting
 from proxy.config.loader import ConfigError, load_config, parse_policy
-from proxy.server import process
 from translation.policy.policy import Mode, Rule
 
 CONFIG = """
@@ -80,8 +79,3 @@ def test_members_of_the_new_protocol_may_not_join_a_hosted_group():
 def test_a_share_group_is_never_hosted():
     with pytest.raises(ConfigError, match="never hosted"):
         parse_policy("policy.yaml", "rules: [{group: billing, mode: host, type: share}]")
-
-
-def test_a_proxy_without_hosted_groups_does_not_load_them():
-    """It would start later and need more memory, for an experiment that is off."""
-    assert not {"ProcessRoom", "HostedSettings"} & vars(process).keys()

@@ -36,13 +36,13 @@ class ForwardEverything:
 
     heartbeats_pass_through = False
 
-    hosted: frozenset[str] | set[str] = frozenset()
+    routed: frozenset[str] | set[str] = frozenset()
 
-    def count_hosted_failures(self, count: Callable[[], None]) -> None:
-        """None are hosted here."""
+    def on_router_failure(self, count: Callable[[], None]) -> None:
+        """No group is served here."""
 
-    def hosts(self, now: float, group_id: str) -> bool:
-        return group_id in self.hosted
+    def has_routed_group(self, now: float, group_id: str) -> bool:
+        return group_id in self.routed
 
     def passes_through(self, now: float, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
         return self.heartbeats_pass_through

@@ -14,9 +14,9 @@ from proxy.observability.preflight_report import Report
 from proxy.observability.preflight_view import PreflightBoard, PreflightState
 from proxy.preflight.background import BackgroundPreflight, NoReport
 from proxy.preflight.checks.table import CHECKS
-from proxy.preflight.child import Order
 from proxy.preflight.facts import Facts
 from proxy.preflight.judge import check_preflight, judge
+from proxy.preflight.order import Order
 from tests.proxy.preflight.facts import UNKNOWN, classic, config, facts
 from translation.policy.policy import Mode, Policy
 

@@ -12,8 +12,8 @@ from proxy.config.schema import Upstream
 from proxy.observability.preflight_report import Report, Status, shortened
 from proxy.preflight import background
 from proxy.preflight.background import NoReport, make_in_process
-from proxy.preflight.child import Order
 from proxy.preflight.judge import judge
+from proxy.preflight.order import Order
 from tests.proxy.fakes.broker import FakeBroker, a_cluster
 from tests.proxy.preflight.facts import classic, config, facts
 from translation.policy.policy import Policy

@@ -75,7 +75,7 @@ async def test_bad_clients_do_not_disturb_the_others():
 @pytest.mark.parametrize("experimental", [True, False])
 async def test_a_native_member_of_a_group_with_hosted_members_is_not_relayed_unseen(experimental: bool):
     translator = Scripted()
-    translator.hosted = {"g"}
+    translator.routed = {"g"}
     async with (
         a_cluster(1) as brokers,
         serving(config_for(brokers, experimental=experimental), translator) as proxy,

@@ -59,7 +59,7 @@ from tests.proxy.fakes.talk import (
     taken,
 )
 from translation.actions import Call, CallId, ConnectionId
-from translation.engine.hosting import with_hosted
+from translation.engine.group_router import with_routed_groups
 from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode, Policy, Rule
 
@@ -238,11 +238,11 @@ def test_a_heartbeat_that_may_be_refused_and_is_not_goes_to_the_broker_as_it_cam
     assert taken(talk.to_upstream) == member_heartbeat()
 
 
-def test_a_group_with_hosted_members_is_hosted_whatever_the_policy_says():
+def test_a_group_with_routed_groups_members_is_hosted_whatever_the_policy_says():
     """On the way back to the broker nobody may join there before the translation has seen it."""
     observed = Policy(rules=(Rule(group="g", mode=Mode.OBSERVE),)).rule_for
     for hosted in (True, False):
-        talk = a_talk(rule_for=with_hosted(observed, {"g": hosted}.__getitem__))
+        talk = a_talk(rule_for=with_routed_groups(observed, {"g": hosted}.__getitem__))
         assert (client_sends(talk, member_heartbeat()) == b"") == hosted
         assert (talk.request is not None) == hosted
 

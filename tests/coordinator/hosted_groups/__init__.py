@@ -1,1 +1,0 @@
-"""Hosted groups: classic clients whose group the room in :mod:`coordinator.hosted_groups` serves."""
