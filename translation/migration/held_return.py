@@ -20,7 +20,7 @@ from translation import generation, rebalance_timeout
 from translation.actions import Request
 from translation.engine.context import Context, replaced
 from translation.engine.join_outcomes import refused
-from translation.engine.join_wait import suspend_join, join_wait_limit_s
+from translation.engine.join_wait import join_wait_limit_s, suspend_join
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send, WakeReason
 from translation.migration.classic_join import send_join
