@@ -69,7 +69,7 @@ def begin_return(context: Context, group: Group, connection: Connection) -> Conv
     if conversion is None:
         conversion = begin(context, group, connection)
         conversion.is_return = True
-    conversion.changed_at = context.now
+    conversion.connection_id, conversion.changed_at = connection.id, context.now
     return conversion
 
 
@@ -186,8 +186,11 @@ def _on_time(context: Context, conversion: Conversion) -> None:
     if group.conversion is not conversion:
         return
     connection = _connection(context, conversion)
-    if connection is None:  # the broker ends the helper when its session is over
-        end(context, group)
+    if connection is None:
+        if context.now - conversion.changed_at >= _LONGEST_RETURN_S:
+            end(context, group)  # the broker ended the helper when its session was over
+        else:  # kafka-go, say, ends its connection before each JoinGroup
+            context.timers.book(conversion, context.now + _SOON_S)
         return
     if conversion.queue.idle:
         conversion.connection_id = connection.id
