@@ -195,7 +195,7 @@ def test_a_replica_claims_a_member_of_another_one_before_it_is_asked_to_rejoin()
 
 
 def test_a_classic_member_that_the_broker_has_vouched_for_is_moved_as_soon_as_the_policy_says_so() -> None:
-    """Its JoinGroup is not known here, so it is made to rejoin first; not only when its calls were relayed for a minute."""
+    """Not only when its calls have been relayed for a minute."""
     bench = observed()
     connection, _ = heartbeat_relayed_first(bench)
     bench.reply(HeartbeatResponse())
