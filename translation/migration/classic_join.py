@@ -84,20 +84,24 @@ def relay_classic_join(
 def send_join(context: Context, request: Request) -> Procedure[JoinGroupResponse]:
     """Send a JoinGroup, and again as long as the broker answers REBALANCE_IN_PROGRESS; return its answer.
 
-    One that a consumer group can't read is sent once more in a form that it can: the group may be one by what another
-    process does.
+    One that a consumer group can't read is sent once more in a form that it can. Not before that: kafka-go can't read
+    that form of another member when it leads a classic group.
     """
-    response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
-    if response.error_code in _UNREADABLE and lacks_owned_list(request.message):
-        request = readable(request)
-        response = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    response = yield from _send_join(request)
     for _ in range(_JOIN_RETRIES):
         if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.connections.is_waiting(
             request
         ):
             break
         yield Wait(context.now + _JOIN_RETRY_S)
-        response = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+        response = yield from _send_join(request)
+    return response
+
+
+def _send_join(request: Request) -> Procedure[JoinGroupResponse]:
+    response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    if response.error_code in _UNREADABLE and lacks_owned_list(request.message):
+        response = yield Send(ApiKey.JOIN_GROUP, request.version, readable(request).message)
     return response
 
 

@@ -21,7 +21,7 @@ from translation.engine.join_outcomes import refused
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, ProcedureQueue
 from translation.migration.admission import join_by_steps
-from translation.migration.classic_join import readable, relay_classic_join
+from translation.migration.classic_join import relay_classic_join
 from translation.migration.downgrade import back_in_place, back_to_classic
 from translation.migration.pending_moves import keeps_membership, match_pending_move, request_rejoin
 from translation.migration.replaced_static_member import may_replace_translated, relay_in_its_place
@@ -245,9 +245,7 @@ def _relay_or_move(
         if cancelled_move is None and may_replace:
             relayed: Procedure[Any] = relay_in_its_place(context, request)
         else:
-            # With a helper in it the group is a consumer group, however classic its members are.
-            to_relay = request if group.conversion is None else readable(request)
-            relayed = relay_classic_join(context, to_relay, cancelled_move)
+            relayed = relay_classic_join(context, request, cancelled_move)
         context.scheduler.start(relayed, ProcedureQueue(), connection.id, request.client_id)
     else:
         steps = back_to_classic(context, member, connection, request)

@@ -46,28 +46,40 @@ def relayed(bench: Bench) -> bytes:
 
 
 @pytest.mark.parametrize("helper", [True, False])
-def test_a_consumer_group_gets_subscriptions_that_brokers_can_read(*, helper: bool) -> None:
+def test_a_group_gets_a_subscription_as_the_client_sent_it(*, helper: bool) -> None:
+    """Also beside a helper, that may have left: in a classic group kafka-go's leader can't read it with an empty list,
+    and leaves, as often as such a member joins."""
     bench = observing(helper=helper)
     request = join(bench)
-    assert relayed(bench) == (READABLE if helper else CUT_SHORT)
+    assert relayed(bench) == CUT_SHORT
     bench.reply(joined(A))
     assert bench.answers[request] == joined(A)
     assert not bench.calls
 
 
+@pytest.mark.parametrize("helper", [True, False])
 @pytest.mark.parametrize(
     "code", [ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.UNKNOWN_SERVER_ERROR], ids=["4.4.0", "4.0.1"]
 )
-def test_a_consumer_group_of_another_process_gets_them_when_it_has_refused_the_clients_own(
-    code: ErrorCode,
+def test_a_consumer_group_gets_one_that_it_can_read_when_it_has_refused_that(
+    code: ErrorCode, *, helper: bool
 ) -> None:
     """kafka-go joins without its id after that answer: its membership stays behind, and holds the group."""
-    bench = observing(helper=False)
+    bench = observing(helper=helper)
     request = join(bench)
     bench.reply(JoinGroupResponse(error_code=code, member_id=A))
     assert relayed(bench) == READABLE
     bench.reply(joined(A))
     assert bench.answers[request] == joined(A)
+
+
+def test_a_group_that_is_converted_meanwhile_gets_the_clients_own_again() -> None:
+    bench = observing(helper=False)
+    join(bench)
+    bench.reply(JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=A))
+    bench.reply(JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=A))
+    bench.advance(0.3)
+    assert relayed(bench) == CUT_SHORT
 
 
 def test_a_group_that_refuses_both_has_the_last_word() -> None:
