@@ -88,12 +88,13 @@ def test_a_producers_commit_at_the_old_generation_is_refused_from_the_join_group
     conversion,
 ):
     """If the group epoch has moved: the JoinGroup in a consumer group is complete at once."""
-    native, *_ = converted(conversion)
+    native, *others = converted(conversion)
     member = conversion.members[0]
     old = native.epoch
     transaction = TransactionalCommits(member.call, conversion.group, member.topic)
     assert transaction.commit(member.member_id, old) == ErrorCode.none
     conversion.helper().beat(LEAVE)  # moves the group epoch
+    settle(others, old + 1)
     member.rejoin_alone()
     assert member.generation == old + 1
     assert transaction.commit(member.member_id, old) == ErrorCode.illegal_generation
