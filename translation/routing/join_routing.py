@@ -214,10 +214,10 @@ def _relay_or_move(
         if not (may_replace or lacks_owned_list(message)):
             serving.relay_join(context, connection, request)
             return
-        relayed: Procedure[Any] = (
+        in_turn: Procedure[Any] = (
             relay_in_its_place(context, request) if may_replace else relay_classic_join(context, request)
         )
-        context.scheduler.start(relayed, ProcedureQueue(), connection.id, request.client_id)
+        context.scheduler.start(in_turn, ProcedureQueue(), connection.id, request.client_id)
         return
     member = group.members.get(message.member_id)
     if (
@@ -243,7 +243,7 @@ def _relay_or_move(
     if member is None:
         cancelled_move = None if move is None or keeps_membership(message, move) else move
         if cancelled_move is None and may_replace:
-            relayed = relay_in_its_place(context, request)
+            relayed: Procedure[Any] = relay_in_its_place(context, request)
         else:
             relayed = relay_classic_join(context, request, cancelled_move)
         context.scheduler.start(relayed, ProcedureQueue(), connection.id, request.client_id)
