@@ -1,10 +1,10 @@
 """Measures what the applications of live groups notice while the policy moves them: observe -> translate -> observe.
 
-`python -m benchmarks.live_move` forms a group of three of each kind, all at once behind the same replicas, under load;
-one change of the policy moves them all. Before it, groups of the same kinds work straight at Kafka, and one member of
-each is restarted. An application that ends stays away, and is counted. The run is in build/bench-live-move/; with
-`--record` it replaces that of the same Kafka, replicas and code in docs/evidence/live-move.json, from which
-`python -m tools.live_move_table` makes the table of docs/evidence/in-place.md.
+`python -m benchmarks.live_move` forms a group of each kind (of three members), all at once behind the same replicas,
+under load; one change of the policy moves them all. Before it, groups of the same kinds work straight at Kafka, and one
+member of each is restarted. An application that ends stays away, and is counted. The run is in build/bench-live-move/;
+with `--record` it replaces that of the same Kafka, replicas, members and code in docs/evidence/live-move.json, from
+which `python -m tools.live_move_table` makes the table of docs/evidence/in-place.md.
 """
 
 import argparse
@@ -43,6 +43,7 @@ class Plan:
     kinds: Mapping[str, Kind]
     rounds: int
     replicas: int
+    members: int
     kafka: str
     together: int
     code: Path
@@ -50,7 +51,7 @@ class Plan:
     @property
     def name(self) -> str:
         """Of its files."""
-        return f"{self.kafka}-{self.replicas}{'-before' if self.is_before else ''}"
+        return f"{self.kafka}-{self.replicas}-{self.members}{'-before' if self.is_before else ''}"
 
     @property
     def is_before(self) -> bool:
@@ -65,12 +66,12 @@ def measure(kafka: Kafka, plan: Plan) -> list[dict[str, Any]]:
         kinds = dict(list(plan.kinds.items())[first : first + plan.together])
         folder = FOLDER / plan.name / next(iter(kinds))
         shutil.rmtree(folder, ignore_errors=True)
-        with Groups(kafka, kinds, [], folder / "straight") as straight:
+        with Groups(kafka, kinds, plan.members, [], folder / "straight") as straight:
             straight.restart_one_of_each()
             restarted = straight.finish()
         with (
             _proxies(kafka, plan, folder) as proxies,
-            Groups(kafka, kinds, proxies, folder / "moved") as groups,
+            Groups(kafka, kinds, plan.members, proxies, folder / "moved") as groups,
         ):
             for _ in range(plan.rounds):
                 groups.move("translate")
@@ -143,6 +144,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=10, help="there and back, so many times")
     parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--members", type=int, default=live_move_table.USUAL_MEMBERS, help="in each group")
     parser.add_argument("--kafka", default=jars.DEFAULT_VERSION, help="the broker's version")
     parser.add_argument("--together", type=int, default=len(KINDS), help="so many kinds at once (memory)")
     parser.add_argument(
@@ -158,6 +160,7 @@ def main() -> int:
         {name: KINDS[name] for name in names},
         options.rounds,
         options.replicas,
+        options.members,
         options.kafka,
         options.together,
         options.code.resolve(),
@@ -173,6 +176,7 @@ def main() -> int:
     run = {
         "kafka": plan.kafka,
         "replicas": plan.replicas,
+        "members": plan.members,
         "before": plan.is_before,
         "commit": commit,
         "date": dt.datetime.now(dt.UTC).date().isoformat(),

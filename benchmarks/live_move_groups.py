@@ -17,8 +17,7 @@ from support.load import Load
 from benchmarks.live_move_costs import Phase, Reading, reading
 from benchmarks.live_move_kinds import Kind
 
-MEMBERS = 3
-PARTITIONS = 6
+PARTITIONS_EACH = 2
 SESSION_MS, HEARTBEAT_MS = 30_000, 1_000
 """Of the clients: a machine that is busy with so many of them expires nobody."""
 EVERY_S = 0.5
@@ -42,9 +41,9 @@ class Groups:
     """Groups of several kinds, behind the same proxies or straight at the broker. All has ended with the block."""
 
     def __init__(
-        self, kafka: Kafka, kinds: Mapping[str, Kind], proxies: Sequence[Proxy], folder: Path
+        self, kafka: Kafka, kinds: Mapping[str, Kind], members: int, proxies: Sequence[Proxy], folder: Path
     ) -> None:
-        self._kafka, self._kinds = kafka, kinds
+        self._kafka, self._kinds, self._members = kafka, kinds, members
         self._proxies, self._folder = proxies, folder
         self._groups: list[Group] = []
         self._phases: list[Phase] = []
@@ -56,7 +55,7 @@ class Groups:
         if self._proxies:
             self._write("observe")
         self._begin(AT_WORK)
-        self._each(AT_WORK, _form)
+        self._each(AT_WORK, lambda group: _form(group, self._members))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,9 +92,10 @@ class Groups:
         folder.mkdir(parents=True)
         consumers = Consumers(folder)
         self._stack.callback(consumers.end)
-        topic = self._kafka.new_topic(name, partitions=PARTITIONS)
+        partitions = self._members * PARTITIONS_EACH
+        topic = self._kafka.new_topic(name, partitions=partitions)
         live = LiveGroup(
-            self._kafka, consumers, self._proxies, f"{name}-{uuid.uuid4().hex[:6]}", {topic: PARTITIONS}
+            self._kafka, consumers, self._proxies, f"{name}-{uuid.uuid4().hex[:6]}", {topic: partitions}
         )
         load = self._stack.enter_context(Load(self._kafka, topic, every_s=EVERY_S))
         live.loads.append(load)
@@ -133,8 +133,8 @@ def _who_ended(group: Group) -> str:
     return f"{', '.join(ended)} ended" if ended else ""
 
 
-def _form(group: Group) -> None:
-    _start(group, MEMBERS)
+def _form(group: Group, members: int) -> None:
+    _start(group, members)
     group.live.until_shared()
 
 

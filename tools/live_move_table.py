@@ -15,6 +15,8 @@ _ROOT = Path(__file__).resolve().parents[1]
 RUNS = _ROOT / "docs" / "evidence" / "live-move.json"
 PAGE = _ROOT / "docs" / "evidence" / "in-place.md"
 MARKER = "live moves"
+USUAL_MEMBERS = 3
+"""Of each group; older runs do not say it."""
 _HEAD = [
     "applications",
     "moves in, back",
@@ -31,7 +33,7 @@ Run = Mapping[str, Any]
 
 
 def keep(run: Run) -> None:
-    """Put a run in the place of that of the same Kafka, replicas and code."""
+    """Put a run in the place of that of the same Kafka, replicas, members and code."""
     runs = read()
     kept = [one for one in runs if _key(one) != _key(run)]
     text = json.dumps(sorted([*kept, run], key=_key), indent=1)
@@ -53,9 +55,10 @@ def title(run: Run) -> str:
     """Say what was run."""
     replicas = "one replica" if run["replicas"] == 1 else f"{run['replicas']} replicas with the member log"
     code = "The code before the in-place move" if run["before"] else "This code"
+    members = "" if _members(run) == USUAL_MEMBERS else f", groups of {_members(run)}"
     rounds = "one round" if run["rounds"] == 1 else f"{run['rounds']} rounds"
     return (
-        f"**{code}, Kafka {run['kafka']}, {replicas}** ({rounds}, commit `{run['commit']}`, {run['date']}, "
+        f"**{code}, Kafka {run['kafka']}, {replicas}{members}** ({rounds}, commit `{run['commit']}`, {run['date']}, "
         f"{run['seconds']} s for the run):"
     )
 
@@ -89,9 +92,15 @@ def _bold(count: int) -> str:
     return f"**{count:,}**" if count else "0"
 
 
-def _key(run: Run) -> tuple[bool, str, int]:
+def _key(run: Run) -> tuple[bool, str, int, int]:
     """By code, newest Kafka first."""
-    return (run["before"], "".join(chr(127 - ord(one)) for one in run["kafka"]), run["replicas"])
+    newest_first = "".join(chr(127 - ord(one)) for one in run["kafka"])
+    return (run["before"], newest_first, run["replicas"], _members(run))
+
+
+def _members(run: Run) -> int:
+    members: int = run.get("members", USUAL_MEMBERS)
+    return members
 
 
 def main() -> int:

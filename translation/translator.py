@@ -30,9 +30,9 @@ from translation.migration.mending import Description, described
 from translation.migration.move_view import MoveView, show, view_of_waiting
 from translation.migration.wave_progress import is_look_due, look
 from translation.policy.gates import AbortIf
-from translation.policy.policy import Policy
+from translation.policy.policy import Mode, Policy
 from translation.routing.call_routing import predict_heartbeat, route
-from translation.routing.relayed_calls import is_relayed
+from translation.routing.relayed_calls import is_relayed, may_be_translated_still
 from translation.settings import TranslatorSettings
 from translation.upstream.assignor_vote import update_assignors
 from translation.uuids import kafka_uuid
@@ -117,6 +117,7 @@ class Translator:
             and (context.router is None or not context.router.may_take(group_id))
             and group_id not in context.mends.telling
             and is_relayed(context, group_id, member_id)
+            and not may_be_translated_still(context, group_id, member_id)
         )
         if passes:
             context.uses(connection_id, group_id)
@@ -328,11 +329,15 @@ class Translator:
         context = self._context
         context.now = now
         other_assignors = set(policy.assignors_allowed) != set(context.rules.policy.assignors_allowed)
+        groups = list(context.registry.groups.values())
+        observed = {
+            group for group in groups if context.rules.rule_for(group.group_id).mode is not Mode.TRANSLATE
+        }
         context.rules.set_policy(policy)
         context.moves.policy_changed()
-        for group in list(context.registry.groups.values()):
+        for group in groups:
             group.migration.policy_changed()
-            if other_assignors:
+            if other_assignors or group in observed:
                 group.relayed_until.clear()  # they are asked for again, and may be moved now
             update_assignors(context, group)
             context.registry.drop_group_if_empty(group)
@@ -343,6 +348,7 @@ class Translator:
         group = self._context.registry.groups.get(group_id)
         if group is not None:
             group.migration.policy_changed()
+            group.relayed_until.clear()
             update_assignors(self._context, group)
             self._context.registry.drop_group_if_empty(group)
 

@@ -45,12 +45,21 @@ def test_groups_that_are_moved_all_at_once_come_last():
     assert written.index("Java 4.4.0") < written.index("kafka-go (all at once)")
 
 
-def test_a_run_takes_the_place_of_that_of_the_same_kafka_replicas_and_code(tmp_path, monkeypatch):
+def test_a_run_takes_the_place_of_that_of_the_same_kafka_replicas_members_and_code(tmp_path, monkeypatch):
     monkeypatch.setattr(live_move_table, "RUNS", tmp_path / "runs.json")
-    before = RUN | {"before": True}
-    for run in (before, RUN, RUN | {"kafka": "4.0.1"}, RUN | {"seconds": 400}):
+    before, of_ten, again = (
+        RUN | {"before": True},
+        RUN | {"members": 10},
+        RUN | {"members": 3, "seconds": 400},
+    )
+    for run in (before, RUN, of_ten, RUN | {"kafka": "4.0.1"}, again):
         live_move_table.keep(run)
-    assert live_move_table.read() == [RUN | {"seconds": 400}, RUN | {"kafka": "4.0.1"}, before]
+    assert live_move_table.read() == [again, of_ten, RUN | {"kafka": "4.0.1"}, before]
+
+
+def test_the_title_says_how_large_groups_are_that_are_not_of_three():
+    assert "Kafka 4.4.0, one replica** (" in live_move_table.title(RUN)
+    assert "Kafka 4.4.0, one replica, groups of 10** (" in live_move_table.title(RUN | {"members": 10})
 
 
 def test_the_page_is_what_the_recorded_runs_make():

@@ -62,6 +62,26 @@ def test_a_proxy_that_has_just_been_started_costs_ordinary_rebalances_only(
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize("client", [CONFLUENT, long(JAVA)], ids=str)
+def test_a_proxy_that_does_not_know_the_members_takes_them_back(
+    client, kafka, consumers, folder: Path, group
+):
+    """Started without a member log while the policy says observe: the broker answers their Heartbeats
+    UNKNOWN_MEMBER_ID."""
+    with live_group(kafka, consumers, folder, group) as live:
+        live.form(client, "range", session_timeout_ms=30_000)  # the restart takes seconds
+        before = live.until_classic()
+        live.move("translate")
+        live.proxy.stop()
+        marks = live.policy("observe")
+        live.proxy.start()
+        live.until_moved("observe")
+        assert live.until_classic() == before
+        assert live.callbacks(marks, "lost") == []
+    live.account()
+
+
+@pytest.mark.kafka
 @pytest.mark.parametrize("with_log", [True, False], ids=["member log", "no log"])
 @pytest.mark.parametrize("client", [CONFLUENT, long(JAVA)], ids=str)
 def test_two_replicas_move_a_group_in_place_and_back(

@@ -25,7 +25,7 @@ from translation.member_state import MemberEvent
 from translation.migration.in_place import repeat_conversion
 from translation.migration.resumption import accepted_snapshot, resume
 from translation.migration.upgrade import move_classic_member
-from translation.policy.policy import Rule
+from translation.policy.policy import Mode, Rule
 from translation.upstream.member_lookup import Described, Found, lookup_member, lookup_with_group
 
 _SESSION_TIMEOUT_MS = 45_000
@@ -105,9 +105,10 @@ def _convert_or_relay(
     """
     if described is Described.NATIVE_MEMBER:
         context.natives.add(member.group.group_id, member.member_id)
-    elif request.api_key == ApiKey.HEARTBEAT and described in (
-        Described.CLASSIC_MEMBER,
-        Described.CLASSIC_GROUP,
+    elif (
+        request.api_key == ApiKey.HEARTBEAT
+        and rule.mode is Mode.TRANSLATE
+        and described in (Described.CLASSIC_MEMBER, Described.CLASSIC_GROUP)
     ):
         mixed = described is Described.CLASSIC_MEMBER
         with member.converting():

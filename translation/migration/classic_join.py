@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Container
 
+import msgspec
+
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages.join_group import JoinGroupResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation.actions import Relayed, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused
@@ -11,11 +13,17 @@ from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, Send, Wait
 from translation.migration import helper
 from translation.migration.old_membership import leave_classic
+from translation.partitions import lacks_owned_list
 from translation.relayed_responses import learn_join
 from translation.serving import settle_relayed
 
 _JOIN_RETRIES = 50
 _JOIN_RETRY_S = 0.2
+
+_UNREADABLE = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.UNKNOWN_SERVER_ERROR})
+"""What a consumer group answers to a subscription that it can't read: 4.4.0 the first, 4.0.1 the other."""
+_NO_PARTITIONS = b"\0\0\0\0"
+"""An empty array, as the owned partitions of a subscription."""
 
 
 def _nothing() -> None:
@@ -74,18 +82,41 @@ def relay_classic_join(
 
 
 def send_join(context: Context, request: Request) -> Procedure[JoinGroupResponse]:
-    """Send a JoinGroup, and again as long as the broker answers REBALANCE_IN_PROGRESS; return its answer."""
-    response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    """Send a JoinGroup, and again as long as the broker answers REBALANCE_IN_PROGRESS; return its answer.
+
+    One that a consumer group can't read is sent once more in a form that it can. Not before that: kafka-go can't read
+    that form of another member when it leads a classic group.
+    """
+    response = yield from _send_join(request)
     for _ in range(_JOIN_RETRIES):
         if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.connections.is_waiting(
             request
         ):
             break
         yield Wait(context.now + _JOIN_RETRY_S)
-        response = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+        response = yield from _send_join(request)
+    return response
+
+
+def _send_join(request: Request) -> Procedure[JoinGroupResponse]:
+    response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    if response.error_code in _UNREADABLE and lacks_owned_list(request.message):
+        response = yield Send(ApiKey.JOIN_GROUP, request.version, readable(request).message)
     return response
 
 
 def _client_is_gone(context: Context, request: Request) -> bool:
     """Whether the client of a JoinGroup has hung up, and may have joined elsewhere, while it waited here."""
     return not context.connections.is_still_connected(request)
+
+
+def readable(request: Request) -> Request:
+    """The JoinGroup with subscriptions that brokers can read: kafka-go leaves out the owned partitions."""
+    message: JoinGroupRequest = request.message
+    if not lacks_owned_list(message):
+        return request
+    protocols = tuple(
+        msgspec.structs.replace(protocol, metadata=bytes(protocol.metadata) + _NO_PARTITIONS)
+        for protocol in message.protocols
+    )
+    return msgspec.structs.replace(request, message=msgspec.structs.replace(message, protocols=protocols))

@@ -73,7 +73,7 @@ def begin_return(context: Context, group: Group, connection: Connection) -> Conv
     if conversion is None:
         conversion = begin(context, group, connection)
         conversion.is_return = True
-    conversion.changed_at = context.now
+    conversion.connection_id, conversion.changed_at = connection.id, context.now
     return conversion
 
 
@@ -193,6 +193,7 @@ def _on_time(context: Context, conversion: Conversion) -> None:
     connection = _connection(context, conversion)
     if connection is None:
         if context.now - conversion.reached_at < _SESSION_S:
+            # kafka-go, say, ends its connection before each JoinGroup
             context.timers.book(conversion, context.now + _SOON_S)
         else:  # the broker has ended the helper
             end(context, group)

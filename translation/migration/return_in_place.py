@@ -12,10 +12,7 @@ member of the new protocol leaves, so a helper joins before the last one goes ba
 
 from contextlib import ExitStack
 
-import msgspec
-
 from protocol_codecs import ErrorCode
-from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation import static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
@@ -30,14 +27,10 @@ from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure, UpstreamLost
 from translation.member_state import MemberEvent
 from translation.migration import held_return, helper
-from translation.migration.classic_join import relay_classic_join
-from translation.partitions import lacks_owned_list
+from translation.migration.classic_join import readable, relay_classic_join
 
 _NOT_LET_BACK = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
 """The broker lets no classic member into this consumer group (``group.consumer.migration.policy``)."""
-
-_NO_PARTITIONS = b"\0\0\0\0"
-"""An empty array, as the owned partitions of a subscription."""
 
 
 def return_in_place(
@@ -132,15 +125,3 @@ def _gone_back(context: Context, member: Member, connection: Connection, departi
     conversion = helper.begin_return(context, member.group, connection)
     if not _others(member):
         context.timers.book(conversion, context.now)  # the helper may leave
-
-
-def readable(request: Request) -> Request:
-    """The JoinGroup with subscriptions that brokers can read: kafka-go leaves out the owned partitions."""
-    message: JoinGroupRequest = request.message
-    if not lacks_owned_list(message):
-        return request
-    protocols = tuple(
-        msgspec.structs.replace(protocol, metadata=bytes(protocol.metadata) + _NO_PARTITIONS)
-        for protocol in message.protocols
-    )
-    return msgspec.structs.replace(request, message=msgspec.structs.replace(message, protocols=protocols))

@@ -10,6 +10,8 @@ of these ways, decided by what the policy says and by what is known of its group
   (:mod:`translation.migration.downgrade`).
 * **Translated**: a procedure of its member in :mod:`translation.apis` answers it.
 * **Adopted first**: the member is unknown here, so the broker is asked for it (:mod:`translation.migration.adoption`).
+  Of a group that is not translated the call itself asks: it is relayed, and adopts its member if the broker's answer
+  says that this may be one of the new protocol, from before this process started.
 
 A call that is not relayed goes on only if its sender may act in the group (:mod:`translation.authorization`). If the
 broker has to be asked for that, the call is routed again afterwards, with ``authorized``. A Heartbeat, SyncGroup or
@@ -40,6 +42,7 @@ from translation.engine.procedure import Procedure, ProcedureQueue, Send
 from translation.migration import downgrade, held_return, mending
 from translation.migration.adoption import adopt_then
 from translation.policy.policy import Mode
+from translation.relayed_responses import observe_response
 from translation.routing.guarded_joins import route_member_heartbeat
 from translation.routing.join_routing import route_join_group
 from translation.routing.relayed_calls import is_of_native, is_relayed, may_be_translated_still
@@ -178,7 +181,7 @@ def _route_member_call(
         ):
             mending.tell_leader(context, connection, request)
         elif _is_of_unknown(context, connection, request):
-            _relay_or_adopt(context, connection, request, translate, refuse)
+            _relay_or_adopt(context, connection, request, translate, refuse, claims=claims)
         else:
             context.forward(request)
         return
@@ -193,11 +196,11 @@ def _route_member_call(
 
 
 def _is_of_unknown(context: Context, connection: Connection, request: Request) -> bool:
-    """Whether this is a commit that a broker refuses for its version if its member is one of the new protocol."""
+    """Whether this is a call that brokers take from classic members only, and its member may be of the new protocol."""
     message = request.message
+    is_commit = request.api_key == ApiKey.OFFSET_COMMIT and request.version in _FOR_CLASSIC_MEMBERS
     return (
-        request.api_key == ApiKey.OFFSET_COMMIT
-        and request.version in _FOR_CLASSIC_MEMBERS
+        (is_commit or request.api_key == ApiKey.HEARTBEAT)
         and heartbeat_version(connection) is not None
         and may_be_translated_still(context, message.group_id, message.member_id)
     )
@@ -209,23 +212,32 @@ def _relay_or_adopt(
     request: Request,
     translate: Callable[[Context, Member, Connection, Request], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
+    *,
+    claims: bool,
 ) -> None:
-    """Relay a commit; if the broker has its member in the new protocol, adopt it and translate the commit.
+    """Relay a call; if the broker refuses it as one of a member of the new protocol, adopt that and translate the call.
 
     Before the broker has answered nothing is known of the member: it looks at the sender's right to the group first.
     """
     group_id, member_id = request.message.group_id, request.message.member_id
+    is_heartbeat = request.api_key == ApiKey.HEARTBEAT
+
+    def adopt(found: Found | None) -> None:
+        member = context.registry.member(group_id, member_id)
+        go_on = partial(translate, context, member, connection, request)
+        _translate_or_adopt(context, member, connection, request, go_on, refuse, found)
 
     def steps() -> Procedure[None]:
         response = yield Send(request.api_key, request.version, request.message)
-        codes = codes_of(response)
-        if ErrorCode.UNSUPPORTED_VERSION in codes:
-            member = context.registry.member(group_id, member_id)
-            go_on = partial(translate, context, member, connection, request)
-            _translate_or_adopt(context, member, connection, request, go_on, refuse, None)
+        codes = {response.error_code} if is_heartbeat else codes_of(response)
+        if (ErrorCode.UNKNOWN_MEMBER_ID if is_heartbeat else ErrorCode.UNSUPPORTED_VERSION) in codes:
+            if not claims or serving.is_served_here(context, connection, request, member_id, adopt, refuse):
+                adopt(None)
             return
         if codes == {ErrorCode.NONE}:
             context.registry.relay(context.registry.group(group_id), member_id)
+        if is_heartbeat:
+            observe_response(context, connection, request, response)
         context.answer(request, response)
 
     context.scheduler.start(steps(), ProcedureQueue(), connection.id, request.client_id)

@@ -25,8 +25,7 @@ from translation.migration.classic_join import relay_classic_join
 from translation.migration.downgrade import back_in_place, back_to_classic
 from translation.migration.pending_moves import keeps_membership, match_pending_move, request_rejoin
 from translation.migration.replaced_static_member import may_replace_translated, relay_in_its_place
-from translation.migration.return_in_place import readable
-from translation.partitions import owns_partitions
+from translation.partitions import lacks_owned_list, owns_partitions
 from translation.policy.policy import Mode, Rule
 from translation.routing import guarded_joins
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
@@ -212,11 +211,13 @@ def _relay_or_move(
     may_replace = not is_known_new and may_replace_translated(connection, message)
     group = context.registry.groups.get(message.group_id)
     if group is None or not (group.pending_moves or group.members or group.conversion):
-        if may_replace:
-            steps = relay_in_its_place(context, request)
-            context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
-        else:
+        if not (may_replace or lacks_owned_list(message)):
             serving.relay_join(context, connection, request)
+            return
+        in_turn: Procedure[Any] = (
+            relay_in_its_place(context, request) if may_replace else relay_classic_join(context, request)
+        )
+        context.scheduler.start(in_turn, ProcedureQueue(), connection.id, request.client_id)
         return
     member = group.members.get(message.member_id)
     if (
@@ -244,9 +245,7 @@ def _relay_or_move(
         if cancelled_move is None and may_replace:
             relayed: Procedure[Any] = relay_in_its_place(context, request)
         else:
-            # With a helper in it the group is a consumer group, however classic its members are.
-            to_relay = request if group.conversion is None else readable(request)
-            relayed = relay_classic_join(context, to_relay, cancelled_move)
+            relayed = relay_classic_join(context, request, cancelled_move)
         context.scheduler.start(relayed, ProcedureQueue(), connection.id, request.client_id)
     else:
         steps = back_to_classic(context, member, connection, request)

@@ -6,8 +6,8 @@ members come, is looked at by :mod:`translation.routing.join_routing`.
 """
 
 from translation.engine.context import Context
-from translation.engine.member_ids import may_be_translated
-from translation.policy.policy import Mode
+from translation.engine.member_ids import LONGEST_MEMBER_ID, may_be_translated
+from translation.policy.policy import LONGEST_GROUP_ID, Mode
 
 
 def is_relayed(context: Context, group_id: str, member_id: str) -> bool:
@@ -35,6 +35,8 @@ def may_be_translated_still(context: Context, group_id: str, member_id: str) -> 
     """
     if context.rules.rule_for(group_id).mode is not Mode.OBSERVE or not member_id:
         return False
+    if len(group_id) > LONGEST_GROUP_ID or len(member_id) > LONGEST_MEMBER_ID:
+        return False  # nothing is kept of it, so it would be asked each time
     group = context.registry.groups.get(group_id)
     return (
         (group is None or group.relayed_until.get(member_id, context.now) <= context.now)

@@ -6,6 +6,7 @@ from support.broker import Kafka
 from support.in_place import Conversion, settle, until
 from support.raw_member import Offer
 from support.raw_new_member import LEAVE
+from support.transactional_commits import TransactionalCommits
 from support.waiting import eventually, stays
 
 PARTITIONS = 6
@@ -68,6 +69,36 @@ def test_a_helper_in_and_out_makes_it_a_classic_group_by_one_rebalance_of_all(co
     conversion.rebalance()
     assert conversion.generation == epoch + 1
     assert [member.shares for member in conversion.members] == before
+
+
+def test_a_producers_commit_at_the_old_generation_counts_until_the_rebalance_is_complete(conversion):
+    """A classic group takes it while members are still to join, and refuses it afterwards."""
+    member, *_ = conversion.form()
+    old = conversion.generation
+    transaction = TransactionalCommits(member.call, conversion.group, member.topic)
+    conversion.helper().beat(LEAVE)  # all have to rejoin
+    assert conversion.classic_state() == "PreparingRebalance"
+    assert transaction.commit(member.member_id, old) == ErrorCode.none
+    conversion.rebalance()
+    assert transaction.commit(member.member_id, old) == ErrorCode.illegal_generation
+    assert transaction.commit(member.member_id, conversion.generation) == ErrorCode.none
+
+
+def test_a_producers_commit_at_the_old_generation_is_refused_from_the_join_group_of_the_way_back_on(
+    conversion,
+):
+    """If the group epoch has moved: the JoinGroup in a consumer group is complete at once."""
+    native, *others = converted(conversion)
+    member = conversion.members[0]
+    old = native.epoch
+    transaction = TransactionalCommits(member.call, conversion.group, member.topic)
+    assert transaction.commit(member.member_id, old) == ErrorCode.none
+    conversion.helper().beat(LEAVE)  # moves the group epoch
+    settle(others, old + 1)
+    member.rejoin_alone()
+    assert member.generation == old + 1
+    assert transaction.commit(member.member_id, old) == ErrorCode.illegal_generation
+    assert transaction.commit(member.member_id, old + 1) == ErrorCode.none
 
 
 def test_with_the_helper_as_last_native_member_each_way_back_costs_the_same(conversion):

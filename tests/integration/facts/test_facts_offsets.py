@@ -1,24 +1,13 @@
 """What brokers really do with offsets, asked of one by hand: see docs/evidence/facts.md."""
 
-import datetime as dt
-
 import pytest
-from kio.schema.add_offsets_to_txn.v1.request import AddOffsetsToTxnRequest
 from kio.schema.errors import ErrorCode
-from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
-from kio.schema.init_producer_id.v1.request import InitProducerIdRequest
 from kio.schema.offset_commit.v8 import request as v8
 from kio.schema.offset_commit.v9 import request as v9
 from kio.schema.offset_fetch.v9.request import OffsetFetchRequest, OffsetFetchRequestGroup
-from kio.schema.txn_offset_commit.v3.request import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from support.raw_new_member import STATIC_LEAVE, RawNewMember
-from support.waiting import eventually
+from support.transactional_commits import TransactionalCommits
 
-TRANSACTION = 1  # the key type of FindCoordinator
 NOBODY = "5d3f2f0e-5a57-4b6a-9a0c-0123456789ab"
 
 pytestmark = pytest.mark.kafka
@@ -69,39 +58,9 @@ def test_a_commit_with_a_newer_epoch_is_stale_and_with_an_older_one_depends_on_t
 def test_a_transactional_commit_takes_new_members_in_old_versions_and_a_stale_epoch_is_an_illegal_generation(
     alone,
 ):
-    transactional_id = f"txn-{alone.group}"
-    coordinator = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=(transactional_id,))
-    init = InitProducerIdRequest(
-        transactional_id=transactional_id, transaction_timeout=dt.timedelta(seconds=30)
-    )
-
-    def ask():
-        alone.call(coordinator)  # has the broker make its log of transactions
-        return alone.call(init)
-
-    producer = eventually(
-        ask, lambda answer: answer.error_code == ErrorCode.none, what="there is a coordinator of transactions"
-    )
-    who = {
-        "transactional_id": transactional_id,
-        "producer_id": producer.producer_id,
-        "producer_epoch": producer.producer_epoch,
-        "group_id": alone.group,
-    }
-    assert alone.call(AddOffsetsToTxnRequest(**who)).error_code == ErrorCode.none
-
-    def commit_in_transaction(epoch):
-        at = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
-        request = TxnOffsetCommitRequest(
-            **who,
-            generation_id=epoch,
-            member_id=alone.member_id,
-            topics=(TxnOffsetCommitRequestTopic(name=alone.topic, partitions=(at,)),),
-        )
-        return alone.call(request).topics[0].partitions[0].error_code
-
-    assert commit_in_transaction(alone.epoch) == ErrorCode.none
-    assert commit_in_transaction(alone.epoch + 1) == ErrorCode.illegal_generation
+    transaction = TransactionalCommits(alone.call, alone.group, alone.topic)
+    assert transaction.commit(alone.member_id, alone.epoch) == ErrorCode.none
+    assert transaction.commit(alone.member_id, alone.epoch + 1) == ErrorCode.illegal_generation
 
 
 def test_offset_fetch_with_member_id_and_epoch_is_checked_strictly(alone):

@@ -37,6 +37,10 @@ class Classic(RawMember):
         """Its partitions of its first topic."""
         return self.shares.get(self.topic, frozenset())
 
+    def call(self, request: Any) -> Any:
+        """The answer to a request of any API, on its connection."""
+        return self._connection.call(request)
+
     def sync_as(self, assignments: Mapping[str, Topics] | None = None) -> None:
         """SyncGroup, with these assignments if it leads."""
         self.shares = self.sync(assignments=assignments or {})

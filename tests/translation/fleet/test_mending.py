@@ -2,6 +2,7 @@
 
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from tests.translation.bench import GROUP
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.live_groups import A, B
@@ -141,6 +142,7 @@ def test_a_classic_group_is_mended_where_its_leader_is() -> None:
     connections = [replica.connect() for replica in replicas]
     for replica, connection, member_id in zip(replicas, connections, (A, B), strict=True):
         replica.heartbeat(connection, member_id, 4)
+        replica.reply(HeartbeatResponse())
     _, of_the_leader = replicas
     of_the_leader.translator._context.mends.learn_leader(GROUP, leader=B, member_id=B)
 

@@ -67,8 +67,11 @@ def test_back_to_observe_a_member_rejoins_and_becomes_a_classic_one_under_its_ow
     helper_joins(bench)
     (call,) = bench.calls
     assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, "epochgate-a")
-    bench.reply(JoinGroupResponse(generation_id=1, member_id="epochgate-a", leader="epochgate-a"))
-    assert bench.answers[join].generation_id == 1
+    answer = JoinGroupResponse(
+        generation_id=1, protocol_name="range", member_id="epochgate-a", leader="epochgate-a"
+    )
+    bench.reply(answer)
+    assert bench.answers[join] == answer
     # From here on it is the broker's.
     assert bench.heartbeat(connection, "epochgate-a", 1) in bench.forwarded
 

@@ -279,7 +279,7 @@ def test_a_helper_whose_connection_is_lost_goes_on_on_that_of_a_member() -> None
 
 
 def test_a_helper_without_any_connection_is_forgotten() -> None:
-    """When its session is over at the broker, which ends it then."""
+    """When its session is over at the broker, which ends it then; until then clients may come back."""
     bench, connection = one_converted()
     bench.client_disconnected(connection)
     bench.upstream_lost(connection)

@@ -191,6 +191,27 @@ def test_clients_that_join_on_new_connections_at_once_have_one_helper() -> None:
     assert [call.message.member_id for call in bench.calls] == [B, A]
 
 
+def test_a_helper_goes_on_when_its_clients_come_back_on_new_connections() -> None:
+    """kafka-go closes its connection before each JoinGroup. A helper that was given up would hold the group until its
+    session is over at the broker."""
+    bench, connection = asked_to_rejoin(others=False)
+    bench.join(connection, A, claims=(0, 1))
+    bench.reply(bench.heartbeat_answer(EPOCH))
+    bench.reply(joined(A, EPOCH))
+    bench.advance(1.0)
+    bench.upstream_lost(connection)
+    bench.client_disconnected(connection)
+    bench.advance(10.0)
+    assert not bench.calls
+    again = bench.connect()
+    bench.join(again, A)
+    bench.reply(JoinGroupResponse(generation_id=EPOCH, protocol_name="range", member_id=A))
+    bench.advance(1.0)
+    (heartbeat,) = bench.calls
+    assert is_helper(heartbeat.message.member_id)
+    assert heartbeat.connection_id == again.id
+
+
 def test_where_no_helper_finds_room_the_membership_ends_first() -> None:
     bench, connection = asked_to_rejoin(others=False)
     join = bench.join(connection, A)

@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.live_groups import A, classic_group
-from translation.actions import Connection, Request
+from translation.actions import Connection
 from translation.engine.conversion import is_helper
 from translation.fleet.group_log import RENEW_MS
 from translation.fleet.group_records import MOVE, GroupKey, Move, Phase
@@ -185,17 +185,17 @@ def test_a_stranger_who_calls_does_not_keep_it() -> None:
 def relayed(replica: Replica, line: Connection) -> None:
     """A Heartbeat of A that the broker accepts."""
     beat = replica.heartbeat(line, A, 4)
-    assert beat in replica.forwarded
-    message = HeartbeatRequest(group_id=GROUP, member_id=A, generation_id=4)
-    request = Request(beat, ApiKey.HEARTBEAT, 4, "app", message)
-    replica.translator.handle_relayed_response(replica.now, line, request, HeartbeatResponse())
+    replica.reply(HeartbeatResponse())
+    assert replica.error(beat) == ErrorCode.NONE
 
 
 def beats_for_some_hours(shared: SharedLog, replica: Replica, line: Connection) -> int:
     """How many records of its move there are after a client has called for some hours."""
     for _ in range(3):
         shared.advance(RENEW_MS / 2000)
-        assert replica.heartbeat(line, A, 4) in replica.forwarded
+        replica.heartbeat(line, A, 4)
+        code = ErrorCode.NONE if replica._lets_in else ErrorCode.GROUP_AUTHORIZATION_FAILED
+        replica.reply(HeartbeatResponse(error_code=code))
     return sum(key[1] == MOVE for key, _, _ in shared.records)
 
 

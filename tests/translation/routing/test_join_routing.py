@@ -20,7 +20,6 @@ def test_observed_groups_pass_through_and_say_what_would_happen() -> None:
     requests = [
         bench.join(connection, "epochgate-a"),
         bench.sync(connection, "epochgate-a", 1),
-        bench.heartbeat(connection, "epochgate-a", 1),
         bench.commit(connection, "epochgate-a", 1, version=9),
         bench.leave(connection, "epochgate-a"),
     ]
