@@ -68,6 +68,8 @@ QUIET_S = 12.0
 """No callback for so long: some heartbeats of every client."""
 SETTLES_S = 150.0
 RECORDS = 600
+CLIENT_NICENESS = 10
+"""Of clients, before brokers and proxies: in production these do not share their processors."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ class Group:
     topic: str
     members: list[ConsumerProcess]
     written: dict[tuple[Partition, int], str] = field(default_factory=dict)
+    before: int = 0
+    """Records that two polls had returned before the outage."""
 
     @property
     def living(self) -> list[ConsumerProcess]:
@@ -138,6 +142,10 @@ class Group:
         for record in kafka.produce(self.topic, count):
             self.written[Partition(record.topic, record.partition), record.offset] = record.value
 
+    def read_twice(self) -> int:
+        """Records that two polls returned."""
+        return len(account(self.written, [list(one.events) for one in self.members]).duplicates)
+
     def row(self, began: int, back: int, ended: int) -> Row:
         """Its figures; times are nanoseconds of CLOCK_MONOTONIC."""
         logs = [list(one.events) for one in self.members]
@@ -150,7 +158,7 @@ class Group:
             if any(gap.end == ended for gap in free)
             else round(max((gap.end - back for gap in free), default=0) / 1e9, 1),
             rejoins=max(sum(event.mono > began for event in one.seen("assigned")) for one in self.members),
-            read_twice=len(seen.duplicates),
+            read_twice=len(seen.duplicates) - self.before,
             lost=len(seen.lost),
             two_owners=sum(one.second.begin > began and not one.after_loss for one in overlaps(logs)),
             fatal=len(self.members) - len(self.living),
@@ -169,24 +177,26 @@ class Scene:
         self._stack = contextlib.ExitStack()
         self._kinds, self._ways = kinds, ways
         self._log_leaders: dict[int, int] = {}
+        self._entries: Mapping[str, list[str]] = {}
+        self._names = itertools.count()
         self.groups: list[Group] = []
 
     def __enter__(self) -> Self:
         with self._stack:
             self._stack.callback(self._consumers.end)
-            entries = {way: self._entries(way) for way in self._ways}
+            self._entries = {way: self._start_proxies(way) for way in self._ways}
             if FLEET in self._ways:
                 topic = self._kafka.admin.list_topics(LOG_TOPIC, timeout=60).topics[LOG_TOPIC]
                 self._log_leaders = {number: at.leader for number, at in topic.partitions.items()}
             for kind, way in itertools.product(self._kinds, self._ways):
-                self.groups.append(self._start(kind, way, entries[way]))
+                self.groups.append(self._start(kind, way))
             self._stack = self._stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _entries(self, way: str) -> list[str]:
+    def _start_proxies(self, way: str) -> list[str]:
         if way == STRAIGHT:
             return [self._kafka.bootstrap]
         fleet = {"kafka": {"bootstrap.servers": self._kafka.bootstrap}, "replication": 1, "expires": True}
@@ -204,13 +214,14 @@ class Scene:
         ]
         return [proxy.bootstrap for proxy in proxies]
 
-    def _start(self, kind: Kind, way: str, entries: Sequence[str]) -> Group:
-        name = next(
-            filter(self._is_placed_right, (f"translate-{len(self.groups)}-{n}" for n in itertools.count()))
-        )
-        topic = self._kafka.new_topic(f"outage-{len(self.groups)}", partitions=PARTITIONS)
-        members = [
-            self._consumers.start(
+    def _start(self, kind: Kind, way: str) -> Group:
+        names = (f"translate-{number}" for number in self._names)
+        name = next(filter(self._is_placed_right, names))
+        topic = self._kafka.new_topic(f"of-{name}", partitions=PARTITIONS)
+        entries = self._entries[way]
+        group = Group(kind, way, topic, [])
+        for number in range(MEMBERS):
+            member = self._consumers.start(
                 kind.library,
                 entries[number % len(entries)],
                 name,
@@ -220,10 +231,11 @@ class Scene:
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 max_poll_interval_ms=300_000,
+                auto_commit_interval_ms=5_000,
             )
-            for number in range(MEMBERS)
-        ]
-        return Group(kind, way, topic, members)
+            os.setpriority(os.PRIO_PROCESS, member.pid, CLIENT_NICENESS)
+            group.members.append(member)
+        return group
 
     def _is_placed_right(self, group: str) -> bool:
         """Whether the right brokers of three coordinate a group and lead its partition of the log."""
@@ -236,11 +248,20 @@ class Scene:
         return self._log_leaders.get(number, LOG_NODE) == LOG_NODE
 
     def outage(self, away_s: float) -> dict[str, Any]:
-        """Take away what is to be away, and wait until all groups have settled, or long enough."""
+        """Take away what is to be away, and wait until all groups have settled, or long enough.
+
+        Groups that the outage before did not leave whole are replaced.
+        """
+        self.groups = [
+            one if len(one.living) == MEMBERS and one.is_shared() else self._start(one.kind, one.way)
+            for one in self.groups
+        ]
         self._settle("before the outage", SETTLES_S)
         for group in self.groups:
             group.produce(self._kafka, RECORDS)
         self._read_all()
+        for group in self.groups:
+            group.before = group.read_twice()
         nodes = {"cluster": range(1, len(self._cluster.brokers) + 1), "coordinator": [COORDINATOR_NODE]}.get(
             self._scope, [LOG_NODE]
         )
@@ -299,19 +320,21 @@ class Scene:
 def measure(
     scope: str, away: Sequence[float], kinds: Sequence[Kind], ways: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Measure these outages of a scope, each with groups of its own, on a broker with GROUP_DEFAULTS.
+    """Measure these outages of a scope one after the other, on brokers with GROUP_DEFAULTS.
 
     Raises AssertionError if the groups do not settle before an outage.
     """
+    folder = FOLDER / scope
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     options: dict[str, Any] = {"brokers": 1 if scope == "cluster" else 3}
     overrides = {**GROUP_DEFAULTS, "offsets.topic.replication.factor": "1"}
-    with find_broker.own_cluster(f"bench-outage-{scope}", overrides=overrides, **options) as cluster:
+    with (
+        find_broker.own_cluster(f"bench-outage-{scope}", overrides=overrides, **options) as cluster,
+        Scene(cluster, scope, kinds, ways, folder) as scene,
+    ):
         for away_s in away:
-            folder = FOLDER / f"{scope}-{away_s:g}"
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            with Scene(cluster, scope, kinds, ways, folder) as scene:
-                yield scene.outage(away_s)
+            yield scene.outage(away_s)
 
 
 def main() -> int:

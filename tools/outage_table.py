@@ -5,6 +5,7 @@ The outages are in docs/evidence/outages.json, where ``python -m benchmarks.outa
 
 import itertools
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -70,15 +71,18 @@ def table(outage: Outage) -> str:
 def _cell(group: Mapping[str, Any], straight: Mapping[str, Any] | None) -> str:
     """Bold: what straight at Kafka does not have, or not so late."""
     bound = straight or group
-    again, of_bound = (one["owners_again_s"] for one in (group, bound))
-    late = again is None if of_bound is not None else False
-    late = late or (again is not None and of_bound is not None and again > of_bound + LATER_S)
-    parts = [_bold("never" if again is None else f"{again:.1f} s", late)]
+    again = group["owners_again_s"]
+    is_late = _seconds(again) > _seconds(bound["owners_again_s"]) + LATER_S
+    parts = [_bold("never" if again is None else f"{again:.1f} s", is_late)]
     parts += [f"{group['rejoins']} rejoins", f"{group['read_twice']} twice"]
     for field in ("lost", "two_owners", "fatal"):
         if group[field]:
             parts.append(_bold(f"{group[field]} {field.replace('_', ' ')}", group[field] > bound[field]))
     return ", ".join(parts)
+
+
+def _seconds(again: float | None) -> float:
+    return math.inf if again is None else again
 
 
 def _bold(text: str, yes: bool) -> str:
