@@ -248,14 +248,7 @@ class Scene:
         return self._log_leaders.get(number, LOG_NODE) == LOG_NODE
 
     def outage(self, away_s: float) -> dict[str, Any]:
-        """Take away what is to be away, and wait until all groups have settled, or long enough.
-
-        Groups that the outage before did not leave whole are replaced.
-        """
-        self.groups = [
-            one if len(one.living) == MEMBERS and one.is_shared() else self._start(one.kind, one.way)
-            for one in self.groups
-        ]
+        """Take away what is to be away, and wait until all groups have settled, or long enough."""
         self._settle("before the outage", SETTLES_S)
         for group in self.groups:
             group.produce(self._kafka, RECORDS)
@@ -287,6 +280,14 @@ class Scene:
             "load": round(os.getloadavg()[0], 1),
             "groups": [asdict(group.row(began, back, ended)) for group in self.groups],
         }
+
+    def replace_broken(self) -> None:
+        """Start another group instead of each that an outage did not leave whole."""
+        for number, group in enumerate(self.groups):
+            if len(group.living) < MEMBERS or not group.is_shared():
+                for member in group.members:
+                    member.end()
+                self.groups[number] = self._start(group.kind, group.way)
 
     def _settle(self, what: str, timeout_s: float, *, may_fail: bool = False) -> bool:
         def settled() -> bool:
@@ -333,7 +334,9 @@ def measure(
         find_broker.own_cluster(f"bench-outage-{scope}", overrides=overrides, **options) as cluster,
         Scene(cluster, scope, kinds, ways, folder) as scene,
     ):
-        for away_s in away:
+        for number, away_s in enumerate(away):
+            if number:
+                scene.replace_broken()
             yield scene.outage(away_s)
 
 

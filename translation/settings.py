@@ -10,9 +10,9 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The longest that a member without partitions waits in JoinGroup. Of the tested clients sarama gives up first,
     after 30 s."""
 
-    join_wait_after_outage_s: float = 15.0
-    """The same within so long after an outage of the coordinator: most session timeouts (10 s), and what the member
-    log and the broker take until the partitions are assigned."""
+    join_wait_after_outage_s: float = 20.0
+    """The same within so long after an outage of the coordinator, and while it loads the group: most session timeouts
+    (10 s), and what the coordinator, the member log and the broker take until the partitions are assigned."""
 
     join_wait_share: float = 0.5
     """The same limit as a share of the client's own rebalance timeout; the smaller of the two holds."""
