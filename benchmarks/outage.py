@@ -66,10 +66,8 @@ COORDINATOR_NODE, LOG_NODE = 2, 3
 """Of three; the first is neither."""
 QUIET_S = 12.0
 """No callback for so long: some heartbeats of every client."""
-SETTLES_S = 150.0
+STARTS_S, SETTLES_S = 300.0, 150.0
 RECORDS = 600
-CLIENT_NICENESS = 10
-"""Of clients, before brokers and proxies: in production these do not share their processors."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +231,6 @@ class Scene:
                 max_poll_interval_ms=300_000,
                 auto_commit_interval_ms=5_000,
             )
-            os.setpriority(os.PRIO_PROCESS, member.pid, CLIENT_NICENESS)
             group.members.append(member)
         return group
 
@@ -249,7 +246,7 @@ class Scene:
 
     def outage(self, away_s: float) -> dict[str, Any]:
         """Take away what is to be away, and wait until all groups have settled, or long enough."""
-        self._settle("before the outage", SETTLES_S)
+        self._settle("before the outage", STARTS_S)
         for group in self.groups:
             group.produce(self._kafka, RECORDS)
         self._read_all()
