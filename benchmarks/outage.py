@@ -260,7 +260,10 @@ class Scene:
             self._cluster.kill_broker(node)
         time.sleep(max(0.0, away_s - (time.monotonic_ns() - began) / 1e9))
         for node in nodes:
-            self._cluster.start_broker(node)
+            self._cluster.brokers[node - 1].start()
+            with contextlib.suppress(PermissionError):  # as if the clients were elsewhere
+                os.setpriority(os.PRIO_PROCESS, self._cluster.brokers[node - 1].pid() or 0, -10)
+        self._cluster.wait_ready()
         back = time.monotonic_ns()
         away_for_s = (back - began) / 1e9
         print(f"{time.strftime('%H:%M:%S')} {self._scope} away for {away_for_s:.1f} s", flush=True)

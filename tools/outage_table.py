@@ -52,8 +52,9 @@ def title(outage: Outage) -> str:
     }
     command = f"python -m benchmarks.outage --record --scope {outage['scope']} --away-s {outage['away_s']:g}"
     return (
-        f"**{what[outage['scope']]} for {outage['away_s']:g} s** (`{command}`, Kafka {outage['kafka']}, "
-        f"commit `{outage['commit']}`, {outage['date']}, load {outage['load']:g}):"
+        f"**{what[outage['scope']]} for {outage['away_s']:g} s**, back after {outage['away_for_s']:g} s "
+        f"(`{command}`, Kafka {outage['kafka']}, commit `{outage['commit']}`, {outage['date']}, "
+        f"load {outage['load']:g}):"
     )
 
 

@@ -16,6 +16,7 @@ SOLE = STRAIGHT | {"way": "sole process"}
 OUTAGE = {
     "scope": "cluster",
     "away_s": 15.0,
+    "away_for_s": 21.4,
     "commit": "abcdef0",
     "date": "2026-11-28",
     "kafka": "4.4.0",
@@ -33,6 +34,12 @@ def of(**sole: object) -> str:
 def test_the_ways_of_a_kind_are_beside_each_other():
     cell = "2.0 s, 1 rejoins, 4 twice"
     assert f"| java eager static | {cell} | {cell} |" in outage_table.page(BLANK, [OUTAGE])
+
+
+def test_what_was_measured_is_above_its_table():
+    title = outage_table.title(OUTAGE)
+    assert "The whole cluster for 15 s**, back after 21.4 s" in title
+    assert "--scope cluster --away-s 15`, Kafka 4.4.0, commit `abcdef0`, 2026-11-28, load 7.5" in title
 
 
 def test_what_straight_at_kafka_does_not_have_is_bold():
