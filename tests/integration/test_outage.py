@@ -21,6 +21,7 @@ def groups(own_kafka_of_module, empty_folder):
     return {(group["kind"], group["way"]): group for group in found}
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.parametrize("kind", [str(KINDS[name]) for name in KIND_NAMES])
 def test_behind_two_replicas_an_outage_is_what_it_is_straight_at_the_broker(groups, kind):
