@@ -167,7 +167,7 @@ def main() -> int:
     )
     if plan.is_before:
         os.environ["PYTHONPATH"] = str(plan.code)  # before this checkout, for the proxies
-    began, commit = time.monotonic(), _commit(plan.code)
+    began, commit = time.monotonic(), commit_of(plan.code)
     overrides = {"group.consumer.session.timeout.ms": SESSION_MS, "broker.session.timeout.ms": "60000"}
     with find_broker.own_cluster(
         f"bench-live-move-{plan.name}", version=plan.kafka, overrides=overrides
@@ -191,7 +191,8 @@ def main() -> int:
     return 0
 
 
-def _commit(code: Path) -> str:
+def commit_of(code: Path) -> str:
+    """Return the commit of a checkout."""
     git = ["git", "-C", str(code), "rev-parse", "--short", "HEAD"]
     return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
 

@@ -1,14 +1,14 @@
 """Measures what groups go through when their brokers are away for a while, straight at Kafka and through Epochgate.
 
-    python -m benchmarks.outage --scope cluster --away-s 15,60
-    python -m benchmarks.outage --scope coordinator,log --away-s 5,15,60
-    python -m benchmarks.outage --scope cluster --away-s 300
+    python -m benchmarks.outage --record --scope cluster,coordinator,log --away-s 5,15,60
+    python -m benchmarks.outage --record --scope cluster --away-s 300
 
-prints a table for each outage and writes every figure to build/bench-outage.json (``--report``). The brokers have
-Kafka's defaults for groups; the clients have a session timeout of 10 s and a heartbeat every 3 s. Each kind of client
-(library, assignor, dynamic or static) has a group of its own on each way: straight at Kafka, through the only process
-(``sole_process``), and through two replicas with a member log, where the two members of a group enter at different
-replicas. All groups of all ways go through the same outage. What is away:
+Each outage is in build/bench-outage/ when it has ended; with ``--record`` it replaces that of the same scope and
+duration in docs/evidence/outages.json, from which ``python -m tools.outage_table`` makes the tables of
+docs/evidence/outages.md. The brokers have Kafka's defaults for groups; the clients have a session timeout of 10 s and a
+heartbeat every 3 s. Each kind of client (library, assignor, dynamic or static) has a group of its own on each way:
+straight at Kafka, through the only process (``sole process``), and through two replicas with a member log, where the
+two members of a group enter at different replicas. All groups of all ways go through the same outage. What is away:
 
 cluster       the only broker, and with it the member log
 coordinator   of three brokers the one that coordinates every group: the offsets topic has one replica
@@ -26,12 +26,14 @@ fatal         members that ended, or whose library reported a fatal error
 
 import argparse
 import contextlib
+import datetime as dt
 import itertools
 import json
-import platform
+import os
+import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -43,13 +45,14 @@ from support.consumers import ConsumerProcess, Consumers
 from support.entry import running_proxy
 from support.ownership import Partition, account, gaps, overlaps
 
+from benchmarks.live_move import commit_of
+from tools import outage_table
 from tools.kafka import probe
 from tools.kafka.cluster import Cluster
 from tools.kafka.ports import LOOPBACK
 from tools.kafka.settings import GROUP_DEFAULTS
 from translation.fleet.records import member_key, partition_of
 
-REPORT = ROOT / "build" / "bench-outage.json"
 FOLDER = ROOT / "build" / "bench-outage"
 
 STRAIGHT, SOLE, FLEET = "straight", "sole process", "two replicas"
@@ -63,7 +66,7 @@ COORDINATOR_NODE, LOG_NODE = 2, 3
 """Of three; the first is neither."""
 QUIET_S = 12.0
 """No callback for so long: some heartbeats of every client."""
-SETTLES_S = 150.0
+STARTS_S, SETTLES_S = 300.0, 150.0
 RECORDS = 600
 
 
@@ -81,14 +84,12 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "eager": Kind(CONFLUENT, "range"),
-    "cooperative": Kind(CONFLUENT, COOPERATIVE),
-    "static": Kind(CONFLUENT, "range", static=True),
-    "static-cooperative": Kind(CONFLUENT, COOPERATIVE, static=True),
-    "kafka-python": Kind(KAFKA_PYTHON, "range"),
-    "java": Kind(JAVA, "range"),
-    "java-cooperative": Kind(JAVA, COOPERATIVE),
-    "java-static": Kind(JAVA, "range", static=True),
+    f"{library}{'-cooperative' * (assignor == COOPERATIVE)}{'-static' * static}": Kind(
+        library, assignor, static
+    )
+    for library, assignor, static in itertools.product(
+        (JAVA, CONFLUENT, KAFKA_PYTHON), ("range", COOPERATIVE), (False, True)
+    )
 }
 
 
@@ -96,8 +97,6 @@ KINDS: Mapping[str, Kind] = {
 class Row:
     """What one group went through in one outage."""
 
-    scope: str
-    away_s: float
     kind: str
     way: str
     owners_again_s: float | None
@@ -118,6 +117,8 @@ class Group:
     topic: str
     members: list[ConsumerProcess]
     written: dict[tuple[Partition, int], str] = field(default_factory=dict)
+    before: int = 0
+    """Records that two polls had returned before the outage."""
 
     @property
     def living(self) -> list[ConsumerProcess]:
@@ -139,21 +140,23 @@ class Group:
         for record in kafka.produce(self.topic, count):
             self.written[Partition(record.topic, record.partition), record.offset] = record.value
 
-    def row(self, scope: str, away_s: float, began: int, back: int, ended: int) -> Row:
+    def read_twice(self) -> int:
+        """Records that two polls returned."""
+        return len(account(self.written, [list(one.events) for one in self.members]).duplicates)
+
+    def row(self, began: int, back: int, ended: int) -> Row:
         """Its figures; times are nanoseconds of CLOCK_MONOTONIC."""
         logs = [list(one.events) for one in self.members]
         free = [gap for gap in gaps(logs, until=ended) if gap.end > back]
         seen = account(self.written, logs)
         return Row(
-            scope=scope,
-            away_s=away_s,
             kind=str(self.kind),
             way=self.way,
             owners_again_s=None
             if any(gap.end == ended for gap in free)
             else round(max((gap.end - back for gap in free), default=0) / 1e9, 1),
             rejoins=max(sum(event.mono > began for event in one.seen("assigned")) for one in self.members),
-            read_twice=len(seen.duplicates),
+            read_twice=len(seen.duplicates) - self.before,
             lost=len(seen.lost),
             two_owners=sum(one.second.begin > began and not one.after_loss for one in overlaps(logs)),
             fatal=len(self.members) - len(self.living),
@@ -172,24 +175,26 @@ class Scene:
         self._stack = contextlib.ExitStack()
         self._kinds, self._ways = kinds, ways
         self._log_leaders: dict[int, int] = {}
+        self._entries: Mapping[str, list[str]] = {}
+        self._names = itertools.count()
         self.groups: list[Group] = []
 
     def __enter__(self) -> Self:
         with self._stack:
             self._stack.callback(self._consumers.end)
-            entries = {way: self._entries(way) for way in self._ways}
+            self._entries = {way: self._start_proxies(way) for way in self._ways}
             if FLEET in self._ways:
                 topic = self._kafka.admin.list_topics(LOG_TOPIC, timeout=60).topics[LOG_TOPIC]
                 self._log_leaders = {number: at.leader for number, at in topic.partitions.items()}
             for kind, way in itertools.product(self._kinds, self._ways):
-                self.groups.append(self._start(kind, way, entries[way]))
+                self.groups.append(self._start(kind, way))
             self._stack = self._stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _entries(self, way: str) -> list[str]:
+    def _start_proxies(self, way: str) -> list[str]:
         if way == STRAIGHT:
             return [self._kafka.bootstrap]
         fleet = {"kafka": {"bootstrap.servers": self._kafka.bootstrap}, "replication": 1, "expires": True}
@@ -207,13 +212,14 @@ class Scene:
         ]
         return [proxy.bootstrap for proxy in proxies]
 
-    def _start(self, kind: Kind, way: str, entries: Sequence[str]) -> Group:
-        name = next(
-            filter(self._is_placed_right, (f"translate-{len(self.groups)}-{n}" for n in itertools.count()))
-        )
-        topic = self._kafka.new_topic(f"outage-{len(self.groups)}", partitions=PARTITIONS)
-        members = [
-            self._consumers.start(
+    def _start(self, kind: Kind, way: str) -> Group:
+        names = (f"translate-{number}" for number in self._names)
+        name = next(filter(self._is_placed_right, names))
+        topic = self._kafka.new_topic(f"of-{name}", partitions=PARTITIONS)
+        entries = self._entries[way]
+        group = Group(kind, way, topic, [])
+        for number in range(MEMBERS):
+            member = self._consumers.start(
                 kind.library,
                 entries[number % len(entries)],
                 name,
@@ -223,10 +229,10 @@ class Scene:
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 max_poll_interval_ms=300_000,
+                auto_commit_interval_ms=5_000,
             )
-            for number in range(MEMBERS)
-        ]
-        return Group(kind, way, topic, members)
+            group.members.append(member)
+        return group
 
     def _is_placed_right(self, group: str) -> bool:
         """Whether the right brokers of three coordinate a group and lead its partition of the log."""
@@ -238,12 +244,14 @@ class Scene:
         number = partition_of(member_key(group, ""), len(self._log_leaders)) if self._log_leaders else 0
         return self._log_leaders.get(number, LOG_NODE) == LOG_NODE
 
-    def outage(self, away_s: float) -> list[Row]:
+    def outage(self, away_s: float) -> dict[str, Any]:
         """Take away what is to be away, and wait until all groups have settled, or long enough."""
-        self._settle("before the outage", SETTLES_S)
+        self._settle("before the outage", STARTS_S)
         for group in self.groups:
             group.produce(self._kafka, RECORDS)
         self._read_all()
+        for group in self.groups:
+            group.before = group.read_twice()
         nodes = {"cluster": range(1, len(self._cluster.brokers) + 1), "coordinator": [COORDINATOR_NODE]}.get(
             self._scope, [LOG_NODE]
         )
@@ -252,7 +260,10 @@ class Scene:
             self._cluster.kill_broker(node)
         time.sleep(max(0.0, away_s - (time.monotonic_ns() - began) / 1e9))
         for node in nodes:
-            self._cluster.start_broker(node)
+            self._cluster.brokers[node - 1].start()
+            with contextlib.suppress(PermissionError):  # as if the clients were elsewhere
+                os.setpriority(os.PRIO_PROCESS, self._cluster.brokers[node - 1].pid() or 0, -10)
+        self._cluster.wait_ready()
         back = time.monotonic_ns()
         away_for_s = (back - began) / 1e9
         print(f"{time.strftime('%H:%M:%S')} {self._scope} away for {away_for_s:.1f} s", flush=True)
@@ -262,7 +273,21 @@ class Scene:
             for group in self.groups:
                 group.produce(self._kafka, RECORDS)
             self._read_all(may_fail=True)
-        return [group.row(self._scope, away_s, began, back, ended) for group in self.groups]
+        return {
+            "scope": self._scope,
+            "away_s": away_s,
+            "away_for_s": round(away_for_s, 1),
+            "load": round(os.getloadavg()[0], 1),
+            "groups": [asdict(group.row(began, back, ended)) for group in self.groups],
+        }
+
+    def replace_broken(self) -> None:
+        """Start another group instead of each that an outage did not leave whole."""
+        for number, group in enumerate(self.groups):
+            if len(group.living) < MEMBERS or not group.is_shared():
+                for member in group.members:
+                    member.end()
+                self.groups[number] = self._start(group.kind, group.way)
 
     def _settle(self, what: str, timeout_s: float, *, may_fail: bool = False) -> bool:
         def settled() -> bool:
@@ -293,50 +318,26 @@ class Scene:
         return True
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Format the rows: one for each kind of client in each outage, the ways beside each other."""
-    ways = [way for way in WAYS if any(row.way == way for row in rows)]
-    lines = [
-        f"| away | for | clients | {' | '.join(ways)} |",
-        f"| --- | --- | --- |{' --- |' * len(ways)}",
-    ]
-    for (scope, away_s, kind), found in itertools.groupby(
-        rows, lambda row: (row.scope, row.away_s, row.kind)
-    ):
-        by_way = {row.way: row for row in found}
-        cells = [_cell(by_way[way]) for way in ways if way in by_way]
-        lines.append(f"| {scope} | {away_s:g} s | {kind} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _cell(row: Row) -> str:
-    again = "never" if row.owners_again_s is None else f"{row.owners_again_s:.1f} s"
-    parts = [again, f"{row.rejoins} rejoins", f"{row.read_twice} twice"]
-    parts += [f"{row.lost} lost"] * bool(row.lost)
-    parts += [f"{row.two_owners} two owners"] * bool(row.two_owners)
-    parts += [f"{row.fatal} fatal"] * bool(row.fatal)
-    return ", ".join(parts)
-
-
 def measure(
-    scope: str, away: Sequence[float], kinds: Sequence[Kind], ways: Sequence[str], folder: Path
-) -> list[Row]:
-    """Measure these outages of a scope, each with groups of its own, on a broker with GROUP_DEFAULTS.
+    scope: str, away: Sequence[float], kinds: Sequence[Kind], ways: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Measure these outages of a scope one after the other, on brokers with GROUP_DEFAULTS.
 
     Raises AssertionError if the groups do not settle before an outage.
     """
-    rows: list[Row] = []
+    folder = FOLDER / scope
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     options: dict[str, Any] = {"brokers": 1 if scope == "cluster" else 3}
     overrides = {**GROUP_DEFAULTS, "offsets.topic.replication.factor": "1"}
-    with find_broker.own_cluster(f"bench-outage-{scope}", overrides=overrides, **options) as cluster:
-        for away_s in away:
-            at = folder / f"{scope}-{away_s:g}"
-            at.mkdir(parents=True, exist_ok=True)
-            with Scene(cluster, scope, kinds, ways, at) as scene:
-                found = scene.outage(away_s)
-            print(table(found), flush=True)
-            rows += found
-    return rows
+    with (
+        find_broker.own_cluster(f"bench-outage-{scope}", overrides=overrides, **options) as cluster,
+        Scene(cluster, scope, kinds, ways, folder) as scene,
+    ):
+        for number, away_s in enumerate(away):
+            if number:
+                scene.replace_broken()
+            yield scene.outage(away_s)
 
 
 def main() -> int:
@@ -350,7 +351,7 @@ def main() -> int:
     parser.add_argument("--away-s", default="15,60", help="for how long, one or several")
     parser.add_argument("--clients", default=",".join(KINDS), help=f"some of {','.join(KINDS)}")
     parser.add_argument("--ways", default=",".join(WAYS), help=f"some of {','.join(WAYS)}")
-    parser.add_argument("--report", type=Path, default=REPORT)
+    parser.add_argument("--record", action="store_true", help="into docs/evidence/outages.json")
     options = parser.parse_args()
     scopes, ways = options.scope.split(","), options.ways.split(",")
     clients = options.clients.split(",")
@@ -358,17 +359,19 @@ def main() -> int:
         parser.error("an unknown scope, way or kind of client")
     away = [float(one) for one in options.away_s.split(",")]
     kinds = [KINDS[one] for one in clients]
-    rows = [row for scope in scopes for row in measure(scope, away, kinds, ways, FOLDER)]
-    print(table(rows))
-    options.report.parent.mkdir(parents=True, exist_ok=True)
     about = {
+        "commit": commit_of(ROOT),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "kafka": find_broker.wanted_version(),
-        "machine": platform.platform(),
         "libraries": {str(kind.library): kind.library.version() for kind in kinds},
-        "session_ms": SESSION_MS,
-        "rows": [asdict(row) for row in rows],
     }
-    options.report.write_text(json.dumps(about, indent=2) + "\n")
+    for scope in scopes:
+        for found in measure(scope, away, kinds, ways):
+            run = {**about, **found}
+            print(outage_table.table(run), flush=True)
+            (FOLDER / f"{scope}-{found['away_s']:g}.json").write_text(json.dumps(run, indent=1) + "\n")
+            if options.record:
+                outage_table.keep(run)
     return 0
 
 

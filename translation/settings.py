@@ -7,9 +7,12 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds unless the name says otherwise."""
 
     join_wait_s: float = 15.0
-    """The longest that a member without partitions waits in JoinGroup: for most session timeouts (10 s), and what the
-    member log and the broker take until the partitions are assigned. Of the tested clients sarama gives up first, after
-    30 s."""
+    """The longest that a member without partitions waits in JoinGroup. Of the tested clients sarama gives up first,
+    after 30 s."""
+
+    join_wait_after_outage_s: float = 20.0
+    """The same within so long after an outage of the coordinator, and while it loads the group: most session timeouts
+    (10 s), and what the coordinator, the member log and the broker take until the partitions are assigned."""
 
     join_wait_share: float = 0.75
     """The same limit as a share of the client's own rebalance timeout; the smaller of the two holds. Clients wait for

@@ -35,6 +35,10 @@ from proxy.fleet.topic_watch import TopicWatch
 _MAX_WRITES = 20_000
 """Records that wait for their producer; while there are more, the proxy has to wait."""
 
+_RECONNECTS: Mapping[str, Property] = {"reconnect.backoff.max.ms": 500}
+"""librdkafka's own is 10 s, of which after an outage the log would be away for longer than its brokers. The account's
+``reconnect.backoff.ms`` may not be more, so whoever sets that sets both."""
+
 
 class LogThreads:
     """The client of the topic. ``tell`` hands reports to the proxy, ``fail`` ends the process.
@@ -63,7 +67,8 @@ class LogThreads:
 
     def configured(self, settings: Mapping[str, Property]) -> dict[str, Property]:
         """The account's properties and these."""
-        return {**self._begin.properties, **settings}
+        account = self._begin.properties
+        return {**({} if "reconnect.backoff.ms" in account else _RECONNECTS), **account, **settings}
 
     def prepare(self) -> Answer:
         """Make the topic, or check that it may be used. It blocks."""

@@ -88,7 +88,7 @@ def join(
     member.client.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.stop()
-    deadline = context.now + join_wait_limit_s(context, member.client.rebalance_timeout_ms)
+    deadline = context.now + join_wait_limit_s(context, member.client.rebalance_timeout_ms, member.group)
     reported_owned = reported_partitions(subscription)
     incarnation = member.incarnation
     try:
@@ -293,7 +293,7 @@ def _take_part_in_initial_rebalance(context: Context, member: Member, deadline: 
     A group that had to become empty so that the broker converts it waits for nobody: its clients are on their way.
     """
     group = member.group
-    longest_s = join_wait_limit_s(context, member.client.rebalance_timeout_ms)
+    longest_s = join_wait_limit_s(context, member.client.rebalance_timeout_ms, member.group)
     is_first = not any(other.joined for other in group.members.values() if other is not member)
     waits = is_first and not group.migration.moves_all(context.now)
     group.initial_rebalance.member_joined(

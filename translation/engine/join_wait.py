@@ -11,18 +11,21 @@ from protocol_codecs import ErrorCode
 from translation.actions import Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import AnsweredByNewer, Failed
-from translation.engine.member import Member
+from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure, Wait, WakeReason
 
 
-def join_wait_limit_s(context: Context, rebalance_timeout_ms: int) -> float:
+def join_wait_limit_s(context: Context, rebalance_timeout_ms: int, group: Group | None = None) -> float:
     """How long (seconds) the proxy may hold a JoinGroup of a client with this rebalance timeout before it answers.
 
     A classic coordinator holds it for as long as the longest rebalance timeout of the group's members, in which they
-    have to rejoin.
+    have to rejoin. Longer just after an outage: clients of ``group`` whose own session ended meanwhile join under new
+    member ids, and their old ones have all partitions until their sessions end too.
     """
     settings = context.settings
-    return min(settings.join_wait_s, settings.join_wait_share * rebalance_timeout_ms / 1000)
+    was_away = group is not None and _was_away(context, group)
+    longest_s = settings.join_wait_after_outage_s if was_away else settings.join_wait_s
+    return min(longest_s, settings.join_wait_share * rebalance_timeout_ms / 1000)
 
 
 def awaits_others(context: Context, member: Member) -> bool:
@@ -32,11 +35,16 @@ def awaits_others(context: Context, member: Member) -> bool:
     that is not the whole, and one rejoin after another would follow. A static client has its own back at once.
     """
     settings, group = context.settings, member.group
-    if member.client.instance_id is not None or context.now - group.in_reach_at >= settings.join_wait_s:
+    if member.client.instance_id is not None or not _was_away(context, group):
         return False
     has_unheard = len(group.members) > group.connected
     # Until the broker has computed the assignment: it may have begun an interval with the end of another one.
     return has_unheard or context.now - group.ended_at < 2 * settings.assignment_interval_s
+
+
+def _was_away(context: Context, group: Group) -> bool:
+    """Whether the coordinator of a group is back since a short while only, or is still loading the group."""
+    return group.out_of_reach or context.now - group.in_reach_at < context.settings.join_wait_after_outage_s
 
 
 def take_over_waiting_join(context: Context, member: Member) -> None:

@@ -171,7 +171,7 @@ def _leave(context: Context, member: Member, connection: Connection, request: Re
     take_over_waiting_join(context, member)
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.stop()
-    deadline = context.now + join_wait_limit_s(context, member.client.rebalance_timeout_ms)
+    deadline = context.now + join_wait_limit_s(context, member.client.rebalance_timeout_ms, member.group)
     for one in _memberships(member, request):
         while (yield from has_to_wait_for_others(one, connection)):
             if context.now >= deadline:

@@ -31,7 +31,7 @@ def await_first_members(
     until = min(
         deadline,
         deadline
-        - join_wait_limit_s(context, member.client.rebalance_timeout_ms)
+        - join_wait_limit_s(context, member.client.rebalance_timeout_ms, member.group)
         + settings.first_member_wait_s,
     )
     waited = False

@@ -17,8 +17,9 @@ from proxy.fleet.log_events import (
     RecordUnknown,
     WriteFailed,
 )
-from proxy.fleet.log_messages import MAX_PART_BYTES, Record, Write
+from proxy.fleet.log_messages import MAX_PART_BYTES, Begin, Record, Write
 from proxy.fleet.log_reader import _MOST_CLOSING, LogReader
+from proxy.fleet.log_threads import LogThreads
 from proxy.fleet.log_writer import _OLD_S, LogWriter
 from proxy.fleet.topic import access_hint, create_command, required_settings
 from tests.translation.fleet.test_formats import plant_second_format
@@ -420,3 +421,17 @@ def fails(first):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     return asked
+
+
+# -- the properties of librdkafka --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("account", "longest_ms"),
+    [({}, 500), ({"reconnect.backoff.max.ms": 5_000}, 5_000), ({"reconnect.backoff.ms": 2_000}, None)],
+)
+def test_brokers_that_are_back_are_dialled_soon_unless_the_account_says_otherwise(account, longest_ms):
+    properties = {"bootstrap.servers": "127.0.0.1:1", **account}
+    begin = Begin(Fleet(kafka=properties), properties, b"", None)
+    threads = LogThreads(begin, lambda _reports: None, lambda: None)
+    assert threads.configured({}).get("reconnect.backoff.max.ms") == longest_ms

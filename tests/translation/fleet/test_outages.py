@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol_codecs import ErrorCode
+from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from tests.translation.answers import A, described, member
 from tests.translation.bench import GROUP, Bench
@@ -86,6 +86,41 @@ def test_a_coordinator_that_loads_its_groups_is_not_back_yet() -> None:
     bench.calls.clear()
     bench.advance(2 * SESSION_S)
     assert ends(bench) == []
+
+
+def test_a_client_that_joins_while_the_coordinator_loads_waits_for_the_end_of_what_it_left_behind() -> None:
+    """Its own session ended during the outage; that of its old membership begins when the group is loaded."""
+    bench = a_silent_member()
+    bench._lets_in = False
+    bench._new_group = True
+    request = bench.join(bench.connect(), B)
+    bench.reply(HeartbeatResponse(error_code=ErrorCode.NONE), bench.questions()[0])
+    bench.reply(described(member(A, epoch=1)))
+    bench.answer_lookups()
+    loaded_at = bench.now + 2.0
+    while bench.now < loaded_at:
+        bench.beat(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        bench.advance(TranslatorSettings().load_retry_s)
+        bench.answer_lookups()
+    bench.beat(2)
+    while ends(bench) != [A]:
+        waits_on(bench)
+    assert bench.now == pytest.approx(loaded_at + SESSION_S, abs=1.0)
+    assert request not in bench.answers
+    bench.reply(bench.heartbeat_answer(-1), next(call for call in bench.calls if call.message.member_id == A))
+    while request not in bench.answers:
+        waits_on(bench, orders=(0, 1))
+    assert bench.answers[request].generation_id == 2
+    assert bench.now < loaded_at + SESSION_S + 3.0
+
+
+def waits_on(bench: Bench, **assigned: tuple[int, ...]) -> None:
+    """A client that waits in JoinGroup, of which the broker answers each heartbeat."""
+    bench.advance(TranslatorSettings().join_poll_s)
+    for call in [call for call in bench.calls if getattr(call.message, "member_id", "") == B]:
+        bench.reply(bench.heartbeat_answer(2, **assigned), call)
+    if any(call.api_key == ApiKey.METADATA for call in bench.calls):
+        bench.reply_names()
 
 
 def test_a_member_that_nobody_can_end_is_forgotten_at_last() -> None:
