@@ -39,7 +39,7 @@ journal: {{topic: epochgate-journal}}
 control: {{socket: FOLDER/control}}
 """,
 }
-MOST = {"smallest": (441, 53_100), "default": (441, 53_100), "chart's": (453, 54_900)}
+MOST = {"smallest": (442, 53_400), "default": (442, 53_400), "chart's": (454, 55_200)}
 """Modules and lines that were measured, the lines rounded up. The aim is
 (370, 45_000) and (400, 47_000) for the first two."""
 WITHOUT_KEYS = (

@@ -145,7 +145,9 @@ def looks_of(reports: Sequence[Report]) -> list[Look]:
     columns = [[one.windows[number] for one in reports] for number in range(depth)]
     changes = [0, *(sum(window.changes for window in column) for column in columns), 0]
     looks = [look_at(column, changes[n] + changes[n + 2]) for n, column in enumerate(columns)]
-    before = [*(look.members for look in looks[1:]), None]
+    before = [*(look.members for look in looks[1:]), None][
+        : len(looks)
+    ]  # nothing if there is no window that all have
     return [
         look if began_with is None else msgspec.structs.replace(look, members=min(look.members, began_with))
         for look, began_with in zip(looks, before, strict=True)

@@ -170,6 +170,12 @@ def test_the_windows_of_all_replicas_are_added_up() -> None:
 # -- missing -----------------------------------------------------------------------------------------------------------
 
 
+def test_reports_that_have_no_window_in_common_judge_nothing() -> None:
+    old = NOW_MS - FRESH_MS + 1
+    verdict = say(heard(CALM), heard(CALM, CALM, CALM, writer=B, at_ms=old))
+    assert verdict.say not in (Say.CLEAR, Say.HARM)
+
+
 def test_a_replica_that_is_alive_and_does_not_report_is_missing() -> None:
     verdict = judge(MOVE, ALL, [heard(CALM, CALM, CALM)], frozenset({A, B}), NOW_MS, has_moved=True)
     assert (verdict.say, verdict.may_tell, verdict.may_step) == (Say.MISSING, False, False)
