@@ -18,6 +18,7 @@ ALERTS = {
     rule["alert"]: rule["annotations"]
     for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
     for rule in group["rules"]
+    if "alert" in rule
 }
 
 
