@@ -1,7 +1,9 @@
 """Moves the fragments of changelog.d/ into CHANGELOG.md, under *Unreleased*: `python -m tools.changelog`."""
 
+import argparse
 import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -37,8 +39,9 @@ def merged(changelog: str, kind: str, text: str) -> str:
     return head + unreleased + sections[0] + shown + rest[end:]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write the changelog, and remove the fragments that it has now."""
+    argparse.ArgumentParser(prog="python -m tools.changelog", description=__doc__).parse_args(arguments)
     page = ROOT / "CHANGELOG.md"
     changelog = page.read_text(encoding="utf-8")
     found = fragments(ROOT)

@@ -31,7 +31,7 @@ def test_all_fragments_move(tmp_path, monkeypatch):
     (tmp_path / "changelog.d" / "README.md").write_text("how")
     (tmp_path / "changelog.d" / "drain.fixed.md").write_text("Three.\n")
     (tmp_path / "CHANGELOG.md").write_text(BEFORE)
-    changelog.main()
+    changelog.main([])
     assert (tmp_path / "CHANGELOG.md").read_text() == BEFORE.replace("- Two.\n", "- Two.\n- Three.\n")
     assert [file.name for file in (tmp_path / "changelog.d").iterdir()] == ["README.md"]
 
