@@ -90,6 +90,7 @@ class Stage:
         settings = TranslatorSettings(
             sole_process=len(proxies) == 1,
             join_wait_s=0.0,
+            join_wait_after_outage_s=0.0,
             assignment_interval_s=0.0,
             addition_debounce_s=0.0,
         )
