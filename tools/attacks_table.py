@@ -4,13 +4,12 @@ The outcomes are in docs/evidence/attacks.json, where ``python -m benchmarks.att
 ``python -m tools.attacks_table`` writes the page.
 """
 
-import fcntl
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tools import recorded
 from tools.markers import replaced
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -25,18 +24,12 @@ Outcome = Mapping[str, Any]
 
 def keep(outcome: Outcome) -> None:
     """Put an outcome in the place of that of the same attack and code. Several processes may do so at once."""
-    with OUTCOMES.open("a+", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        kept = [one for one in json.loads(file.read() or "[]") if _key(one) != _key(outcome)]
-        file.truncate(0)
-        file.write(json.dumps(sorted([*kept, outcome], key=_key), indent=1) + "\n")
+    recorded.keep(OUTCOMES, outcome, _key)
 
 
 def read() -> list[Outcome]:
     """Return the outcomes, in the order of the page."""
-    outcomes: list[Outcome] = json.loads(OUTCOMES.read_text(encoding="utf-8"))
-    return outcomes
+    return recorded.read(OUTCOMES)
 
 
 def page(before: str, outcomes: Sequence[Outcome]) -> str:

@@ -3,12 +3,12 @@
 The runs are in docs/evidence/live-move.json, where ``python -m benchmarks.live_move --record`` puts them.
 """
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tools import recorded
 from tools.markers import replaced
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -16,7 +16,7 @@ RUNS = _ROOT / "docs" / "evidence" / "live-move.json"
 PAGE = _ROOT / "docs" / "evidence" / "in-place.md"
 MARKER = "live moves"
 USUAL_MEMBERS = 3
-"""Of each group; older runs do not say it."""
+"""Of each group; older runs do not record it."""
 _HEAD = [
     "applications",
     "moves in, back",
@@ -34,16 +34,12 @@ Run = Mapping[str, Any]
 
 def keep(run: Run) -> None:
     """Put a run in the place of that of the same Kafka, replicas, members and code."""
-    runs = read()
-    kept = [one for one in runs if _key(one) != _key(run)]
-    text = json.dumps(sorted([*kept, run], key=_key), indent=1)
-    RUNS.write_text(text + "\n", encoding="utf-8")
+    recorded.keep(RUNS, run, _key)
 
 
 def read() -> list[Run]:
     """Return the runs, in the order of the page."""
-    runs: list[Run] = json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else []
-    return runs
+    return recorded.read(RUNS)
 
 
 def page(before: str, runs: Sequence[Run]) -> str:

@@ -4,13 +4,13 @@ The outages are in docs/evidence/outages.json, where ``python -m benchmarks.outa
 """
 
 import itertools
-import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tools import recorded
 from tools.markers import replaced
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -27,15 +27,12 @@ Outage = Mapping[str, Any]
 
 def keep(outage: Outage) -> None:
     """Put an outage in the place of that of the same scope and duration."""
-    kept = [one for one in read() if _key(one) != _key(outage)]
-    text = json.dumps(sorted([*kept, outage], key=_key), indent=1)
-    OUTAGES.write_text(text + "\n", encoding="utf-8")
+    recorded.keep(OUTAGES, outage, _key)
 
 
 def read() -> list[Outage]:
     """Return the outages, in the order of the page."""
-    outages: list[Outage] = json.loads(OUTAGES.read_text(encoding="utf-8")) if OUTAGES.exists() else []
-    return outages
+    return recorded.read(OUTAGES)
 
 
 def page(before: str, outages: Sequence[Outage]) -> str:

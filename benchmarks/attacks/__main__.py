@@ -69,7 +69,7 @@ def make(attack: Attack, cluster: Cluster, code: Path, number: int) -> Outcome:
             finally:
                 outcome.ends[:0] = scene.ended
     except (AssertionError, OSError, RuntimeError) as error:
-        outcome.failed = str(error)[:400]
+        outcome.failed = str(error).replace(f"{folder}/", "")[:400]  # no path of the machine is recorded
     return outcome
 
 

@@ -51,9 +51,6 @@ _DESCRIBE_S = 30.0
 _LONGEST_RETURN_S = 60.0
 """So long after the last member went back the helper leaves even if native members stay."""
 
-_SESSION_S = 45.0
-"""A helper without a connection is kept for so long: the broker's session timeout for members of the new protocol."""
-
 _LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 
 DescribedGroup = ConsumerGroupDescribeResponseDescribedGroup
@@ -192,7 +189,7 @@ def _on_time(context: Context, conversion: Conversion) -> None:
         return
     connection = _connection(context, conversion)
     if connection is None:
-        if context.now - conversion.reached_at < _SESSION_S:
+        if context.now - conversion.reached_at < context.settings.broker_session_s:
             # kafka-go, say, ends its connection before each JoinGroup
             context.timers.book(conversion, context.now + _SOON_S)
         else:  # the broker has ended the helper
