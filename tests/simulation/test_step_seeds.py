@@ -42,8 +42,8 @@ FAILED_ONCE = (
     1677,  # a helper that came once more counted as the one that had left, and stayed for good
     2759,  # a classic member had the slot of its membership before it went back, and another had it too
     2317,  # a helper was forgotten with its connection, and its end at the broker made the group classic too early
-    4025,  # a rebalance moved a member on in the middle of its conversion, and its client heard nothing of that
-    4748,  # likewise, and the partition that the member had been given was nobody's
+    4025,  # a rebalance moved a member on in the middle of its conversion, and its client did not learn of it
+    4748,  # likewise, and the partition that the member had been given had no owner
     32,  # a member that was moved for the second time had two slots
     1693,  # a check: that a group was classic before its move began counted as the end of the move
     3519,  # a check: the broker keeps the vote of a member that went back and was converted again

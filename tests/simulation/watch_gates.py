@@ -3,7 +3,7 @@
 Judged by what is planted (:mod:`tests.simulation.gates`), by the events, and by who is translated in the end.
 
 * Without planted harm no move is aborted; nor is one while other groups have the same harm, while a broker is away, or
-  while a process is silent. Two exceptions, in which nobody can tell that the move has not done it: partitions have no
+  while a process is silent. Two exceptions, in which it can't be seen that the move has not done it: partitions have no
   owner, or clients rejoin, for three windows, while clients crash or go to other replicas, connections break or a
   coordinator fails over; and no client subscribes any more to a topic that one subscribed to when the group was
   measured.

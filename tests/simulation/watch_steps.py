@@ -125,7 +125,7 @@ class StepWatch:
         self._sizes.append((now_ms, size))
         self._watch.gates.look()
         if any(self._lacks_log(process) for _, process, _ in self._read):
-            self._since_ms = now_ms  # nothing is known by what nobody can write or read
+            self._since_ms = now_ms  # nothing is known while the log can't be written or read
         if self._translated() and now_ms - self._since_ms > KNOWN_AFTER_MS:
             self._is_converted = True
         if not size:

@@ -206,7 +206,7 @@ def _on_time(context: Context, conversion: Conversion) -> None:
 
 
 def _connection(context: Context, conversion: Conversion) -> Connection | None:
-    """A connection for the helper: the one on which it was heard last, or another of its group."""
+    """A connection for the helper: the one of its last heartbeat, or another of its group."""
     for candidate in (conversion.connection_id, connection_of(context, conversion.group)):
         connection = None if candidate is None else context.connections.connection(candidate)
         if connection is not None:

@@ -50,7 +50,7 @@ class ObservedMember(msgspec.Struct, kw_only=True):
     alive_until: float = 0.0
     """When its session ends unless it gives another sign of life, in seconds of the caller's clock."""
     due: float = math.inf
-    """When to look whether it has ended: at ``alive_until`` or, since that moves with each call, before it."""
+    """When to check whether it has ended: at ``alive_until`` or, since that moves with each call, before it."""
 
     @property
     def state(self) -> MemberState:

@@ -38,7 +38,7 @@ class ObservedMembers:
         self.by_id: dict[tuple[str, str], ObservedMember] = {}
         """By (group id, member id)."""
         self._due: list[tuple[float, int, ObservedMember]] = []
-        """A heap of when to look whether a session has ended; entries that are not a member's newest are ignored."""
+        """A heap of when to check whether a session has ended; entries that are not a member's newest are ignored."""
         self._topics = topics
         self._limit = limit
         self._events: list[Event] = []
@@ -63,19 +63,19 @@ class ObservedMembers:
         return member
 
     def touch(self, member: ObservedMember, now: float) -> None:
-        """Start a member's session anew at a sign of life, and expire others. ``now`` is in the caller's seconds.
+        """Restart a member's session at a sign of life, and expire others. ``now`` is in the caller's seconds.
 
         What an expired member owned may be assigned by the very response that is the sign of life.
         """
         member.touch(now)
         if member.alive_until < member.due:
-            self._look_at(member)
+            self._schedule(member)
             if len(self._due) > 2 * len(self.by_id) + _SPARE_ENTRIES:
                 self._due = [(one.due, id(one), one) for one in self.by_id.values()]
                 heapify(self._due)
         self.expire(now)
 
-    def _look_at(self, member: ObservedMember) -> None:
+    def _schedule(self, member: ObservedMember) -> None:
         member.due = member.alive_until
         heappush(self._due, (member.due, id(member), member))
 
@@ -88,7 +88,7 @@ class ObservedMembers:
             if member.alive_until < now:
                 self.end(member, EventKind.SESSION_EXPIRED, "no sign of life within the session timeout")
             else:
-                self._look_at(member)
+                self._schedule(member)
 
     def with_instance_id(self, group_id: str, instance_id: str | None) -> ObservedMember | None:
         """Return the member of a group that has this instance id."""

@@ -31,7 +31,7 @@ def relayed_first(version: int = 7) -> tuple[Bench, Connection, RequestId]:
 
 @pytest.mark.parametrize("version", [2, 7, 8])
 def test_that_of_a_member_of_the_new_protocol_is_translated(version: int) -> None:
-    """The process was started anew while its clients were to go back. A broker refuses the version."""
+    """The process was restarted while its clients were to go back. A broker refuses the version."""
     bench, connection, commit = relayed_first(version)
     bench.reply(commit_answer(ErrorCode.UNSUPPORTED_VERSION))
     bench.reply(described(member(A, epoch=EPOCH)))
@@ -122,7 +122,7 @@ def heartbeat_relayed_first(bench: Bench) -> tuple[Connection, RequestId]:
 
 
 def test_a_member_of_the_new_protocol_is_asked_to_rejoin_at_its_heartbeat() -> None:
-    """The process was started anew while its clients were to go back: the broker's UNKNOWN_MEMBER_ID would cost the
+    """The process was restarted while its clients were to go back: the broker's UNKNOWN_MEMBER_ID would cost the
     client everything."""
     bench = observed()
     _, heartbeat = heartbeat_relayed_first(bench)
