@@ -22,9 +22,7 @@ from kio.serial import entity_reader, entity_writer
 
 from protocol_codecs import Uuid, decode, encode
 from protocol_codecs.address_rewrite import rewrite_metadata_brokers
-from protocol_codecs.codec import decoder_for, encoder_for
-from protocol_codecs.message import Message
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponse,
@@ -43,6 +41,8 @@ from protocol_codecs.messages import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol_codecs.codec import decoder_for, encoder_for
+from protocol_codecs.message import Message
 
 ROUNDS = 80
 ROUND_SECONDS = 0.002

@@ -31,7 +31,7 @@ from coordinator.log import MemoryLog
 from coordinator.shard import Call
 from coordinator.uuids import SeededUuids
 from protocol_codecs import ApiKey, decode, decode_prefix, encode
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.message import Message
 from protocol_codecs.registry import APIS, request_header_version, response_header_version
 from tools.kafka import jars

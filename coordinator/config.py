@@ -5,10 +5,10 @@ from enum import StrEnum
 import msgspec
 
 from coordinator.errors import RequestRefused
+from protocol_codecs.bounds import MAX_INT
 from protocol_codecs.error_code import ErrorCode
 
 _MINUTE_MS = 60_000
-MAX_INT = 0x7FFFFFFF
 
 
 class MigrationPolicy(StrEnum):

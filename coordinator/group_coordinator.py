@@ -70,8 +70,8 @@ from coordinator.timers import (
     Timer,
 )
 from coordinator.uuids import UuidSource
+from protocol_codecs import all_messages as m
 from protocol_codecs import experimental as x
-from protocol_codecs import messages as m
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
 

@@ -10,9 +10,9 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from coordinator import java_order
-from coordinator.config import MAX_INT
 from coordinator.errors import RequestRefused
 from coordinator.partitions import Partitions
+from protocol_codecs.bounds import MAX_INT
 from protocol_codecs.error_code import ErrorCode
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from protocol_codecs.messages import (
+from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponseAssignment,
     ConsumerGroupHeartbeatResponseTopicPartitions,
 )

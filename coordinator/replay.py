@@ -24,8 +24,8 @@ from coordinator.share_groups.group import PartitionStates, ShareGroup, TopicSta
 from coordinator.share_groups.member import ShareGroupMember
 from protocol_codecs import experimental as x
 from protocol_codecs import records as r
+from protocol_codecs.all_messages import JoinGroupRequestProtocol
 from protocol_codecs.message import Message
-from protocol_codecs.messages import JoinGroupRequestProtocol
 from protocol_codecs.records import CoordinatorRecord
 from protocol_codecs.records.batch import NO_PRODUCER_ID
 from protocol_codecs.uuids import Uuid

@@ -11,6 +11,7 @@ from operator import index
 from typing import NoReturn
 
 from protocol_codecs import kinds
+from protocol_codecs.bounds import MAX_LENGTH, MAX_TEXT_BYTES
 from protocol_codecs.errors import MalformedMessage, TooManyElements, UnencodableMessage
 from protocol_codecs.kinds import UUID_SIZE, Kind
 from protocol_codecs.message import M, Message
@@ -18,10 +19,6 @@ from protocol_codecs.schema import Field, Schema
 from protocol_codecs.text import decode_text
 from protocol_codecs.uuids import Uuid
 
-MAX_TEXT_BYTES = 0x7FFF
-"""Kafka refuses longer strings in all versions."""
-MAX_LENGTH = 0x7FFFFFFF
-"""Lengths are Java ints."""
 _MAX_VARINT_BYTES = 5
 
 

@@ -6,9 +6,75 @@ known for all APIs, so that everything else can be relayed.
 
 import msgspec
 
-from protocol_codecs import messages
 from protocol_codecs.api_key import ApiKey
 from protocol_codecs.message import Message
+from protocol_codecs.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
+from protocol_codecs.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from protocol_codecs.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol_codecs.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from protocol_codecs.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
+from protocol_codecs.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol_codecs.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from protocol_codecs.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol_codecs.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
+from protocol_codecs.messages.fetch import FetchRequest, FetchResponse
+from protocol_codecs.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from protocol_codecs.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol_codecs.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol_codecs.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse
+from protocol_codecs.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from protocol_codecs.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from protocol_codecs.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from protocol_codecs.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from protocol_codecs.messages.produce import ProduceRequest, ProduceResponse
+from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from protocol_codecs.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from protocol_codecs.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from protocol_codecs.messages.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from protocol_codecs.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol_codecs.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from protocol_codecs.version_range import VersionRange
 
 _NEVER = 0x7FFF
@@ -38,43 +104,43 @@ def _declared(request: type[Message], response: type[Message]) -> Api:
 APIS: dict[int, Api] = {
     api.key: api
     for api in (
-        _declared(messages.ProduceRequest, messages.ProduceResponse),
-        _declared(messages.FetchRequest, messages.FetchResponse),
-        _declared(messages.ListOffsetsRequest, messages.ListOffsetsResponse),
-        _declared(messages.MetadataRequest, messages.MetadataResponse),
-        _declared(messages.OffsetCommitRequest, messages.OffsetCommitResponse),
-        _declared(messages.OffsetFetchRequest, messages.OffsetFetchResponse),
-        _declared(messages.FindCoordinatorRequest, messages.FindCoordinatorResponse),
-        _declared(messages.JoinGroupRequest, messages.JoinGroupResponse),
-        _declared(messages.HeartbeatRequest, messages.HeartbeatResponse),
-        _declared(messages.LeaveGroupRequest, messages.LeaveGroupResponse),
-        _declared(messages.SyncGroupRequest, messages.SyncGroupResponse),
-        _declared(messages.DescribeGroupsRequest, messages.DescribeGroupsResponse),
-        _declared(messages.ListGroupsRequest, messages.ListGroupsResponse),
-        _declared(messages.SaslHandshakeRequest, messages.SaslHandshakeResponse),
-        _declared(messages.ApiVersionsRequest, messages.ApiVersionsResponse),
-        _declared(messages.CreateTopicsRequest, messages.CreateTopicsResponse),
-        _declared(messages.DeleteTopicsRequest, messages.DeleteTopicsResponse),
-        _declared(messages.InitProducerIdRequest, messages.InitProducerIdResponse),
-        _declared(messages.OffsetForLeaderEpochRequest, messages.OffsetForLeaderEpochResponse),
-        _declared(messages.TxnOffsetCommitRequest, messages.TxnOffsetCommitResponse),
-        _declared(messages.DescribeConfigsRequest, messages.DescribeConfigsResponse),
-        _declared(messages.SaslAuthenticateRequest, messages.SaslAuthenticateResponse),
-        _declared(messages.CreatePartitionsRequest, messages.CreatePartitionsResponse),
-        _declared(messages.DeleteGroupsRequest, messages.DeleteGroupsResponse),
-        _declared(messages.IncrementalAlterConfigsRequest, messages.IncrementalAlterConfigsResponse),
-        _declared(messages.OffsetDeleteRequest, messages.OffsetDeleteResponse),
-        _declared(messages.DescribeClusterRequest, messages.DescribeClusterResponse),
-        _declared(messages.ConsumerGroupHeartbeatRequest, messages.ConsumerGroupHeartbeatResponse),
-        _declared(messages.ConsumerGroupDescribeRequest, messages.ConsumerGroupDescribeResponse),
-        _declared(messages.ShareGroupHeartbeatRequest, messages.ShareGroupHeartbeatResponse),
-        _declared(messages.ShareGroupDescribeRequest, messages.ShareGroupDescribeResponse),
-        _declared(messages.ShareFetchRequest, messages.ShareFetchResponse),
-        _declared(messages.ShareAcknowledgeRequest, messages.ShareAcknowledgeResponse),
-        _declared(messages.StreamsGroupHeartbeatRequest, messages.StreamsGroupHeartbeatResponse),
-        _declared(messages.DescribeShareGroupOffsetsRequest, messages.DescribeShareGroupOffsetsResponse),
-        _declared(messages.AlterShareGroupOffsetsRequest, messages.AlterShareGroupOffsetsResponse),
-        _declared(messages.DeleteShareGroupOffsetsRequest, messages.DeleteShareGroupOffsetsResponse),
+        _declared(ProduceRequest, ProduceResponse),
+        _declared(FetchRequest, FetchResponse),
+        _declared(ListOffsetsRequest, ListOffsetsResponse),
+        _declared(MetadataRequest, MetadataResponse),
+        _declared(OffsetCommitRequest, OffsetCommitResponse),
+        _declared(OffsetFetchRequest, OffsetFetchResponse),
+        _declared(FindCoordinatorRequest, FindCoordinatorResponse),
+        _declared(JoinGroupRequest, JoinGroupResponse),
+        _declared(HeartbeatRequest, HeartbeatResponse),
+        _declared(LeaveGroupRequest, LeaveGroupResponse),
+        _declared(SyncGroupRequest, SyncGroupResponse),
+        _declared(DescribeGroupsRequest, DescribeGroupsResponse),
+        _declared(ListGroupsRequest, ListGroupsResponse),
+        _declared(SaslHandshakeRequest, SaslHandshakeResponse),
+        _declared(ApiVersionsRequest, ApiVersionsResponse),
+        _declared(CreateTopicsRequest, CreateTopicsResponse),
+        _declared(DeleteTopicsRequest, DeleteTopicsResponse),
+        _declared(InitProducerIdRequest, InitProducerIdResponse),
+        _declared(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+        _declared(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
+        _declared(DescribeConfigsRequest, DescribeConfigsResponse),
+        _declared(SaslAuthenticateRequest, SaslAuthenticateResponse),
+        _declared(CreatePartitionsRequest, CreatePartitionsResponse),
+        _declared(DeleteGroupsRequest, DeleteGroupsResponse),
+        _declared(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+        _declared(OffsetDeleteRequest, OffsetDeleteResponse),
+        _declared(DescribeClusterRequest, DescribeClusterResponse),
+        _declared(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
+        _declared(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+        _declared(ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse),
+        _declared(ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+        _declared(ShareFetchRequest, ShareFetchResponse),
+        _declared(ShareAcknowledgeRequest, ShareAcknowledgeResponse),
+        _declared(StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse),
+        _declared(DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse),
+        _declared(AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse),
+        _declared(DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse),
     )
 }
 """The APIs whose bodies are declared, by key."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pipeline.rules import certificate
-from pipeline.rules.commits import SetBack
+from pipeline.rules.certificate import SetBack
 from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics

@@ -19,8 +19,8 @@ from coordinator.connect_groups.shard import Occupied, Vacant
 from coordinator.errors import BrokenInvariant
 from coordinator.log.batches import RecordLog
 from coordinator.shard import Call
+from protocol_codecs import all_messages as m
 from protocol_codecs import connect_groups as c
-from protocol_codecs import messages as m
 from protocol_codecs.codec import decode_prefix, encode
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message

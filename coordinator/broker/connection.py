@@ -6,9 +6,9 @@ from coordinator.broker import connect_groups, dispatch
 from coordinator.broker.cluster import EmbeddedCluster
 from coordinator.broker.context import RequestContext
 from coordinator.broker.frames import BadFrame, FrameReader, framed
+from protocol_codecs.all_messages import RequestHeader
 from protocol_codecs.codec import decode_prefix
 from protocol_codecs.errors import CodecError
-from protocol_codecs.messages import RequestHeader
 
 _READ_AHEAD = 4
 """So many requests are read before the first is answered; then the client feels it."""

@@ -25,11 +25,11 @@ from coordinator.broker.versions import OFFERED
 from coordinator.config import CoordinatorConfig
 from coordinator.errors import CoordinatorError
 from protocol_codecs import registry
+from protocol_codecs.all_messages import ResponseHeader
 from protocol_codecs.api_key import ApiKey
 from protocol_codecs.codec import decode_prefix, encode
 from protocol_codecs.experimental import EXPERIMENTAL_APIS, REQUEST_HEADER_VERSION, RESPONSE_HEADER_VERSION
 from protocol_codecs.message import Message
-from protocol_codecs.messages import ResponseHeader
 
 Served = Callable[[RequestContext, Any], Awaitable[Message | None]]
 

@@ -6,10 +6,10 @@ from enum import StrEnum
 from coordinator import java_order
 from coordinator.classic_groups.member import ClassicMember, Protocols
 from coordinator.errors import BrokenInvariant, RequestRefused
+from protocol_codecs.all_messages import JoinGroupResponseMember
 from protocol_codecs.codec import decode_prefix
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.errors import MalformedMessage
-from protocol_codecs.messages import JoinGroupResponseMember
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

@@ -15,8 +15,8 @@ from coordinator.errors import BrokenInvariant, RequestRefused
 from coordinator.shard import Call, Shard
 from coordinator.timers import ClassicHeartbeat
 from coordinator.uuids import hyphenated
+from protocol_codecs.all_messages import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.records import CoordinatorRecord
 
 _S = ClassicGroupState

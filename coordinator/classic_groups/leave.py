@@ -6,8 +6,7 @@ from coordinator.classic_groups.waiting import answer_join_with_error
 from coordinator.errors import RequestRefused
 from coordinator.shard import Shard
 from coordinator.timers import ClassicHeartbeat
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     LeaveGroupRequest,
@@ -15,6 +14,7 @@ from protocol_codecs.messages import (
     MemberIdentity,
     MemberResponse,
 )
+from protocol_codecs.error_code import ErrorCode
 
 _S = ClassicGroupState
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from coordinator.errors import BrokenInvariant
-from protocol_codecs.messages import JoinGroupRequestProtocol
+from protocol_codecs.all_messages import JoinGroupRequestProtocol
 
 EMPTY_ASSIGNMENT = b""
 

@@ -6,8 +6,8 @@ from coordinator.classic_groups.member import EMPTY_ASSIGNMENT, ClassicMember
 from coordinator.classic_groups.waiting import answer_join, answer_join_with_error, answer_sync
 from coordinator.shard import Shard
 from coordinator.timers import ClassicHeartbeat, ClassicJoin, ClassicSync, InitialRebalance
+from protocol_codecs.all_messages import JoinGroupResponse, SyncGroupResponse
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import JoinGroupResponse, SyncGroupResponse
 
 _S = ClassicGroupState
 

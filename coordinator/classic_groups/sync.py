@@ -7,8 +7,8 @@ from coordinator.classic_groups.rebalance import hand_out_assignments
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
 from coordinator.timers import ClassicSync
+from protocol_codecs.all_messages import SyncGroupRequest, SyncGroupResponse
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import SyncGroupRequest, SyncGroupResponse
 
 _S = ClassicGroupState
 

@@ -6,8 +6,8 @@ must have given up on it.
 
 from coordinator.classic_groups.member import ClassicMember
 from coordinator.shard import Shard
+from protocol_codecs.all_messages import JoinGroupResponse, SyncGroupResponse
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import JoinGroupResponse, SyncGroupResponse
 
 
 def answer_join(shard: Shard, member: ClassicMember, response: JoinGroupResponse) -> bool:

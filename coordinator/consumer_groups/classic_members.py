@@ -18,9 +18,7 @@ from coordinator.consumer_groups.regular_expressions import RegexChange
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
 from coordinator.timers import JoinTimeout, SessionTimeout, SyncTimeout
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.errors import MalformedMessage
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -31,6 +29,8 @@ from protocol_codecs.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.errors import MalformedMessage
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     decode_subscription,

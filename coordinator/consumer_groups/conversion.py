@@ -25,9 +25,9 @@ from coordinator.image import metadata_hash
 from coordinator.partitions import Partitions, with_epoch
 from coordinator.shard import Shard
 from coordinator.timers import SessionTimeout
+from protocol_codecs.all_messages import JoinGroupRequestProtocol
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.errors import MalformedMessage
-from protocol_codecs.messages import JoinGroupRequestProtocol
 from protocol_codecs.messages.consumer_protocol import decode_subscription, lacks_owned_partitions
 from protocol_codecs.records import (
     ConsumerGroupClassicMemberMetadata,

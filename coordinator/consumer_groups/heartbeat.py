@@ -8,7 +8,7 @@ from coordinator.consumer_groups.regular_expressions import RegexChange
 from coordinator.partitions import heartbeat_assignment
 from coordinator.shard import Call, Shard
 from coordinator.timers import SessionTimeout
-from protocol_codecs.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from protocol_codecs.all_messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol_codecs.uuids import uuid_to_text
 
 _NOT_SET = -1

@@ -8,14 +8,14 @@ from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
 from coordinator.share_groups import initialization
 from coordinator.share_groups.group import ShareGroup
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.uuids import ZERO_UUID, Uuid
 
 

@@ -7,8 +7,7 @@ from coordinator.errors import RequestRefused
 from coordinator.image import MetadataImage
 from coordinator.partitions import Partitions
 from coordinator.shard import Call, Shard
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseAssignment,
@@ -16,6 +15,7 @@ from protocol_codecs.messages import (
     ConsumerGroupDescribeResponseMember,
     ConsumerGroupDescribeResponseTopicPartitions,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.uuids import Uuid
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1

@@ -9,9 +9,9 @@ from coordinator.consumer_groups.heartbeat import heartbeat
 from coordinator.consumer_groups.member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
+from protocol_codecs.all_messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.experimental import ClientAssignorsHeartbeatRequest
-from protocol_codecs.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 FIRST_VERSION_WITH_CLIENT_MADE_MEMBER_ID = 1
 _NOT_SET = -1

@@ -8,8 +8,8 @@ from coordinator.shard import Call, Group, Shard
 from coordinator.share_groups import initialization
 from coordinator.share_groups import records as share_records
 from coordinator.share_groups.group import ShareGroup
+from protocol_codecs.all_messages import DeleteGroupsRequest, DeleteGroupsResponse, DeleteGroupsResponseGroup
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import DeleteGroupsRequest, DeleteGroupsResponse, DeleteGroupsResponseGroup
 from protocol_codecs.records import CoordinatorRecord
 
 

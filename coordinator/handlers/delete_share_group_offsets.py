@@ -3,12 +3,12 @@
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
 from coordinator.share_groups import initialization
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.uuids import ZERO_UUID
 
 

@@ -4,7 +4,7 @@ from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.classic_groups.member import ClassicMember
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,

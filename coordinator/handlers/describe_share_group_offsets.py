@@ -9,7 +9,7 @@ from coordinator.image import TopicImage
 from coordinator.shard import Call, Shard
 from coordinator.share_groups.group import ShareGroup
 from coordinator.share_state import UNINITIALIZED_START_OFFSET, SharePartition
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,

@@ -6,8 +6,8 @@ from coordinator.consumer_groups.classic_members import heartbeat as heartbeat_t
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
 from coordinator.share_groups.group import ShareGroup
+from protocol_codecs.all_messages import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import HeartbeatRequest, HeartbeatResponse
 
 
 def serve(shard: Shard, request: HeartbeatRequest, _call: Call) -> HeartbeatResponse:

@@ -9,8 +9,8 @@ from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
 from coordinator.share_groups.group import ShareGroup
+from protocol_codecs.all_messages import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import JoinGroupRequest, JoinGroupResponse
 
 FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_VERSION_WITH_NULL_PROTOCOL_NAME = 7

@@ -8,8 +8,8 @@ from coordinator.consumer_groups.classic_members import leave as leave_consumer_
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
 from coordinator.share_groups.group import ShareGroup
+from protocol_codecs.all_messages import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 FIRST_VERSION_WITH_SEVERAL_MEMBERS = 3
 

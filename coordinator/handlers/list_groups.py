@@ -3,7 +3,7 @@
 from coordinator.consumer_groups.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
 from coordinator.shard import Call, Group, Shard
 from coordinator.share_groups.group import SHARE_PROTOCOL_TYPE, ShareGroup
-from protocol_codecs.messages import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol_codecs.all_messages import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 

@@ -12,8 +12,7 @@ from coordinator.errors import RequestRefused
 from coordinator.handlers.commit_rules import Committer, check_committer, keep_session
 from coordinator.offsets import NO_EXPIRY, CommittedOffset
 from coordinator.shard import Call, Group, Shard
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -21,6 +20,7 @@ from protocol_codecs.messages import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.records import CoordinatorRecord
 from protocol_codecs.uuids import ZERO_UUID
 

@@ -5,14 +5,14 @@ from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Group, Shard
 from coordinator.share_groups.group import ShareGroup
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.records import CoordinatorRecord
 
 

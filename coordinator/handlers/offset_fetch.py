@@ -8,8 +8,7 @@ from coordinator.handlers.commit_rules import stale
 from coordinator.offsets import NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset
 from coordinator.shard import Call, Shard
 from coordinator.share_groups.group import ShareGroup
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -20,6 +19,7 @@ from protocol_codecs.messages import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.uuids import ZERO_UUID, Uuid
 
 FIRST_VERSION_WITH_GROUP_ERRORS = 2

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.handlers import join_group, offset_fetch
+from protocol_codecs import all_messages as m
 from protocol_codecs import experimental as x
-from protocol_codecs import messages as m
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
 

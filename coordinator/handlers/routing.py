@@ -2,7 +2,7 @@
 
 import msgspec
 
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.message import Message
 
 

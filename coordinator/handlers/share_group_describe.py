@@ -5,8 +5,7 @@ from coordinator.errors import RequestRefused
 from coordinator.image import MetadataImage
 from coordinator.shard import Call, Shard
 from coordinator.share_groups.member import ShareGroupMember
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
     ShareGroupDescribeResponseAssignment,
@@ -14,6 +13,7 @@ from protocol_codecs.messages import (
     ShareGroupDescribeResponseMember,
     ShareGroupDescribeResponseTopicPartitions,
 )
+from protocol_codecs.error_code import ErrorCode
 
 
 def serve(shard: Shard, request: ShareGroupDescribeRequest, _call: Call) -> ShareGroupDescribeResponse:

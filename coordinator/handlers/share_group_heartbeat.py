@@ -7,8 +7,8 @@ from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
 from coordinator.share_groups import fencing
 from coordinator.share_groups.heartbeat import JOIN_EPOCH, heartbeat
+from protocol_codecs.all_messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 LEAVE_EPOCH = -1
 MAX_MEMBER_ID = 36

@@ -6,8 +6,8 @@ from coordinator.consumer_groups.classic_members import sync as sync_consumer_gr
 from coordinator.errors import RequestRefused
 from coordinator.shard import Call, Shard
 from coordinator.share_groups.group import ShareGroup
+from protocol_codecs.all_messages import SyncGroupRequest, SyncGroupResponse
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import SyncGroupRequest, SyncGroupResponse
 
 FIRST_VERSION_WITH_PROTOCOL = 5
 

@@ -10,14 +10,14 @@ from coordinator.errors import RequestRefused
 from coordinator.handlers.commit_rules import Committer, OlderEpoch, check_committer
 from coordinator.offsets import CommittedOffset
 from coordinator.shard import Call, Group, Shard
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.records import CoordinatorRecord
 from protocol_codecs.uuids import ZERO_UUID
 

@@ -10,13 +10,13 @@ from coordinator.share_groups.assigning import Target, target_for
 from coordinator.share_groups.group import ShareGroup
 from coordinator.share_groups.member import ShareGroupMember
 from coordinator.timers import ShareSessionTimeout
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatResponseAssignment,
     ShareGroupHeartbeatResponseTopicPartitions,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.records import CoordinatorRecord
 
 JOIN_EPOCH = 0

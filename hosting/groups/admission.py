@@ -8,8 +8,8 @@ from coordinator.consumer_groups.client_side.declaring import MOST_ASSIGNORS
 from hosting.groups.member import ClientCall, HostedMember
 from hosting.groups.rules import OfferT, ProtocolRules
 from hosting.groups.settings import HostedSettings
+from protocol_codecs.all_messages import JoinGroupRequest
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import JoinGroupRequest
 
 
 def check_join(

@@ -11,9 +11,7 @@ from hosting.groups.member import ClientCall, HostedMember, WaitingJoin
 from hosting.groups.roster import Roster
 from hosting.groups.rules import OfferT, ProtocolRules
 from hosting.groups.settings import HostedSettings
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.message import Message
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -21,6 +19,8 @@ from protocol_codecs.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.message import Message
 
 Answer = Callable[[ClientCall, Message], None]
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from protocol_codecs.messages import JoinGroupResponseMember
+from protocol_codecs.all_messages import JoinGroupResponseMember
 
 
 class ClientCall(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,9 +19,7 @@ from hosting.groups.consumers.rules import ConsumerRules
 from hosting.groups.group import HostedGroup
 from hosting.groups.member import ClientCall, HostedMember
 from hosting.groups.settings import HostedSettings
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.message import Message
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -33,6 +31,8 @@ from protocol_codecs.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.message import Message
 
 T = TypeVar("T")
 Hosted = HostedGroup[Any]

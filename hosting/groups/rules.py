@@ -11,8 +11,8 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeVar
 
 from hosting.groups.member import HostedMember, JoinResult, Offer
+from protocol_codecs.all_messages import JoinGroupRequest, SyncGroupRequestAssignment
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import JoinGroupRequest, SyncGroupRequestAssignment
 
 OfferT = TypeVar("OfferT", bound=Offer)
 

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from coordinator.config import MAX_INT, CoordinatorConfig
+from coordinator.config import CoordinatorConfig
+from protocol_codecs.bounds import MAX_INT
 
 
 class HostedSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,8 +9,6 @@ from enum import StrEnum
 
 import msgspec
 
-from pipeline.rules.commits import SetBack
-
 
 class Verdict(StrEnum):
     """What a journal says of a group's owners."""
@@ -57,6 +55,18 @@ class PauseTimes(msgspec.Struct, frozen=True):
     p50_us: int
     p99_us: int
     longest_us: int
+
+
+class SetBack(msgspec.Struct, frozen=True):
+    """A commit that set an offset back."""
+
+    topic: str
+    partition: int
+    member: str
+    at_us: int
+    offset: int
+    before: int
+    event: str
 
 
 class CommitCounts(msgspec.Struct, frozen=True):

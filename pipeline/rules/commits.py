@@ -6,6 +6,7 @@ each partition now and then (docs/reference/journal.md), so what is counted here
 
 import msgspec
 
+from pipeline.rules.certificate import SetBack
 from pipeline.rules.lines import Line
 from pipeline.rules.names import counted_as
 
@@ -22,18 +23,6 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
 
 
 _DECODER = msgspec.json.Decoder(tuple[Committed, ...])
-
-
-class SetBack(msgspec.Struct, frozen=True):
-    """A commit that set an offset back."""
-
-    topic: str
-    partition: int
-    member: str
-    at_us: int
-    offset: int
-    before: int
-    event: str
 
 
 class Commits:

@@ -2,7 +2,7 @@
 
 import sys
 
-from protocol_codecs import messages
+from protocol_codecs import all_messages as messages
 from protocol_codecs.compiler import DecoderBuilder, EncoderBuilder
 from protocol_codecs.message import Message
 

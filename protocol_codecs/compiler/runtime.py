@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from protocol_codecs.reference import MAX_LENGTH, MAX_TEXT_BYTES
+from protocol_codecs.bounds import MAX_LENGTH, MAX_TEXT_BYTES
 
 Unpack = Callable[[bytes, int], tuple[Any, ...]]
 Pack = Callable[..., bytes]

@@ -12,7 +12,7 @@ from proxy.config.policy_source import policy_of
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.server.process import StartError, check_fleet
-from proxy.transport.tls_context import TlsFilesError, check_files
+from proxy.transport.tls_errors import TlsFilesError
 from translation.policy.policy import Policy
 
 INVALID = (ConfigError, TlsFilesError, StartError, UnreadableSecret)
@@ -38,7 +38,11 @@ def checked(config: Path) -> tuple[Config, Policy]:
     loaded = load_config(config)
     check_fleet(loaded)
     control = None if loaded.control is None else loaded.control.tls
-    check_files((*(listener.tls for listener in loaded.listeners), control), loaded.upstream.tls)
+    served = [tls for tls in (*(listener.tls for listener in loaded.listeners), control) if tls is not None]
+    if served or loaded.upstream.tls is not None:
+        from proxy.transport.tls_context import check_files  # noqa: PLC0415 - many configurations have no TLS
+
+        check_files(served, loaded.upstream.tls)
     if loaded.hook is not None:
         from proxy.control.hook_caller import check_hook  # noqa: PLC0415 - most configurations have no hook
 

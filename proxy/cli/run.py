@@ -14,7 +14,6 @@ from proxy.config.hosting import check_hosting
 from proxy.config.policy_source import policy_path
 from proxy.config.schema import Config
 from proxy.observability.observability import replica_name
-from proxy.preflight.background import BackgroundPreflight
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.process import make_fleet, make_translator, run_to_exit
@@ -22,6 +21,7 @@ from proxy.server.server import Server
 from translation.policy.policy import Policy
 
 if TYPE_CHECKING:
+    from proxy.preflight.background import BackgroundPreflight
     from proxy.workers.supervisor import Supervisor
 
 
@@ -67,15 +67,17 @@ async def _run(
     policy_at: Path | None,
     certificates: Sequence[Reloadable] = (),
 ) -> None:
-    preflights = BackgroundPreflight(process, config, policy)
+    preflights = preflights_of(process, config, policy)
 
     def apply(policy: Policy) -> None:
         set_policy(policy)
-        preflights.set_policy(policy)
+        if preflights is not None:
+            preflights.set_policy(policy)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.stop_at_signals)
-        nursery.start_soon(preflights.run)
+        if preflights is not None:
+            nursery.start_soon(preflights.run)
         reloadables: list[Reloadable] = list(certificates)
         if policy_at is not None:
             required = config.policy.manifest_required
@@ -99,5 +101,16 @@ async def _run(
                 reloadables.append(watch)
                 nursery.start_soon(ConfigMapWatch(name, watch, labels=labels or "").run)
         nursery.start_soon(FileWatcher(reloadables).run)
-        await process.run(preflights)
+        await process.run(preflights or trio.TASK_STATUS_IGNORED)
         nursery.cancel_scope.cancel()
+
+
+def preflights_of(
+    process: "Server | Supervisor", config: Config, policy: Policy
+) -> "BackgroundPreflight | None":
+    """Make the preflights beside the proxy; None if the configuration switches them off."""
+    if not config.preflight.enabled:
+        return None
+    from proxy.preflight.background import BackgroundPreflight  # noqa: PLC0415 - only where its key is set
+
+    return BackgroundPreflight(process, config, policy)

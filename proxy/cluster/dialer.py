@@ -12,7 +12,7 @@ from proxy.config.schema import Address
 from proxy.metrics.registry import Metrics
 from proxy.runtime.fd_limits import OUT_OF_RESOURCES
 from proxy.transport.tcp_stream import open_tcp
-from proxy.transport.tls_stream import TlsError
+from proxy.transport.tls_errors import TlsError
 
 _LOCAL_ERRNOS = OUT_OF_RESOURCES | {errno.EADDRNOTAVAIL}
 

@@ -8,14 +8,15 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from protocol_codecs.classic_clients import LOST_AT_ONCE, Refusal
+from protocol_codecs.classic_clients import LOST_AT_ONCE
 from proxy.config.policy_explanation import rule_for_group, rule_label
+from proxy.config.refusals import why_not_under
 from translation.actions import MemberProtocol
 from translation.policy.client_offer import ClientOffer
 from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode, Policy, Rule
 from translation.policy.steps import text_of
-from translation.reasons import options, refusal_of
+from translation.reasons import options
 
 _TYPE_OF = {
     MemberProtocol.TRANSLATED: GroupType.CONSUMER,
@@ -318,21 +319,6 @@ def summary(changes: Iterable[Change], groups: int, left_out: int = 0) -> Iterat
     yield f"{_count(groups - len(changed), 'group')} unchanged"
     if left_out:
         yield f"{_count(left_out, 'group')} not examined: the proxy returns only its first {groups}"
-
-
-def why_not_under(policy: Policy, rule: Rule, client: ClientOffer | None, why_not: str | None) -> str | None:
-    """Return why a group can't be translated under this policy; None if it can.
-
-    ``client`` is what its client offers, if that is known, and ``why_not`` the reason under the policy before.
-    """
-    if client is None:
-        return why_not
-    refused = client.refused(policy, rule)
-    if refused is not None:
-        return refused.text
-    kind = None if why_not is None else refusal_of(why_not)
-    # What the leader writes into assignments is not in the offer.
-    return why_not if kind in (None, Refusal.ASSIGNMENT_USER_DATA) else None
 
 
 def _count(number: int, what: str) -> str:

@@ -20,7 +20,7 @@ from protocol_codecs.printable import printable
 from proxy.config.control import Hook
 from proxy.config.regular_file import read_regular_file
 from proxy.metrics.registry import Metrics
-from proxy.transport.tls_context import TlsFilesError
+from proxy.transport.tls_errors import TlsFilesError
 from proxy.version import VERSION
 from translation.actions import CallHook
 from translation.fleet.group_records import LONGEST_WORDS

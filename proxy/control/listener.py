@@ -26,7 +26,8 @@ from proxy.runtime.log_throttle import LogThrottle
 from proxy.transport.listeners import BindError, bind
 from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_context import Certificates
-from proxy.transport.tls_stream import TlsError, TlsStream
+from proxy.transport.tls_errors import TlsError
+from proxy.transport.tls_stream import TlsStream
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.control")
 

@@ -1,5 +1,7 @@
 """The JSON interface below ``/api`` (docs/reference/api.md)."""
 
+from functools import cache
+
 import msgspec
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
@@ -8,10 +10,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from proxy.config.schema import Visibility
-from proxy.observability.api_query import GROUPS, LARGEST_LIMIT, ONE_GROUP, QueryError, read_query
+from proxy.observability.api_query import GROUPS, LARGEST_LIMIT, ONE_GROUP, Problem, QueryError, read_query
 from proxy.observability.fleet_join import with_fleet
 from proxy.observability.fleet_reading import FleetReading
-from proxy.observability.openapi import Problem, openapi
 from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot, merge
@@ -100,17 +101,23 @@ def api_routes(processes: Processes, limits: Visibility, preflight: PreflightBoa
             return problem(_BAD_REQUEST, str(error))
         return Response(msgspec.json.encode(preflight.view), media_type=_JSON)
 
-    document = msgspec.json.encode(openapi(VERSION))
-
-    async def describe(_request: Request) -> Response:
-        return Response(document, media_type=_JSON)
-
     return [
-        Route("/api/openapi.json", describe),
+        Route("/api/openapi.json", _describe),
         Route("/api/groups", groups),
         Route(f"/api/groups/{GROUP}", group),
         Route("/api/preflight", own_preflight),
     ]
+
+
+@cache
+def _document() -> bytes:
+    from proxy.observability.openapi import openapi  # noqa: PLC0415 - few read it
+
+    return msgspec.json.encode(openapi(VERSION))
+
+
+async def _describe(_request: Request) -> Response:
+    return Response(_document(), media_type=_JSON)
 
 
 async def refuse(request: Request, error: Exception) -> Response:
@@ -125,7 +132,7 @@ async def refuse(request: Request, error: Exception) -> Response:
 
 
 def problem(status: int, why: str, group: str | None = None) -> Response:
-    """Make the response to a request that failed (:class:`proxy.observability.openapi.Problem`)."""
+    """Make the response to a request that failed (:class:`~proxy.observability.api_query.Problem`)."""
     return Response(msgspec.json.encode(Problem(error=why, group=group)), status, media_type=_JSON)
 
 

@@ -16,6 +16,13 @@ _NUMBER = re.compile("[1-9][0-9]{0,6}")
 _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 
 
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a request got no answer. ``group`` is the id of the group that was asked for, if it was one."""
+
+    error: str
+    group: str | None = None
+
+
 class QueryError(Exception):
     """A query that makes no sense; the message is for the caller."""
 

@@ -13,7 +13,7 @@ from functools import partial
 
 import msgspec
 
-from proxy.config.policy_plan import why_not_under
+from proxy.config.refusals import why_not_under
 from proxy.config.schema import Visibility
 from proxy.metrics.bounds import Bound
 from proxy.observability.bounds import bounded_shadow, truncate

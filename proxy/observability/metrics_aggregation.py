@@ -6,11 +6,11 @@ running workers only.
 
 from collections.abc import Iterator
 
-import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from proxy.metrics.dump import Labels, MetricDump, dump_metrics
 from proxy.metrics.group_families import FAMILIES, PREFIX
 
 _LOWEST = frozenset(
@@ -59,31 +59,8 @@ _GROUPS = frozenset(PREFIX + family.name for family in FAMILIES)
 """The supervisor computes these from the merged snapshot, because two workers may each serve part of a group."""
 _CUMULATIVE = frozenset({"counter", "histogram", "summary"})
 
-Labels = tuple[tuple[str, str], ...]
 Values = dict[tuple[str, Labels], float]
 """Name of a series and its labels -> its value."""
-
-
-class MetricDump(msgspec.Struct):
-    """One metric of one process with all its series."""
-
-    name: str
-    kind: str
-    meaning: str
-    samples: list[tuple[str, Labels, float]]
-
-
-def dump_metrics(registry: CollectorRegistry) -> list[MetricDump]:
-    """Return all metrics of a registry in a form that can be sent to another process."""
-    return [
-        MetricDump(
-            metric.name,
-            metric.type,
-            metric.documentation,
-            [(sample.name, tuple(sample.labels.items()), sample.value) for sample in metric.samples],
-        )
-        for metric in registry.collect()
-    ]
 
 
 class MetricsAggregator(Collector):

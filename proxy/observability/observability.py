@@ -1,14 +1,13 @@
 """The observability of one process: takes events, provides snapshots, group metrics and the journal."""
 
-import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import trio
 
+from protocol_codecs.messages.describe_groups import DescribedGroup
 from proxy.cluster.dialer import Open
-from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Config
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
@@ -18,12 +17,6 @@ from proxy.observability.event_dispatcher import EventDispatcher
 from proxy.observability.group_metrics import GroupCollector, GroupCounts, GroupLabels, counts_of_record
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.journal import STARTED, STOPPED, Journal, Sink
-from proxy.observability.journal_account import AccountTopicSink
-from proxy.observability.journal_files import FileSink
-from proxy.observability.journal_folder import Terms
-from proxy.observability.journal_messages import JournalTopic
-from proxy.observability.journal_topic import TopicSink
-from proxy.observability.shadowing import Shadowing
 from proxy.observability.snapshot import Snapshot
 from proxy.observability.wall_clock import WallClock
 from proxy.runtime.log_setup import log_suppressed_lines
@@ -42,38 +35,6 @@ _ALIVE_INTERVAL_S = 5.0
 def replica_name() -> str:
     """Return the name of this process in journal and snapshots: the host name."""
     return socket.gethostname()
-
-
-def journal_sinks(
-    config: Config, folder: Path | None, replica: str, boot: str, open_: Open, metrics: Metrics
-) -> list[Sink]:
-    """Return the configured sinks of the journal. ``folder`` is the base of relative paths.
-
-    :raises UnreadableSecret: a secret of the account that writes the topic is not there.
-    """
-    journal = config.journal
-    found: list[Sink] = []
-    if journal.path is not None:
-        found.append(
-            FileSink(
-                (folder or Path()) / journal.path,
-                Terms(journal.file_max_bytes, journal.file_max_age_s, journal.keep_bytes, journal.shared),
-                replica=replica,
-                boot=boot,
-                deleted=metrics.journal_files_deleted.inc,
-            )
-        )
-    if journal.topic is not None:
-        found.append(_topic_sink(config, journal.topic, open_, metrics))
-    return found
-
-
-def _topic_sink(config: Config, topic: str, open_: Open, metrics: Metrics) -> Sink:
-    if config.fleet is None:
-        return TopicSink(topic, config.upstream.addresses, open_)
-    made = JournalTopic(topic, config.fleet.replication, config.journal.keep_bytes)
-    crashes = metrics.kafka_process_crashes.labels("journal")
-    return AccountTopicSink(made, kafka_properties(config.fleet, os.environ), crashes.inc)
 
 
 class Observability:
@@ -107,9 +68,13 @@ class Observability:
             policy, on_drop=self._on_drop, limits=config.visibility, hit=metrics.hit
         )
         self._dispatcher = EventDispatcher(metrics, self.registry, self.clock, self.labels, config.visibility)
-        sinks = journal_sinks(config, folder, self.replica, boot, open_, metrics)
+        sinks = list(more_sinks(self))
+        if config.journal.path is not None or config.journal.topic is not None:
+            from proxy.observability.journal_sinks import journal_sinks  # noqa: PLC0415 - many keep no journal
+
+            sinks[:0] = journal_sinks(config, folder, self.replica, boot, open_, metrics)
         self._journal = Journal(
-            [*sinks, *more_sinks(self)],
+            sinks,
             replica=self.replica,
             boot=boot,
             queue_events=config.journal.queue_events,
@@ -140,17 +105,21 @@ class Observability:
 
     def start(self, nursery: trio.Nursery, brokers: BrokerQueries) -> None:
         """Start the background tasks: polling, eviction, journal."""
-        shadowing = Shadowing(brokers, self.registry, self.clock, self._config.shadow, self._metrics)
+        described: Callable[[str, DescribedGroup], None] = nobody
+        if self._config.shadow.enabled:
+            from proxy.observability.shadowing import Shadowing  # noqa: PLC0415 - the assignors come with it
+
+            shadowing = Shadowing(brokers, self.registry, self.clock, self._config.shadow, self._metrics)
+            described = shadowing.described
+            nursery.start_soon(shadowing.run)
         self._poller = BrokerGroupPoller(
             brokers,
             self.registry,
             self.clock,
             self._config.metrics.ask_brokers_every_s,
             self._metrics,
-            shadowing.described if self._config.shadow.enabled else nobody,
+            described,
         )
-        if self._config.shadow.enabled:
-            nursery.start_soon(shadowing.run)
         nursery.start_soon(self._poller.run)
         nursery.start_soon(run_periodically, _EVICT_INTERVAL_S, self._evict_idle, self._metrics)
         nursery.start_soon(self._run_journal)

@@ -6,16 +6,9 @@ from typing import Any
 
 import msgspec
 
-from proxy.observability.api_query import GROUPS, ONE_GROUP, Parameter
+from proxy.observability.api_query import GROUPS, ONE_GROUP, Parameter, Problem
 from proxy.observability.preflight_view import PreflightView
 from proxy.observability.snapshot import GroupView, Snapshot
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a request got no answer. ``group`` is the id of the group that was asked for, if it was one."""
-
-    error: str
-    group: str | None = None
 
 
 class Alive(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -89,8 +89,7 @@ class BackgroundPreflight:
         self._serving = trio.Event()
         self._changed = trio.Event()
         self._logged: frozenset[tuple[str, str]] = frozenset()
-        if config.preflight.enabled:
-            self._show(state=PreflightState.WAITING)
+        self._show(state=PreflightState.WAITING)
 
     def started(self, _value: None = None) -> None:
         """Begin: clients are served. See :class:`trio.TaskStatus`."""
@@ -104,8 +103,6 @@ class BackgroundPreflight:
     async def run(self) -> None:
         """Make preflights until cancelled."""
         section = self._config.preflight
-        if not section.enabled:
-            return
         await self._serving.wait()
         wait_s = min(_DELAY_S, section.every_s)
         while True:

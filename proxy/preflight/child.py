@@ -24,7 +24,7 @@ from proxy.preflight.facts import BadProperty, Version
 from proxy.preflight.gaps import NOT_ASKED
 from proxy.preflight.judge import judge
 from proxy.preflight.order import Order
-from proxy.transport.tls_context import TlsFilesError
+from proxy.transport.tls_errors import TlsFilesError
 
 FINDINGS = 200
 GROUPS = 5_000

@@ -24,7 +24,7 @@ from proxy.observability.preflight_report import Finding, Report, Status
 from proxy.preflight.ask import Target, account_of, ask, replicas_url, upstream_of, with_files
 from proxy.preflight.facts import BadProperty, Version
 from proxy.preflight.judge import acceptable, check_preflight, judge
-from proxy.transport.tls_context import TlsFilesError
+from proxy.transport.tls_errors import TlsFilesError
 from translation.policy.policy import Mode, Policy
 
 _GROUPS_SHOWN = 8

@@ -32,8 +32,7 @@ from proxy.session.session import ClientSession
 from proxy.transport.graceful_close import FLUSH_TIMEOUT_S, close_gracefully
 from proxy.transport.relay_direction import RelayDirection
 from proxy.transport.splice import can_splice
-from proxy.transport.tcp_stream import TcpStream
-from proxy.transport.tls_stream import TlsError, TlsStream
+from proxy.transport.tls_errors import TlsError
 from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
 from translation.actions import ConnectionId, never
 
@@ -57,6 +56,7 @@ class ClientConnection:
         self.id = connection_id
         self.node_id = node_id
         self._client = client
+        self._handshake = getattr(client, "handshake", None)
         self._client_host = client_host
         self._deps = deps
         self._driver = deps.driver
@@ -65,7 +65,7 @@ class ClientConnection:
             connection_id,
             client_host,
             deps.context,
-            client.peer_closed if isinstance(client, TcpStream | TlsStream) else never,
+            getattr(client, "peer_closed", never),
             lambda: self._nursery.start_soon(self._guarded, self._resume),
         )
         self._ending = ConnectionEnding(connection_id, self._session, deps.driver)
@@ -179,8 +179,8 @@ class ClientConnection:
         shell = self._shell
         with trio.move_on_after(timeout_s) as first_request:
             try:
-                if isinstance(self._client, TlsStream):
-                    await self._client.handshake()
+                if self._handshake is not None:
+                    await self._handshake()
                 while not self._from_client.ended and self._ending.cause is None:
                     if self._from_client.progress is None and shell.must_pause:
                         await shell.wait_for_room()

@@ -10,8 +10,6 @@ import structlog
 import trio
 from msgspec.structs import replace
 
-from proxy.lag.reader import LagReader
-from proxy.lag.readings import Reading, Unknown
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
 from translation.actions import Event
@@ -26,31 +24,6 @@ _LAG_WITHIN_S = 8.0
 """A lag that is not known by then is not known in this window."""
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.gates")
-
-
-def lag_of(reading: Reading) -> int | str:
-    """The lag in a reading, in records; why it is not known if a part of it is missing or old."""
-    if isinstance(reading, Unknown):
-        return _why(reading)
-    if reading.stale is not None:
-        return _why(reading.stale)
-    if not reading.partitions:
-        return "no commit in a topic that the account may describe"
-    unknown = next(iter(reading.unknown_partitions.items()), None)
-    if unknown is not None:
-        partition, why = unknown
-        return f"{partition.topic}-{partition.number}: {_why(why)}"
-    return reading.lag
-
-
-def _why(unknown: Unknown) -> str:
-    return f"{unknown.why}: {unknown.detail}" if unknown.detail else str(unknown.why)
-
-
-async def read_lags(reader: LagReader, group_ids: Collection[str]) -> Mapping[str, int | str]:
-    """The lag of each of these groups, asked of the brokers now."""
-    readings = await reader.read(group_ids, _LAG_WITHIN_S / 2)
-    return {group_id: lag_of(reading) for group_id, reading in readings.items()}
 
 
 async def no_lag(group_ids: Collection[str]) -> Mapping[str, int | str]:

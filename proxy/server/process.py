@@ -16,7 +16,7 @@ from proxy.console.exit_codes import ExitCode
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.listeners import BindError
-from proxy.transport.tls_context import TlsFilesError
+from proxy.transport.tls_errors import TlsFilesError
 from translation.engine.context import Context
 from translation.engine.group_router import GroupRouter
 from translation.fleet.outputs import FleetSettings

@@ -22,13 +22,13 @@ from proxy.cluster.dialer import Dialer, Open
 from proxy.cluster.node_table import NodeTable
 from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Address, Config, Listener
+from proxy.config.tls import UpstreamTls
 from proxy.console.exit_codes import ExitCode
-from proxy.lag.reader import LagReader
 from proxy.metrics.bounds import Bound
+from proxy.metrics.dump import MetricDump, dump_metrics
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
 from proxy.observability.journal import Sink
-from proxy.observability.metrics_aggregation import MetricDump, dump_metrics
 from proxy.observability.observability import Observability
 from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import QueryHandler
@@ -39,7 +39,7 @@ from proxy.server.connection_deps import ConnectionDeps
 from proxy.server.connection_manager import ConnectionManager
 from proxy.server.disconnect_cause import DisconnectCause
 from proxy.server.drain import drain
-from proxy.server.gate_keeper import GateKeeper, read_lags
+from proxy.server.gate_keeper import GateKeeper
 from proxy.server.share_session_cuts import ShareSessionCuts
 from proxy.server.translation_protocols import Translation
 from proxy.server.translator_driver import TranslatorDriver
@@ -50,7 +50,6 @@ from proxy.transport.epoll import EpollLoop
 from proxy.transport.listeners import BoundListener, bind, bind_listener, port_of
 from proxy.transport.splice import PipePool
 from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
-from proxy.transport.tls_context import UPSTREAM, Certificates, Contents, TlsOpener
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId, Event
 from translation.engine.group_router import with_routed_groups
@@ -66,7 +65,9 @@ from translation.policy.rule_cache import RuleCache
 if TYPE_CHECKING:
     from proxy.control.listener import ControlListener
     from proxy.fleet.driver import FleetDriver
+    from proxy.lag.reader import LagReader
     from proxy.proof.live_proof import LiveProof
+    from proxy.transport.tls_context import Certificates, Contents
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
 
@@ -118,7 +119,7 @@ class Server:
         policy: Policy | None = None,
         replica: str | None = None,
         folder: Path | None = None,
-        last_good_tls: Mapping[int, Contents] | None = None,
+        last_good_tls: "Mapping[int, Contents] | None" = None,
         fleet: "FleetDriver | None" = None,
     ) -> None:
         self._config = config
@@ -126,12 +127,8 @@ class Server:
         self.metrics = Metrics()
         count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
         self.certificates: list[Certificates] = []
-        tls = config.upstream.tls
-        if tls is not None:
-            self.certificates.append(
-                Certificates("upstream", tls, self.metrics, self._last_good.get(UPSTREAM))
-            )
-            open_ = TlsOpener(tls, self.certificates[-1]).open
+        if config.upstream.tls is not None:
+            open_ = self._upstream_opener(config.upstream.tls)
         self._tls = [self._certificates_of(n, listener) for n, listener in enumerate(config.listeners)]
         self.health = Health(self.metrics)
         self.preflight = PreflightBoard()
@@ -179,9 +176,7 @@ class Server:
             translator.gated_groups, translator.groups_in_moves, self.driver.report, self.metrics
         )
         self.driver.on_disconnected = self._gates.disconnected
-        self._lag = LagReader(None if config.fleet is None else kafka_properties(config.fleet, os.environ))
-        self._lag.asking.crashed = self.metrics.kafka_process_crashes.labels("lag").inc
-        self._gates.lag_source = partial(read_lags, self._lag)
+        self._lag = self._lag_reader()
         for say in Say:
             self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
         self.observability.registry.move_of = translator.move_of
@@ -220,6 +215,17 @@ class Server:
         self._ids = count(1)
         self._stopping = trio.Event()
         self._starting = trio.CancelScope()
+
+    def _lag_reader(self) -> "LagReader | None":
+        if self._config.fleet is None:
+            return None  # there is no account to ask with
+        from proxy.lag.gate_lag import read_lags  # noqa: PLC0415
+        from proxy.lag.reader import LagReader  # noqa: PLC0415
+
+        reader = LagReader(kafka_properties(self._config.fleet, os.environ))
+        reader.asking.crashed = self.metrics.kafka_process_crashes.labels("lag").inc
+        self._gates.lag_source = partial(read_lags, reader)
+        return reader
 
     def _start_proof(self, fleet: "FleetDriver | None", observability: Observability) -> Sequence[Sink]:
         """Make the live verification, if there is to be one; return where the journal of this process feeds it."""
@@ -270,9 +276,17 @@ class Server:
             if self.control.certificates is not None:
                 self.certificates.append(self.control.certificates)
 
-    def _certificates_of(self, number: int, listener: Listener) -> Certificates | None:
+    def _upstream_opener(self, tls: UpstreamTls) -> Open:
+        from proxy.transport.tls_context import UPSTREAM, Certificates, TlsOpener  # noqa: PLC0415 - many have none
+
+        self.certificates.append(Certificates("upstream", tls, self.metrics, self._last_good.get(UPSTREAM)))
+        return TlsOpener(tls, self.certificates[-1]).open
+
+    def _certificates_of(self, number: int, listener: Listener) -> "Certificates | None":
         if listener.tls is None:
             return None
+        from proxy.transport.tls_context import Certificates  # noqa: PLC0415 - many have none
+
         where = f"listener {Address(listener.bind, listener.port)}"
         last_good = self._last_good.get(number)
         self.certificates.append(Certificates(where, listener.tls, self.metrics, last_good))
@@ -325,7 +339,8 @@ class Server:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(EpollLoop().serve)
             nursery.start_soon(self.driver.run_timers)
-            nursery.start_soon(self._lag.run)
+            if self._lag is not None:
+                nursery.start_soon(self._lag.run)
             nursery.start_soon(self._gates.run)
             self.observability.start(nursery, self.driver)
             if self._proof is not None:
@@ -393,7 +408,9 @@ class Server:
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 
-    def _listen(self, bound: BoundListener, certificates: Certificates | None, nursery: trio.Nursery) -> None:
+    def _listen(
+        self, bound: BoundListener, certificates: "Certificates | None", nursery: trio.Nursery
+    ) -> None:
         listener = bound.listener
         cluster = AdvertisedCluster(
             self.nodes,
@@ -438,7 +455,7 @@ class Server:
         self,
         node_id: int | None,
         deps: ConnectionDeps,
-        certificates: Certificates | None,
+        certificates: "Certificates | None",
         nursery: trio.Nursery,
     ) -> Callable[[socket.socket, str], None]:
         def accepted(sock: socket.socket, host: str) -> None:

@@ -9,7 +9,7 @@ from proxy.server.session_shell import SessionShell
 from proxy.session.listener_context import UpstreamError
 from proxy.session.responses import Responses
 from proxy.transport.relay_direction import RelayDirection
-from proxy.transport.tls_stream import TlsError
+from proxy.transport.tls_errors import TlsError
 from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
 
 

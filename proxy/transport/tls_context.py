@@ -8,7 +8,7 @@ connections keep the certificate with which they began.
 import datetime as dt
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from proxy.config.regular_file import read_regular_file
 from proxy.config.tls import ClientAuth, ListenerTls, TlsVersion, UpstreamTls, tls_files_of
 from proxy.metrics.registry import Metrics
 from proxy.transport.tcp_stream import TcpStream, open_tcp
+from proxy.transport.tls_errors import TlsFilesError
 from proxy.transport.tls_stream import TlsStream
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.tls_context")
@@ -30,10 +31,6 @@ _VERIFY = {
     ClientAuth.OPTIONAL: ssl.CERT_OPTIONAL,
     ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
 }
-
-
-class TlsFilesError(Exception):
-    """A file of the TLS configuration can't be used; the message names it and says why."""
 
 
 class Material(msgspec.Struct, frozen=True):
@@ -277,13 +274,12 @@ class TlsOpener:
         return stream
 
 
-def check_files(listeners: tuple[ListenerTls | None, ...], upstream: UpstreamTls | None) -> None:
+def check_files(listeners: Iterable[ListenerTls], upstream: UpstreamTls | None) -> None:
     """Check that all files can be used.
 
     :raises TlsFilesError: the first that can't.
     """
     for tls in listeners:
-        if tls is not None:
-            material(tls)
+        material(tls)
     if upstream is not None:
         material(upstream)

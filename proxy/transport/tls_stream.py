@@ -13,6 +13,7 @@ from functools import partial
 import trio
 
 from proxy.transport.tcp_stream import RECEIVE_SIZE, Take, TcpStream
+from proxy.transport.tls_errors import TlsError
 from proxy.wire.frame_splitter import HTTP_STARTS
 
 _RECORD = 16 * 1024
@@ -23,14 +24,6 @@ _HANDSHAKE_RECORD = 0x16
 _ALERT_RECORD = 0x15
 _LOWEST_RECORD = 0x14
 """The lowest first byte of a TLS record. A Kafka frame begins with a lower one, its size's highest, up to 335 MB."""
-
-
-class TlsError(trio.BrokenResourceError):
-    """TLS ended the connection. ``kind`` is one word for metrics; the message tells an operator what went wrong."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 class TlsStream(trio.abc.HalfCloseableStream):

@@ -10,7 +10,8 @@ import structlog
 
 from proxy.config.schema import Config
 from proxy.config.tls import ListenerTls, UpstreamTls, tls_files_of
-from proxy.transport.tls_context import UPSTREAM, Contents, TlsFilesError, material, read_files
+from proxy.transport.tls_context import UPSTREAM, Contents, material, read_files
+from proxy.transport.tls_errors import TlsFilesError
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 

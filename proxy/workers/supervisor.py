@@ -17,10 +17,11 @@ from proxy.config.file_watcher import Reloadable
 from proxy.config.schema import Address, Config, Limits
 from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
+from proxy.metrics.dump import MetricDump
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import admin_app, serve_admin
 from proxy.observability.group_metrics import GroupCollector, GroupLabels, counts_of_view
-from proxy.observability.metrics_aggregation import MetricDump, MetricsAggregator
+from proxy.observability.metrics_aggregation import MetricsAggregator
 from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.snapshot import Snapshot, merge
 from proxy.runtime.log_setup import count_suppressed_lines

@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.image import TopicImage
 from protocol_codecs import ApiKey, ErrorCode, Uuid, decode, decode_prefix, encode, uuid_from_text
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.message import Message
 from protocol_codecs.registry import APIS, request_header_version, response_header_version
 from tests.coordinator.log_comparison import LoggedRecord

@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator.java_order import absolute, text_hash
 from protocol_codecs import ErrorCode
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.records import decode_batch, decode_record, read_headers
 from tests.coordinator.log_comparison import LoggedRecord
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from coordinator.java_order import absolute, text_hash
 from protocol_codecs import ErrorCode, Uuid
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 
 TIMEOUT_S = 30
 PAUSE_S = 0.005

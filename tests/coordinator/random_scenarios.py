@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from tests.coordinator.script import Classic, Member, Script
 from tests.coordinator.script.backend import Pending
 

@@ -14,7 +14,7 @@ import trio
 from coordinator.broker import EmbeddedCluster, serve
 from coordinator.snapshot import persistent
 from protocol_codecs import ErrorCode
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.message import Message
 from tests.coordinator.core_backend import CONFIG
 from tests.coordinator.kafka_backend import Connection

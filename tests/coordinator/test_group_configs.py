@@ -12,7 +12,7 @@ from coordinator.broker import EmbeddedCluster, serve
 from coordinator.config import GROUP_SETTINGS
 from coordinator.errors import RequestRefused
 from protocol_codecs import ErrorCode
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from tests.coordinator.core_backend import CONFIG
 from tests.coordinator.kafka_backend import Connection
 

@@ -14,7 +14,7 @@ from coordinator.log import MemoryLog
 from coordinator.metrics.families import GROUP_TYPES, METERS
 from coordinator.metrics.sampled import Meter, Samples
 from coordinator.shard import Call
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.records import OffsetCommitKey
 from tests.coordinator.core_backend import CONFIG, CoreBackend
 from tests.coordinator.scenarios import SCENARIOS

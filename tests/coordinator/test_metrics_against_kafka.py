@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from coordinator.metrics.families import GROUP_TYPES, METERS
 from coordinator.metrics.sampled import Meter, Samples
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from tests.coordinator.core_backend import CONFIG, CoreBackend
 from tests.coordinator.kafka_backend import KafkaBackend
 from tests.coordinator.scenarios.steps import stable_pair

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import pytest
 
 from coordinator.metrics.families import PREFIX
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from tests.coordinator.kafka_backend import Connection
 from tests.skips import program
 

@@ -18,7 +18,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.share_partitions import AcknowledgeType
 from coordinator.share_state import SharePartition
 from protocol_codecs import ErrorCode, Uuid
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.records import Record, RecordBatch, encode_batch
 
 GROUP = "g"

@@ -9,7 +9,7 @@ import trio
 
 from coordinator.broker import EmbeddedCluster, serve
 from protocol_codecs import ErrorCode, Uuid
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.uuids import ZERO_UUID
 from tests.coordinator.core_backend import CONFIG
 from tests.coordinator.kafka_backend import Connection

@@ -7,8 +7,9 @@ from typing import Any
 
 from msgspec import structs
 
-from protocol_codecs import ApiKey, ErrorCode, Message, encode, messages
-from protocol_codecs.messages import (
+from protocol_codecs import ApiKey, ErrorCode, Message, encode
+from protocol_codecs import all_messages as messages
+from protocol_codecs.all_messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,

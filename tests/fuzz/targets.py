@@ -14,9 +14,9 @@ from protocol_codecs import (
     MalformedMessage,
     Message,
     TooManyElements,
+    all_messages,
     decode,
     encode,
-    messages,
     reference,
 )
 from protocol_codecs.address_rewrite import (
@@ -57,8 +57,8 @@ _OFFERS = ApiVersionsNegotiator(allow_unknown_apis=False)
 
 
 def _declared() -> Iterator[tuple[type[Message], int]]:
-    for name in messages.__all__:
-        message_type = getattr(messages, name)
+    for name in all_messages.__all__:
+        message_type = getattr(all_messages, name)
         if message_type.__schema__.versions.high < 0x7FFF:
             for version in message_type.__schema__.versions:
                 yield message_type, version

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from protocol_codecs import kinds, messages
+from protocol_codecs import all_messages as messages
+from protocol_codecs import kinds
 from protocol_codecs.kinds import Kind
 from protocol_codecs.message import Message
 from protocol_codecs.schema import Field

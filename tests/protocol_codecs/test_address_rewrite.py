@@ -13,7 +13,7 @@ from protocol_codecs.address_rewrite import (
     rewrite_find_coordinator,
     rewrite_metadata_brokers,
 )
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     Coordinator,
     DescribeClusterBroker,
     DescribeClusterResponse,

@@ -15,9 +15,9 @@ from protocol_codecs import (
     encode,
     reference,
 )
+from protocol_codecs.all_messages import HeartbeatRequest, JoinGroupRequest, OffsetFetchRequest
 from protocol_codecs.compiler.runtime import REFERENCE_SLOWNESS
 from protocol_codecs.message import Message
-from protocol_codecs.messages import HeartbeatRequest, JoinGroupRequest, OffsetFetchRequest
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -3,11 +3,11 @@
 import pytest
 
 from protocol_codecs import decode, encode
+from protocol_codecs.all_messages import HeartbeatRequest
 from protocol_codecs.compiler.__main__ import main
 from protocol_codecs.compiler.source import wrapped
 from protocol_codecs.fields import array, int32, string
 from protocol_codecs.message import Message
-from protocol_codecs.messages import HeartbeatRequest
 
 
 def test_the_source_of_a_message_is_printed(capsys: pytest.CaptureFixture[str]):

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol_codecs import MalformedMessage, decode, decode_prefix, encode, reference
-from protocol_codecs.message import Message
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ApiVersionsResponse,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -19,6 +18,7 @@ from protocol_codecs.messages import (
     OffsetCommitResponse,
     SaslAuthenticateRequest,
 )
+from protocol_codecs.message import Message
 
 every_case = pytest.mark.parametrize(("message_type", "version"), CASES, ids=map(case_id, CASES))
 

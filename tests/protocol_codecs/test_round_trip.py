@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol_codecs import UnencodableMessage, UnsupportedVersion, decode, decode_prefix, encode, reference
+from protocol_codecs.all_messages import ApiVersionsResponse, HeartbeatRequest
 from protocol_codecs.message import Message
-from protocol_codecs.messages import ApiVersionsResponse, HeartbeatRequest
 from protocol_codecs.schema import Field
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from protocol_codecs import UnencodableMessage, decode, encode
-from protocol_codecs.message import Message
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ConsumerGroupHeartbeatRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -18,6 +17,7 @@ from protocol_codecs.messages import (
     OffsetFetchRequestTopic,
     SyncGroupResponse,
 )
+from protocol_codecs.message import Message
 
 
 def refusal(message: Message, version: int) -> str:

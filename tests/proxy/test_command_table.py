@@ -56,7 +56,6 @@ def test_a_check_of_the_policy_loads_no_other_command_and_no_server(tmp_path):
 
 OF_SHADOW = {
     "assignors",
-    "config",
     "consumer_groups",
     "errors",
     "image",
@@ -69,7 +68,7 @@ OF_SHADOW = {
 
 
 def test_a_serving_proxy_loads_of_other_packages_what_it_needs():
-    program = "import sys, proxy.cli.run; print(*sys.modules)"
+    program = "import sys, proxy.cli.run, proxy.observability.shadowing; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     names = [name.split(".") for name in done.stdout.split()]
     assert {name[1] for name in names if name[0] == "coordinator" and len(name) > 1} == OF_SHADOW

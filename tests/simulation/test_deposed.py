@@ -10,7 +10,7 @@ from coordinator.image import MetadataImage, TopicImage
 from coordinator.shard import Call
 from coordinator.uuids import SeededUuids
 from protocol_codecs import ApiKey, ErrorCode, Uuid
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     LeaveGroupRequest,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from coordinator.shard import Call
-from protocol_codecs.messages import DescribeGroupsRequest
+from protocol_codecs.all_messages import DescribeGroupsRequest
 from proxy.shadow.group import Size, group_of
 from proxy.shadow.sampling import forecast
 from proxy.shadow.view import ShadowView

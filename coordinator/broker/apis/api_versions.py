@@ -3,15 +3,15 @@
 from collections.abc import Collection
 
 from coordinator.broker.versions import FEATURES, OFFERED, SHOWN_FROM_0
-from protocol_codecs.api_key import ApiKey
-from protocol_codecs.codec import encode
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ApiVersion,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from protocol_codecs.api_key import ApiKey
+from protocol_codecs.codec import encode
+from protocol_codecs.error_code import ErrorCode
 
 
 def answer(version: int, private_keys: Collection[int] = ()) -> bytes:

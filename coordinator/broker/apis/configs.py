@@ -6,8 +6,7 @@ Topics keep whatever settings they are given and show them again; brokers show n
 from coordinator.broker.context import RequestContext
 from coordinator.config import GROUP_SETTINGS, CoordinatorConfig, broker_value
 from coordinator.errors import RequestRefused
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     DescribeConfigsRequest,
     DescribeConfigsRequestResource,
     DescribeConfigsResponse,
@@ -19,6 +18,7 @@ from protocol_codecs.messages import (
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponseResource,
 )
+from protocol_codecs.error_code import ErrorCode
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE = 0, 1

@@ -1,7 +1,11 @@
 """DescribeCluster (60), v0 to v2: lists the nodes."""
 
 from coordinator.broker.context import RequestContext
-from protocol_codecs.messages import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from protocol_codecs.all_messages import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
 
 async def serve(context: RequestContext, _request: DescribeClusterRequest) -> DescribeClusterResponse:

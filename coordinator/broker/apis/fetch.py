@@ -8,8 +8,7 @@ import trio
 from coordinator.broker.cluster import Topic
 from coordinator.broker.context import RequestContext
 from coordinator.broker.partition_log import LEADER_EPOCH, OffsetOutOfRange
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     FetchRequest,
     FetchRequestPartition,
     FetchRequestTopic,
@@ -18,6 +17,7 @@ from protocol_codecs.messages import (
     FetchResponsePartition,
     FetchResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 
 FIRST_VERSION_WITH_LEADERS = 12
 FIRST_VERSION_WITH_TOPIC_IDS = 13

@@ -2,8 +2,8 @@
 coordinator (key type 2) is none of a client's business."""
 
 from coordinator.broker.context import RequestContext
+from protocol_codecs.all_messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP = 0
 FIRST_VERSION_WITH_SEVERAL_KEYS = 4

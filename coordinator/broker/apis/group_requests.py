@@ -4,9 +4,9 @@ from coordinator.broker.context import RequestContext
 from coordinator.broker.shard_host import ShardHost
 from coordinator.handlers.refusal import refusal
 from coordinator.handlers.routing import groups_of, merged, restricted_to
+from protocol_codecs.all_messages import ListGroupsResponse
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
-from protocol_codecs.messages import ListGroupsResponse
 
 
 async def serve(context: RequestContext, request: Message) -> Message:

@@ -1,8 +1,8 @@
 """InitProducerId (22), v0 to v5: gives ids to idempotent producers. Transactional producers are refused."""
 
 from coordinator.broker.context import RequestContext
+from protocol_codecs.all_messages import InitProducerIdRequest, InitProducerIdResponse
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import InitProducerIdRequest, InitProducerIdResponse
 
 
 async def serve(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:

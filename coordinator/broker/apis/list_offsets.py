@@ -3,14 +3,14 @@
 from coordinator.broker.cluster import Topic
 from coordinator.broker.context import RequestContext
 from coordinator.broker.partition_log import LEADER_EPOCH, PartitionLog
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
     ListOffsetsResponse,
     ListOffsetsResponsePartition,
     ListOffsetsResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 FIRST_VERSION_WITH_LEADER_EPOCH = 4

@@ -4,8 +4,7 @@ from coordinator.broker.cluster import EmbeddedCluster, Topic
 from coordinator.broker.context import RequestContext
 from coordinator.broker.partition_log import LEADER_EPOCH
 from coordinator.broker.topic_names import is_valid
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -13,6 +12,7 @@ from protocol_codecs.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.uuids import ZERO_UUID
 
 

@@ -2,14 +2,14 @@
 
 from coordinator.broker.context import RequestContext
 from coordinator.broker.partition_log import LEADER_EPOCH
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestPartition,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderEpochResponsePartition,
     OffsetForLeaderEpochResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 
 
 async def serve(

@@ -3,8 +3,7 @@
 from coordinator.broker.cluster import Topic
 from coordinator.broker.context import RequestContext
 from coordinator.broker.partition_log import LEADER_EPOCH, OutOfOrderSequence
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ProduceRequest,
     ProduceRequestPartition,
     ProduceRequestTopic,
@@ -13,6 +12,7 @@ from protocol_codecs.messages import (
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.records import CorruptBatch
 
 FIRST_VERSION_WITH_LEADERS = 10

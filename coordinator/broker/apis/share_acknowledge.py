@@ -15,8 +15,7 @@ from coordinator.share_partitions import (
     check_acknowledgements,
 )
 from coordinator.share_state import SharePartition
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareAcknowledgeResponseLeader,
@@ -24,6 +23,7 @@ from protocol_codecs.messages import (
     ShareAcknowledgeResponsePartition,
     ShareAcknowledgeResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.uuids import Uuid
 
 FIRST_VERSION_WITH_RENEWAL = 2

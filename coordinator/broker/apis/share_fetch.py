@@ -33,8 +33,7 @@ from coordinator.share_partitions import (
     records_of,
 )
 from coordinator.share_state import SharePartition
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ShareFetchRequest,
     ShareFetchResponse,
     ShareFetchResponseAcquiredRecords,
@@ -43,6 +42,7 @@ from protocol_codecs.messages import (
     ShareFetchResponsePartition,
     ShareFetchResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 
 MAX_BYTES = 55 * 1024 * 1024
 """Kafka's ``fetch.max.bytes``."""

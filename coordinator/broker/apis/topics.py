@@ -2,8 +2,7 @@
 
 from coordinator.broker.context import RequestContext
 from coordinator.broker.topic_names import is_valid
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     CreatePartitionsRequest,
     CreatePartitionsRequestTopic,
     CreatePartitionsResponse,
@@ -17,6 +16,7 @@ from protocol_codecs.messages import (
     DeleteTopicsResponse,
     DeleteTopicsResponseTopic,
 )
+from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.uuids import ZERO_UUID
 
 FIRST_VERSION_DELETING_BY_ID = 6

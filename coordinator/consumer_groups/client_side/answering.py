@@ -7,8 +7,8 @@ from coordinator.consumer_groups.draft import Draft
 from coordinator.consumer_groups.member import ConsumerGroupMember, MemberState
 from coordinator.consumer_groups.reconciliation import Target
 from coordinator.partitions import Partitions, heartbeat_assignment, heartbeat_topics
+from protocol_codecs.all_messages import ConsumerGroupHeartbeatResponse
 from protocol_codecs.experimental import ClientAssignorsHeartbeatResponse, HeartbeatAssignmentDetails
-from protocol_codecs.messages import ConsumerGroupHeartbeatResponse
 
 
 def with_client_assignors(

@@ -6,9 +6,9 @@ from coordinator.consumer_groups.client_side.choice import offers_of
 from coordinator.consumer_groups.client_side.declarations import CLASSIC_VERSION, ClientAssignor
 from coordinator.consumer_groups.member import ConsumerGroupMember
 from coordinator.errors import RequestRefused
+from protocol_codecs.all_messages import ConsumerGroupHeartbeatRequest
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.experimental import ClientAssignorsHeartbeatRequest, HeartbeatClientAssignor
-from protocol_codecs.messages import ConsumerGroupHeartbeatRequest
 
 MOST_ASSIGNORS = 16
 """How many assignors a member may declare. The KIP has no limit; what is kept of a client has one here."""

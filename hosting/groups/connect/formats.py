@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from coordinator.connect_groups.work import CONNECTOR, Work, WorkSet
+from protocol_codecs.all_messages import JoinGroupRequestProtocol
 from protocol_codecs.errors import CodecError
-from protocol_codecs.messages import JoinGroupRequestProtocol
 from protocol_codecs.messages.connect_protocol import (
     FIRST_INCREMENTAL_VERSION,
     ConnectProtocolAssignment,

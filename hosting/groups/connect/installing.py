@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from coordinator.connect_groups.work import Work, WorkSet
 from hosting.groups.connect.formats import Difference, read_differences
 from hosting.groups.connect.worker import Round
-from protocol_codecs.messages import SyncGroupRequestAssignment
+from protocol_codecs.all_messages import SyncGroupRequestAssignment
 
 
 def checked(

@@ -13,12 +13,12 @@ from hosting.groups.connect.installing import checked, owners_of, without
 from hosting.groups.connect.worker import NOTHING, ConnectClient, Part, Round, WorkerOffer
 from hosting.groups.member import HostedMember, JoinResult
 from hosting.groups.settings import HostedSettings
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     JoinGroupRequest,
     JoinGroupResponseMember,
     SyncGroupRequestAssignment,
 )
+from protocol_codecs.error_code import ErrorCode
 
 CONNECT_PROTOCOL_TYPE = "connect"
 

@@ -10,9 +10,9 @@ from hosting.groups.consumers.client import ConsumerClient, Leadership
 from hosting.groups.consumers.coordination import Coordination
 from hosting.groups.consumers.topics import GroupTopics, all_of
 from hosting.groups.member import HostedMember, JoinResult
+from protocol_codecs.all_messages import JoinGroupResponseMember, SyncGroupRequestAssignment
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.errors import CodecError
-from protocol_codecs.messages import JoinGroupResponseMember, SyncGroupRequestAssignment
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolAssignment
 from protocol_codecs.uuids import Uuid
 

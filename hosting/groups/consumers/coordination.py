@@ -13,6 +13,7 @@ from coordinator.uuids import UuidSource
 from hosting.groups.consumers.client import ConsumerClient
 from hosting.groups.member import HostedMember
 from hosting.groups.settings import COORDINATOR_CONFIG
+from protocol_codecs.all_messages import ConsumerGroupHeartbeatRequestTopicPartitions
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.experimental import (
     ClientAssignorsHeartbeatRequest,
@@ -24,7 +25,6 @@ from protocol_codecs.experimental import (
     HeartbeatClientAssignor,
 )
 from protocol_codecs.message import Message
-from protocol_codecs.messages import ConsumerGroupHeartbeatRequestTopicPartitions
 
 _CALL_VERSION = 1
 

@@ -21,9 +21,9 @@ from hosting.groups.consumers.coordination import Coordination
 from hosting.groups.consumers.topics import GroupTopics
 from hosting.groups.member import HostedMember, JoinResult
 from hosting.groups.settings import HostedSettings
+from protocol_codecs.all_messages import JoinGroupRequest, SyncGroupRequestAssignment
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.errors import CodecError
-from protocol_codecs.messages import JoinGroupRequest, SyncGroupRequestAssignment
 from protocol_codecs.uuids import Uuid
 
 _MOST_STEPS = 3

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.codec import decode, decode_prefix, encode
 from protocol_codecs.message import Message
 from protocol_codecs.registry import APIS, request_header_version, response_header_version

@@ -8,6 +8,7 @@ from coordinator.image import MetadataImage, TopicImage
 from coordinator.log import MemoryLog
 from coordinator.shard import Call
 from coordinator.uuids import SeededUuids
+from protocol_codecs.all_messages import ConsumerGroupHeartbeatRequestTopicPartitions
 from protocol_codecs.experimental import (
     CONSUMER_OFFSETS_WITH_CLIENT_ASSIGNORS,
     ClientAssignorsHeartbeatRequest,
@@ -18,7 +19,6 @@ from protocol_codecs.experimental import (
     HeartbeatClientAssignor,
 )
 from protocol_codecs.message import Message
-from protocol_codecs.messages import ConsumerGroupHeartbeatRequestTopicPartitions
 from protocol_codecs.uuids import Uuid
 
 FOO, BAR = Uuid(b"f" * 16), Uuid(b"b" * 16)

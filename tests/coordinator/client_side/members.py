@@ -3,6 +3,10 @@
 import random
 from typing import TYPE_CHECKING
 
+from protocol_codecs.all_messages import (
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.experimental import (
     ClientAssignorsHeartbeatRequest,
@@ -14,10 +18,6 @@ from protocol_codecs.experimental import (
     HeartbeatClientAssignor,
 )
 from protocol_codecs.message import Message
-from protocol_codecs.messages import (
-    ConsumerGroupHeartbeatRequestTopicPartitions,
-    ConsumerGroupHeartbeatResponse,
-)
 from tests.coordinator.client_side.assignors import ASSIGNOR, VERSIONS, Kind, install_request
 from tests.coordinator.client_side.plan import HEARTBEAT_MS, REQUEST_TIMEOUT_MS
 

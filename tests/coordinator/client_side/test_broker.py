@@ -13,7 +13,7 @@ from coordinator.broker import EmbeddedCluster, serve
 from coordinator.broker.clock import Clock
 from coordinator.broker.cluster_metrics import ClusterMetrics
 from coordinator.config import CoordinatorConfig
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.api_key import ApiKey
 from protocol_codecs.codec import decode, decode_prefix, encode
 from protocol_codecs.error_code import ErrorCode

@@ -7,14 +7,7 @@ from coordinator.consumer_groups.client_side.declaring import MOST_ASSIGNORS
 from coordinator.group_coordinator import UnservedRequest
 from coordinator.log import MemoryLog
 from coordinator.snapshot import persistent
-from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.experimental import (
-    CONSUMER_OFFSETS_WITH_CLIENT_ASSIGNORS,
-    ConsumerGroupInstallAssignmentRequestMember,
-    ConsumerGroupPrepareAssignmentRequest,
-    ExperimentalErrorCode,
-)
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -24,6 +17,13 @@ from protocol_codecs.messages import (
     LeaveGroupRequest,
     MemberIdentity,
     SyncGroupRequest,
+)
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.experimental import (
+    CONSUMER_OFFSETS_WITH_CLIENT_ASSIGNORS,
+    ConsumerGroupInstallAssignmentRequestMember,
+    ConsumerGroupPrepareAssignmentRequest,
+    ExperimentalErrorCode,
 )
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolSubscription,

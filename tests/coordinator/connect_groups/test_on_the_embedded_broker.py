@@ -16,8 +16,8 @@ from coordinator.config import CoordinatorConfig
 from coordinator.connect_groups.work import as_message, from_message
 from coordinator.shard import Call
 from protocol_codecs import ErrorCode
+from protocol_codecs import all_messages as m
 from protocol_codecs import connect_groups as c
-from protocol_codecs import messages as m
 from protocol_codecs.codec import decode, decode_prefix, encode
 from protocol_codecs.message import Message
 from tests.coordinator.connect_groups.talk import COMPATIBLE, GROUP, text, works

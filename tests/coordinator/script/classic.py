@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from protocol_codecs import ErrorCode
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

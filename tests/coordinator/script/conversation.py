@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from protocol_codecs import Uuid
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.message import Message
 from protocol_codecs.messages.consumer_protocol import decode_assignment
 from tests.coordinator.script.backend import Backend, Partitions, Pending, error_name

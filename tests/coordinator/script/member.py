@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from tests.coordinator.script.backend import Partitions, error_name
 from tests.coordinator.script.conversation import Conversation
 

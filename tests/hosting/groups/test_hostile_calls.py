@@ -10,8 +10,7 @@ from hosting.groups.member import ClientCall
 from hosting.groups.room import HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
-from protocol_codecs.codec import encode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -21,6 +20,7 @@ from protocol_codecs.messages import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from protocol_codecs.codec import encode
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -6,14 +6,14 @@ from hosting.groups.consumers import formats
 from hosting.groups.consumers.formats import StickyUserData
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
-from protocol_codecs.codec import decode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
     SyncGroupRequest,
 )
+from protocol_codecs.codec import decode
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     ConsumerProtocolTopicPartition,

@@ -24,7 +24,7 @@ from support.raw_new_member import RawNewMember, topic_id
 from support.waiting import eventually
 
 from protocol_codecs import ApiKey, decode, encode
-from protocol_codecs.messages import ApiVersionsRequest, ApiVersionsResponse, RequestHeader
+from protocol_codecs.all_messages import ApiVersionsRequest, ApiVersionsResponse, RequestHeader
 
 pytestmark = pytest.mark.kafka
 

@@ -9,7 +9,8 @@ import pytest
 from proxy.config.loader import ConfigError, load_config, load_policy
 from proxy.config.regular_file import MAX_BYTES, read_regular_file
 from proxy.config.tls import ListenerTls
-from proxy.transport.tls_context import TlsFilesError, listener_material
+from proxy.transport.tls_context import listener_material
+from proxy.transport.tls_errors import TlsFilesError
 from tests.proxy.fakes.certificates import Authority
 
 

@@ -15,7 +15,7 @@ from proxy.config.control import Hook
 from proxy.control import hook_caller
 from proxy.control.hook_caller import ANSWER_BYTES, AT_A_TIME, HookCaller, check_hook
 from proxy.metrics.registry import Metrics
-from proxy.transport.tls_context import TlsFilesError
+from proxy.transport.tls_errors import TlsFilesError
 from tests.proxy.fakes.certificates import LOCAL, Authority
 from translation.actions import CallHook
 

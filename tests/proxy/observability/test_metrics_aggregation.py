@@ -4,11 +4,12 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client import Counter as CounterMetric
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.metrics.dump import dump_metrics
 from proxy.metrics.registry import Metrics
 from proxy.observability.group_metrics import GroupCollector, GroupLabels, counts_of_record, counts_of_view
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.group_views import view_of
-from proxy.observability.metrics_aggregation import _HIGHEST, _LOWEST, MetricsAggregator, dump_metrics
+from proxy.observability.metrics_aggregation import _HIGHEST, _LOWEST, MetricsAggregator
 from proxy.observability.snapshot import BrokerView, Snapshot, merge
 from tests.proxy.observability.events import MICRO, life
 from translation.policy.policy import Policy

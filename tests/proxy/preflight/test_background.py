@@ -200,14 +200,6 @@ async def test_a_log_is_not_filled_by_many_findings(autojump_clock, nursery):
     assert lines[-1]["not_logged"] == lines[-1]["found"] - 20
 
 
-async def test_switched_off_nothing_is_asked(autojump_clock, nursery):
-    preflights = Preflights(facts(), PreflightSection(enabled=False))
-    preflights.running.started()
-    await preflights.running.run()
-    assert preflights.orders == []
-    assert preflights.view.state is PreflightState.OFF
-
-
 @pytest.mark.parametrize(
     ("bind", "url"),
     [

@@ -6,9 +6,10 @@ import pytest
 import trio
 import trio.testing
 
+from proxy.lag.gate_lag import lag_of
 from proxy.lag.readings import GroupLag, Partition, PartitionLag, Reading, Unknown, Why
 from proxy.metrics.registry import Metrics
-from proxy.server.gate_keeper import GateKeeper, lag_of
+from proxy.server.gate_keeper import GateKeeper
 from translation.actions import Event, EventKind, MemberProtocol
 from translation.fleet.signals import Gate, Report
 from translation.policy.gates import AbortIf

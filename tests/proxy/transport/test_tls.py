@@ -19,7 +19,8 @@ from proxy.config.file_watcher import FileWatcher
 from proxy.config.schema import Config, Limits, Listener, Upstream
 from proxy.config.tls import ClientAuth, ListenerTls, TlsVersion, UpstreamTls
 from proxy.server.server import Server
-from proxy.transport.tls_context import TlsFilesError, check_files, listener_material, upstream_material
+from proxy.transport.tls_context import check_files, listener_material, upstream_material
+from proxy.transport.tls_errors import TlsFilesError
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.broker import a_cluster, connect
 from tests.proxy.fakes.certificates import LOCAL, Authority, connect_tls
@@ -358,7 +359,7 @@ def test_files_that_can_not_be_used_are_named(authority: Authority, tmp_path: Pa
             listener_material(made)
     with pytest.raises(TlsFilesError, match=f"{no_pem}: has no certificate of an authority"):
         upstream_material(UpstreamTls(ca=str(no_pem)))
-    check_files((None, ListenerTls(certificate=certificate, key=key)), UpstreamTls(ca=str(authority.file)))
+    check_files((ListenerTls(certificate=certificate, key=key),), UpstreamTls(ca=str(authority.file)))
     check_files((), UpstreamTls())
 
 

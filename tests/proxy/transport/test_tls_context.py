@@ -6,7 +6,8 @@ import pytest
 
 from proxy.config.tls import ListenerTls
 from proxy.metrics.registry import Metrics
-from proxy.transport.tls_context import Certificates, TlsFilesError, read_files
+from proxy.transport.tls_context import Certificates, read_files
+from proxy.transport.tls_errors import TlsFilesError
 from tests.proxy.fakes.certificates import Authority
 
 

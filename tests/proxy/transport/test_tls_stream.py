@@ -11,7 +11,8 @@ import trio
 import trio.testing
 
 from proxy.transport.tcp_stream import feed
-from proxy.transport.tls_stream import TlsError, TlsStream
+from proxy.transport.tls_errors import TlsError
+from proxy.transport.tls_stream import TlsStream
 from proxy.transport.write_buffer import WriteBuffer
 from tests.proxy.fakes.certificates import Authority, tls_pair
 

@@ -19,8 +19,8 @@ from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.process import StartError, leaves
 from proxy.server.server import Readiness
 from proxy.transport.tcp_stream import TcpStream
-from proxy.transport.tls_context import TlsFilesError
-from proxy.transport.tls_stream import TlsError, TlsStream
+from proxy.transport.tls_errors import TlsError, TlsFilesError
+from proxy.transport.tls_stream import TlsStream
 from proxy.workers.affinity import worker_of
 from proxy.workers.supervisor import Supervisor, _worker_config
 from tests.proxy.fakes import messages, wire

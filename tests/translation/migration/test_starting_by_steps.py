@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages import DescribeGroupsResponse
+from protocol_codecs.all_messages import DescribeGroupsResponse
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from protocol_codecs.messages.describe_groups import DescribedGroup
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench

@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.share_partitions import FINAL_EPOCH, AcquireMode, fetched_batches
 from protocol_codecs import ErrorCode
-from protocol_codecs import messages as m
+from protocol_codecs import all_messages as m
 from protocol_codecs.records import Record, RecordBatch, encode_batch
 from tests.coordinator.kafka_backend import Connection
 from tests.coordinator.propagation import STILL_COMING, alter_group

@@ -8,7 +8,7 @@ from hosting.groups.member import ClientCall
 from hosting.groups.room import HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,

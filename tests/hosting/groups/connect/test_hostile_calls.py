@@ -11,8 +11,7 @@ from hosting.groups.connect.formats import Difference, Said
 from hosting.groups.member import ClientCall
 from hosting.groups.room import HostedGroups
 from hosting.groups.settings import HostedSettings
-from protocol_codecs.codec import encode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -23,6 +22,7 @@ from protocol_codecs.messages import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from protocol_codecs.codec import encode
 
 GROUP = "connect-cluster"
 MOST_BYTES = 20_000

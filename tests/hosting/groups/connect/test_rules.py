@@ -3,7 +3,7 @@
 import pytest
 
 from protocol_codecs import ErrorCode
-from protocol_codecs.messages import JoinGroupRequestProtocol
+from protocol_codecs.all_messages import JoinGroupRequestProtocol
 from tests.hosting.groups.connect.talk import (
     NONE,
     REBALANCE_MS,

@@ -18,8 +18,7 @@ from hosting.groups.member import ClientCall
 from hosting.groups.room import HostedAnswer, HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
-from protocol_codecs.codec import encode
-from protocol_codecs.messages import (
+from protocol_codecs.all_messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -29,6 +28,7 @@ from protocol_codecs.messages import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from protocol_codecs.codec import encode
 from protocol_codecs.messages.connect_protocol import decode_assignment, decode_metadata
 from tests.hosting.groups.connect.assignor import IncrementalAssignor, Works, ordered
 
