@@ -6,8 +6,11 @@ process read which steps, and how many members the broker has had. Nothing here 
 * A step is reached at the earliest when all steps before it could have been held, counted from when the first process
   read these steps.
 * A share is one of the largest number of members that the broker had while the client may have been on its way: since
-  its slot was taken its slot was taken it had :data:`ON_ITS_WAY_MS` to join.
+  its slot was taken it had :data:`ON_ITS_WAY_MS` to join.
 * A client that is translated already may begin anew under its id, and in the place of its instance id.
+* A process without a member log that starts again takes members with an id of a native client's form for native ones
+  (:mod:`translation.engine.member_ids`), and relays the calls of their clients: the broker answers UNKNOWN_MEMBER_ID,
+  or makes them classic members. No client is translated under such an id any more, so it does not count.
 * After the last translated member has left a group with classic members, none is translated by the same steps, unless
   somebody lets the move go on.
 * No step begins that nobody has approved, where approvals are required.
@@ -27,6 +30,7 @@ from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP
 from translation.actions import Call, Emit, EventKind
 from translation.engine.conversion import is_helper
+from translation.engine.member_ids import may_be_translated
 from translation.engine.wave_counts import WaveState
 from translation.migration.commands import Act
 from translation.policy.policy import Approval, Mode, Rule
@@ -84,6 +88,8 @@ class StepWatch:
         if not is_same or (process.policy_read_ms == process.started_ms and process.member_log is None):
             self._since_ms = now_ms
             self._is_converted = self._may_be_held = self._is_held = False
+        if process.policy_read_ms == process.started_ms and process.member_log is None:
+            self._began = {one for one in self._began if may_be_translated(one)}
 
     def command_given(self, act: Act, step: int) -> None:
         """Somebody gives a command. When it counts is not known here."""

@@ -203,6 +203,7 @@ def _on_time(context: Context, conversion: Conversion) -> None:
         )
     else:
         context.timers.book(conversion, context.now + _INTERVAL_S)
+        context.scheduler.end_silence(conversion.queue)
 
 
 def _connection(context: Context, conversion: Conversion) -> Connection | None:
@@ -260,6 +261,8 @@ def _is_over(context: Context, conversion: Conversion, described: DescribedGroup
         if _lacks_helper(conversion, described):
             yield from join(context, conversion)
             return False
+        if (yield from _ends_orphans(context, conversion, described)):
+            return False
         is_over = _is_back(context, conversion, described)
         if is_over and conversion.helper_id:
             yield from leave(context, conversion)
@@ -278,6 +281,30 @@ def _lacks_helper(conversion: Conversion, described: DescribedGroup | None) -> b
         and bool(described.members)
         and all(member.member_type == CLASSIC for member in described.members)
     )
+
+
+def _ends_orphans(
+    context: Context, conversion: Conversion, described: DescribedGroup | None
+) -> Procedure[bool]:
+    """End the helpers that this process left behind when it crashed; return whether there were any.
+
+    One that times out as the last member of the new protocol leaves a classic group while members may be behind the
+    group epoch, and those are answered ILLEGAL_GENERATION. Of several processes the helper may be another one's.
+    """
+    if not context.settings.sole_process or described is None or conversion.is_joining:
+        return False
+    orphans = [
+        member
+        for member in described.members
+        if is_helper(member.member_id) and member.member_id != conversion.helper_id
+    ]
+    if orphans and not conversion.helper_id:
+        last = orphans.pop()  # it stays until all members have reached the group epoch
+        conversion.helper_id, conversion.helper_epoch = last.member_id, last.member_epoch
+        conversion.has_left = False
+    for orphan in orphans:
+        yield from _leave(described.group_id, orphan.member_id)
+    return bool(orphans)
 
 
 def _has_classic_members_only(described: DescribedGroup) -> bool:

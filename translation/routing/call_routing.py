@@ -283,13 +283,27 @@ def _translate_or_adopt(
         if member.deadlines.session_deadline < math.inf:
             # Alive now, however long the call has to wait for its turn.
             session_timeout.renew(member, context.now)
-        steps = translate()
+        steps = _in_its_turn(context, request, translate)
         beside = request.api_key in _COMMITS
     else:
         beside = False
         rule = context.rules.rule_for(member.group.group_id)
         steps = adopt_then(context, member, connection, request, rule, translate, refuse, found)
     context.scheduler.start(steps, member.queue, connection.id, request.client_id, beside=beside)
+
+
+def _in_its_turn(
+    context: Context, request: Request, translate: Callable[[], Procedure[None]]
+) -> Procedure[None]:
+    """Translate a call, unless its client's JoinGroup had the turn before it and took the member back to the classic
+    protocol: then the broker answers it."""
+    message = held_return.with_generation_of_broker(context, request)
+    if message is not None:
+        yield from held_return.relay_held(context, request, message)
+    elif context.fleet.log is None and is_relayed(context, request.message.group_id, request.message.member_id):
+        context.forward(request)
+    else:
+        yield from translate()
 
 
 # -- LeaveGroup, OffsetFetch, DescribeGroups ---------------------------------------------------------------------------
