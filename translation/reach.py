@@ -54,12 +54,13 @@ def connection_to_end(context: Context, member: Member) -> ConnectionId | None:
     return member.connection_id if member.connection_id is not None else connection_of(context, member.group)
 
 
-def connection_of(context: Context, group: Group) -> ConnectionId | None:
-    """A connection that is authorized for a group, that of the coordinator's last answer first; None: there is none."""
+def connection_of(context: Context, group: Group, besides: ConnectionId | None = None) -> ConnectionId | None:
+    """A connection that is authorized for a group, that of the coordinator's last answer first; None: there is none
+    ``besides`` this one."""
     members = (one.connection_id for one in group.members.values() if one.connection_id is not None)
     for connection_id in chain((group.answered_on,), members):
         if (
-            connection_id is not None
+            connection_id not in (None, besides)
             and context.connections.connection(connection_id) is not None
             and context.authorized_groups.includes(connection_id, group.group_id)
         ):

@@ -232,6 +232,16 @@ class Scheduler:
         if procedure.turn_began_at + self._environment.settings.turn_limit_s <= self._environment.now:
             self._close(procedure.connection_id)
 
+    def abandon(self, queue: ProcedureQueue) -> None:
+        """End the procedure that runs if it has had the turn for ``turn_limit_s``. Its connection stays open; what the
+        broker still answers there counts for nothing."""
+        procedure = queue.running
+        if procedure is None or procedure.generator is None:
+            return
+        if procedure.turn_began_at + self._environment.settings.turn_limit_s <= self._environment.now:
+            procedure.generator.close()
+            self._end_turn(procedure)
+
     def _close(self, connection_id: ConnectionId) -> None:
         reason = "a call to the broker went unanswered on it, and held up a member on another connection, or its end"
         self._environment.actions.append(Close(connection_id, reason))

@@ -196,19 +196,25 @@ def _on_time(context: Context, conversion: Conversion) -> None:
             end(context, group)
         return
     conversion.reached_at = context.now
+    context.timers.book(conversion, context.now + _INTERVAL_S)
+    if conversion.queue.running_on != connection.id:
+        # Its client may have stopped reading, or waits there in JoinGroup.
+        context.scheduler.abandon(conversion.queue)
     if conversion.queue.idle:
         conversion.connection_id = connection.id
         context.scheduler.start(
             _tick(context, conversion, connection), conversion.queue, connection.id, HELPER_CLIENT_ID
         )
-    else:
-        context.timers.book(conversion, context.now + _INTERVAL_S)
-        context.scheduler.end_silence(conversion.queue)
 
 
 def _connection(context: Context, conversion: Conversion) -> Connection | None:
-    """A connection for the helper: the one of its last heartbeat, or another of its group."""
-    for candidate in (conversion.connection_id, connection_of(context, conversion.group)):
+    """A connection for the helper: the one of its last heartbeat, or another of its group; that on which a request of
+    it has no response yet only if there is no other."""
+    group, waits_on = conversion.group, conversion.queue.running_on
+    others = (
+        one for one in (conversion.connection_id, connection_of(context, group, waits_on)) if one != waits_on
+    )
+    for candidate in (*others, waits_on):
         connection = None if candidate is None else context.connections.connection(candidate)
         if connection is not None:
             return connection

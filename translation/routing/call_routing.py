@@ -283,8 +283,8 @@ def _translate_or_adopt(
         if member.deadlines.session_deadline < math.inf:
             # Alive now, however long the call has to wait for its turn.
             session_timeout.renew(member, context.now)
-        steps = _in_its_turn(context, request, translate)
         beside = request.api_key in _COMMITS
+        steps = _commit_in_its_turn(context, request, translate) if beside else translate()
     else:
         beside = False
         rule = context.rules.rule_for(member.group.group_id)
@@ -292,15 +292,18 @@ def _translate_or_adopt(
     context.scheduler.start(steps, member.queue, connection.id, request.client_id, beside=beside)
 
 
-def _in_its_turn(
+def _commit_in_its_turn(
     context: Context, request: Request, translate: Callable[[], Procedure[None]]
 ) -> Procedure[None]:
-    """Translate a call, unless its client's JoinGroup had the turn before it and took the member back to the classic
-    protocol: then the broker answers it."""
+    """Translate a commit, unless its client's JoinGroup had the turn before it and took the member back to the classic
+    protocol: then the broker answers it. A Heartbeat that comes after the JoinGroup never gets so far: it is answered
+    REBALANCE_IN_PROGRESS at once."""
     message = held_return.with_generation_of_broker(context, request)
     if message is not None:
         yield from held_return.relay_held(context, request, message)
-    elif context.fleet.log is None and is_relayed(context, request.message.group_id, request.message.member_id):
+    elif context.fleet.log is None and is_relayed(
+        context, request.message.group_id, request.message.member_id
+    ):
         context.forward(request)
     else:
         yield from translate()

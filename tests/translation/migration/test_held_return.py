@@ -39,6 +39,22 @@ def held(*, others: bool = True) -> tuple[Bench, Connection, RequestId]:
     return bench, connection, join
 
 
+def commit_behind_the_join_group() -> tuple[Bench, RequestId]:
+    """A commit of A's client comes on another connection while its JoinGroup, by which it goes back, is under way. The
+    broker has answered that by now, and still has to answer the SyncGroup."""
+    bench = Bench()
+    connection, other = bench.connect(), bench.connect()
+    bench.stable_member(connection, (0, 1), member_id=A)
+    bench.stable_member(bench.connect(), (2, 3), member_id=B)
+    bench._new_group = False
+    to_observe(bench)
+    bench.heartbeat(connection, A, HAD)
+    bench.join(connection, A)
+    commit = bench.commit(other, A, HAD, version=7)
+    bench.reply(of_consumer_group(), only(bench, ApiKey.JOIN_GROUP))
+    return bench, commit
+
+
 def of_consumer_group() -> JoinGroupResponse:
     """The answer to a classic JoinGroup in a consumer group: it has no leader."""
     return JoinGroupResponse(generation_id=HAS, protocol_type="consumer", protocol_name="range", member_id=A)
@@ -193,6 +209,23 @@ def test_a_commit_of_a_client_that_waits_counts(version: int) -> None:
     assert (call.version, call.message.generation_id_or_member_epoch) == (version, HAS)
     bench.reply(commit_answer(), call)
     assert commit_error(bench, commit) == ErrorCode.NONE
+
+
+def test_a_commit_that_waited_behind_the_join_group_counts() -> None:
+    """Else its client would take itself for no member any more, and join beside its own JoinGroup."""
+    bench, commit = commit_behind_the_join_group()
+    bench.reply(SyncGroupResponse(), only(bench, ApiKey.SYNC_GROUP))
+    call = only(bench, ApiKey.OFFSET_COMMIT)
+    assert (call.version, call.message.generation_id_or_member_epoch) == (7, HAS)
+    bench.reply(commit_answer(), call)
+    assert commit_error(bench, commit) == ErrorCode.NONE
+
+
+def test_a_commit_that_waited_behind_a_join_group_that_is_not_held_is_the_brokers_to_answer() -> None:
+    bench, commit = commit_behind_the_join_group()
+    refused = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    bench.reply(refused, only(bench, ApiKey.SYNC_GROUP))
+    assert commit in bench.forwarded
 
 
 def test_a_commit_with_another_generation_is_the_brokers_to_refuse() -> None:

@@ -32,8 +32,9 @@ from tests.translation.classic_group import (
 )
 from tests.translation.live_groups import A, B
 from translation.actions import Call, Connection
-from translation.engine.conversion import HELPER_CLIENT_ID, Conversion, is_helper
+from translation.engine.conversion import HELPER_CLIENT_ID, HELPER_PREFIX, Conversion, is_helper
 from translation.policy.policy import Mode, Policy, Rule
+from translation.settings import TranslatorSettings
 
 USUAL = usual_answers()
 ALL_NEW = {A: (NEW, GENERATION, A_OWNS), B: (NEW, GENERATION, B_OWNS)}
@@ -278,6 +279,28 @@ def test_a_helper_whose_connection_is_lost_goes_on_on_that_of_a_member() -> None
     assert (call.message.member_id, call.connection_id) == (present, other.id)
 
 
+def test_a_connection_without_answers_does_not_hold_up_the_helper() -> None:
+    """Its client has stopped reading. Else the members of its group would never vote, nor go back."""
+    bench = observed()
+    connection, other = bench.connect(), bench.connect()
+    live_member(bench, connection)
+    live_member(bench, other, B, owns=B_OWNS)
+    to_translate(bench)
+    converted(bench, connection)
+    bench.heartbeat(other, B, GENERATION)  # it is not converted yet: the broker does not answer
+    bench.advance(1.0)
+    (unanswered,) = helpers(bench)
+    assert unanswered.connection_id == connection.id
+    for _ in range(6):
+        bench.advance(1.0)
+        keep_alive(bench)
+    _, call = helpers(bench)
+    assert (call.message.member_id, call.connection_id) == (helper_id(bench), other.id)
+    assert bench.closed == []  # a client that waits there in JoinGroup goes on waiting
+    bench.reply(bench.heartbeat_answer(GENERATION), unanswered)
+    assert helpers(bench) == [call]
+
+
 def test_a_helper_without_any_connection_is_forgotten() -> None:
     """When its session is over at the broker, which ends it then; until then clients may come back."""
     bench, connection = one_converted()
@@ -433,6 +456,48 @@ def test_on_the_way_back_the_helper_does_not_wait_for_native_members_for_ever() 
             describe(bench, members)
             left += [call for call in helpers(bench) if call.message.member_epoch == -1]
     assert left
+
+
+ORPHAN = f"{HELPER_PREFIX}of-before"
+"""A helper that its process left behind when it crashed; the broker ends it when its session times out."""
+
+
+@pytest.mark.parametrize("epoch", [GENERATION, 3], ids=["all have the group epoch", "one has not"])
+def test_on_the_way_back_a_helper_that_a_crash_left_behind_is_ended_before_this_one_leaves(
+    epoch: int,
+) -> None:
+    """If it ended last, by its session timeout, members below the group epoch would be answered ILLEGAL_GENERATION."""
+    bench, _ = going_back()
+    members = {A: (CLASSIC, GENERATION, A_OWNS), B: (CLASSIC, epoch, B_OWNS)}
+    tick(bench, {**members, helper_id(bench): (NEW, GENERATION, ()), ORPHAN: (NEW, GENERATION, ())})
+    (leave,) = helpers(bench)
+    assert (leave.message.member_id, leave.message.member_epoch) == (ORPHAN, -1)
+    bench.reply(bench.heartbeat_answer(-1), leave)
+    assert helpers(bench) == []
+    tick(bench, {**ALL_CLASSIC, helper_id(bench): (NEW, GENERATION, ())})
+    (leave,) = helpers(bench)
+    assert leave.message.member_id != ORPHAN
+    assert leave.message.member_epoch == -1
+
+
+def test_on_the_way_back_a_helper_that_a_crash_left_behind_is_taken_over_if_there_is_no_other() -> None:
+    bench = observed()
+    joins_a_consumer_group(bench)
+    members = {**ALL_CLASSIC, ORPHAN: (NEW, GENERATION, ())}
+    bench.advance(1.0)
+    describe(bench, {**members, B: (CLASSIC, 3, B_OWNS)})
+    assert helpers(bench) == []
+    tick(bench, members)
+    (leave,) = helpers(bench)
+    assert (leave.message.member_id, leave.message.member_epoch) == (ORPHAN, -1)
+
+
+def test_of_several_processes_none_ends_the_helper_of_another() -> None:
+    bench, connection = live_group(TranslatorSettings(sole_process=False))
+    converted(bench, connection)
+    to_observe(bench)
+    tick(bench, {**ALL_CLASSIC, helper_id(bench): (NEW, GENERATION, ()), ORPHAN: (NEW, GENERATION, ())})
+    assert all(call.message.member_id != ORPHAN for call in helpers(bench))
 
 
 def test_a_policy_that_flips_in_between_lets_the_helper_stay_for_the_way_back() -> None:
