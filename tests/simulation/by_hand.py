@@ -29,6 +29,7 @@ from tests.translation.migration import test_gates as gates
 from tests.translation.migration import test_held_return as held_return
 from tests.translation.migration import test_helper as helper
 from tests.translation.migration import test_in_place as in_place
+from tests.translation.migration import test_join_preflight as join_preflight
 from tests.translation.migration import test_last_consumer_member as last_consumer_member
 from tests.translation.migration import test_moving_all_at_once as all_at_once
 from tests.translation.migration import test_return_in_place as return_in_place
@@ -166,6 +167,13 @@ BY_HAND: Mapping[str, ByHand] = {
         ),
         lambda: (TranslatorSettings(sole_process=False), {"version": 9}),
     ),
+    "believe_what_was_said_before_the_last_member_left": ByHand(
+        join_preflight.test_what_the_broker_said_of_a_group_before_its_last_member_left_does_not_count,
+        lambda: (True,),
+    ),
+    "take_a_group_that_was_left_for_a_consumer_group": ByHand(
+        last_consumer_member.test_a_client_that_is_to_stay_after_all_ends_its_membership_when_all_have_the_group_epoch
+    ),
     "forget_a_group_by_its_name": ByHand(
         upgrade.test_the_end_of_a_membership_that_was_left_behind_twice_does_not_forget_who_has_joined_since
     ),
@@ -255,6 +263,9 @@ BY_HAND: Mapping[str, ByHand] = {
     ),
     "tell_an_older_process_that_its_id_is_dead": _replicas(
         ends.test_a_commit_under_a_dead_id_whose_instance_id_a_newer_process_has_is_fenced
+    ),
+    "move_back_without_the_log": _replicas(
+        ends.test_a_client_that_is_not_taken_back_in_place_leaves_when_its_id_is_dead
     ),
     "relay_under_any_id": _replicas(
         ends.test_a_join_group_is_relayed_when_the_log_has_its_id_as_a_classic_one

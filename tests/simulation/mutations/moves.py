@@ -78,6 +78,16 @@ def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
     return patch.object(join_preflight, "_lookup_member", broken)
 
 
+def believe_what_was_said_before_the_last_member_left() -> AbstractContextManager[Any]:
+    """The answer that a group is a consumer group counts although its last member of the new protocol has left since."""
+    return patch.object(join_preflight, "_may_have_lost_its_last", lambda *_: False)
+
+
+def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[Any]:
+    """The last member of the new protocol leaves, and the group is converted again in the rebalance that follows."""
+    return patch.object(join_preflight, "has_to_wait_for_others", _nobody_has_to_wait)
+
+
 def forget_a_group_by_its_name() -> AbstractContextManager[Any]:
     """A procedure that holds an older record of a group makes the process forget the newer one."""
     drop = Registry.drop_group_if_empty

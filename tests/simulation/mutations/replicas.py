@@ -18,7 +18,7 @@ from translation.engine.member_ids import MemberIds
 from translation.engine.procedure import Procedure
 from translation.fleet.outputs import Verdict
 from translation.leave_epoch import leave
-from translation.migration import adoption
+from translation.migration import adoption, old_membership
 from translation.settings import TranslatorSettings
 from translation.upstream.member_lookup import Described
 
@@ -169,6 +169,11 @@ def tell_an_older_process_that_its_id_is_dead() -> Iterator[None]:
 
 
 # -- JoinGroups that are relayed ------------------------------------------------------------------------------------
+
+
+def move_back_without_the_log() -> AbstractContextManager[Any]:
+    """Epoch -1 goes out for a client that begins anew without the log saying that its id is dead."""
+    return patch.object(old_membership, "ensure_dead", _nothing)
 
 
 def relay_under_any_id() -> AbstractContextManager[Any]:

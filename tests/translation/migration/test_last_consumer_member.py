@@ -286,3 +286,26 @@ def test_a_late_join_group_of_a_client_that_has_joined_again_since_ends_nothing(
     bench.reply(bench.heartbeat_answer(1), bench.heartbeat_call())  # the helper's
     (call,) = bench.calls
     assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, "epochgate-a")
+
+
+def test_a_client_that_is_to_stay_after_all_ends_its_membership_when_all_have_the_group_epoch() -> None:
+    """Its client was answered UNKNOWN_MEMBER_ID, gave up its partitions, and joins the new protocol under another id."""
+    bench = Bench()
+    line = bench.connect()
+    bench.stable_member(line, (0,), member_id="epochgate-a", epoch=5)
+    bench.settle(5)
+    bench._new_group = False
+    bench._do(bench.translator.set_policy(bench.now, OBSERVE_AT_ONCE))
+    assert bench.error(bench.heartbeat(line, "epochgate-a", 5)) == ErrorCode.REBALANCE_IN_PROGRESS
+    bench.join(line, "epochgate-a", claims=(0,))
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.GROUP_MAX_SIZE_REACHED))  # the helper
+    assert bench.error(bench.heartbeat(line, "epochgate-a", 5)) == ErrorCode.UNKNOWN_MEMBER_ID
+    bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
+    required = bench.join(line, "")
+    bench.join(line, bench.answers[required].member_id)
+    bench.reply(BEHIND)
+    assert bench.calls == []
+    bench.advance(0.3)
+    bench.reply(SETTLED)
+    (leave,) = bench.calls
+    assert (leave.message.member_id, leave.message.member_epoch) == ("epochgate-a", -1)
