@@ -79,7 +79,7 @@ def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
 
 
 def believe_what_was_said_before_the_last_member_left() -> AbstractContextManager[Any]:
-    """The answer that a group is a consumer group counts although its last member of the new protocol has left since."""
+    """The answer that a group is a consumer group counts although its last member of the new protocol has left."""
     return patch.object(join_preflight, "_may_have_lost_its_last", lambda *_: False)
 
 

@@ -289,7 +289,7 @@ def test_a_late_join_group_of_a_client_that_has_joined_again_since_ends_nothing(
 
 
 def test_a_client_that_is_to_stay_after_all_ends_its_membership_when_all_have_the_group_epoch() -> None:
-    """Its client was answered UNKNOWN_MEMBER_ID, gave up its partitions, and joins the new protocol under another id."""
+    """Its client was answered UNKNOWN_MEMBER_ID, gave up its partitions, and joins under another id."""
     bench = Bench()
     line = bench.connect()
     bench.stable_member(line, (0,), member_id="epochgate-a", epoch=5)
