@@ -136,15 +136,17 @@ class Client(Classic):
             self._is_lost()
 
     def _share_out(self, members: Any) -> Mapping[str, Mapping[str, frozenset[int]]]:
-        """Each keeps what it claims; what nobody claims goes to who has least."""
-        claims: dict[str, set[int]] = {}
+        """Each keeps its fair share of what it claims; what nobody claims goes to who has least."""
+        fair, claimed = -(-self._partitions // len(members)), set[int]()
+        shares: dict[str, set[int]] = {}
         for member in sorted(members, key=lambda one: one.member_id):
             subscription, _ = entity_reader(ConsumerProtocolSubscription)(member.metadata, 2)
-            at = [number for one in subscription.owned_partitions for number in one.partitions]
-            claims[member.member_id] = set(at) - set().union(*claims.values())
-        for number in sorted(set(range(self._partitions)) - set().union(*claims.values())):
-            min(claims.values(), key=len).add(number)
-        return {member_id: {self.topic: frozenset(at)} for member_id, at in claims.items()}
+            claims = {number for one in subscription.owned_partitions for number in one.partitions} - claimed
+            claimed |= claims
+            shares[member.member_id] = set(sorted(claims)[:fair])
+        for number in sorted(set(range(self._partitions)) - claimed):
+            min(shares.values(), key=len).add(number)
+        return {member_id: {self.topic: frozenset(share)} for member_id, share in shares.items()}
 
     def _on_sync(self, answer: Any) -> None:
         self._then = self._on_heartbeat
@@ -223,7 +225,9 @@ class SteppedGroup:
         return clients
 
     def watch(self) -> None:
-        """Count how long partitions have no owner."""
+        """From now on count how long partitions have no owner, and how often clients give them up."""
+        for one in self.clients:
+            one.revoked = 0
         self._is_watched, self._without_owner, self.longest_gap_s = True, {}, 0.0
         self._look()
 
