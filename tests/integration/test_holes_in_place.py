@@ -4,6 +4,7 @@ Races are made by holding a call of the proxy back. In each no partition has two
 owner for longer than 5 s, and no client loses its membership.
 """
 
+import contextlib
 import re
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from kio.schema.offset_commit.v7.request import (
 )
 from kio.static.primitive import i32, i64
 from support import raw
+from support.broker import Kafka
 from support.entry import running_proxy
 from support.holding_relay import HoldingRelay
 from support.live_group import MODE
@@ -87,8 +89,8 @@ class Moved:
         return set(re.findall(HELPER.encode() + rb"[\w-]+", b" ".join(calls)))
 
 
-@pytest.fixture
-def moved(kafka, folder: Path, group):
+@contextlib.contextmanager
+def behind_relay(kafka, folder, group):
     host, _, port = kafka.bootstrap.rpartition(":")
     with (
         HoldingRelay((host, int(port))) as relay,
@@ -96,6 +98,18 @@ def moved(kafka, folder: Path, group):
         stepped_group(kafka, proxy.bootstrap, group, PARTITIONS) as stepped,
     ):
         yield Moved(relay, proxy, stepped)
+
+
+@pytest.fixture
+def moved(kafka, folder: Path, group):
+    with behind_relay(kafka, folder, group) as moved:
+        yield moved
+
+
+def members(kafka, group_id):
+    """{member id: classic or consumer} of a consumer group."""
+    view = kafka.describe(group_id)
+    return {} if view is None else {one.member_id: one.member_type for one in view.members}
 
 
 # -- 1.1: what was unfinished when the group was converted -----------------------------------------------------
@@ -376,7 +390,16 @@ def test_the_timers_of_the_classic_membership_end_no_member_after_two_moves_in_a
     moved.group.ensure_no_harm()
 
 
-def members(kafka, group_id):
-    """{member id: classic or consumer} of a consumer group."""
-    view = kafka.describe(group_id)
-    return {} if view is None else {one.member_id: one.member_type for one in view.members}
+def test_a_group_without_a_place_for_the_helper_stays_classic_and_nobody_notices(
+    own_kafka, folder: Path, group
+):
+    cluster = own_kafka(overrides={"group.consumer.max.size": "3"})
+    kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
+    with behind_relay(kafka, folder, group) as moved:
+        clients = moved.group.form()
+        moved.policy("translate")
+        moved.group.until(lambda: moved.helpers, "a helper has tried to join")
+        moved.group.go_on(2.0)
+        assert kafka.describe_classic(group).group_state == "Stable"
+        assert [one.revoked for one in clients] == [0, 0, 0]
+        moved.group.ensure_no_harm()
