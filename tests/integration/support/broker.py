@@ -24,6 +24,9 @@ from support import raw
 from support.waiting import eventually
 from translation.engine.conversion import is_helper
 
+FLUSH_S = 120.0
+"""So long a producer of librdkafka has by default for a record; a busy broker may need more than half a minute."""
+
 QUIET = {"log_level": 0}  # both outlive the broker, and would say so after the last line of the tests
 _GROUP_RESOURCE = i8(32)
 _SET = i8(0)
@@ -111,7 +114,7 @@ class Kafka:
                 topic, str(number).encode(), partition=number % partitions, on_delivery=delivered
             )
             self._producer.poll(0)
-        self._producer.flush(30)
+        self._producer.flush(FLUSH_S)
         if failed or len(written) != count:
             raise AssertionError(f"{len(written)} of {count} records were acknowledged: {failed[:1]}")
         return written

@@ -44,6 +44,10 @@ class MetadataRelay:
         """How many open connections have been used for Fetch or Produce."""
         return len(self._used)
 
+    def passes_answer(self, _api_key: int, _frame: bytes) -> bool:
+        """Called with each call before it goes to the broker; return whether its answer goes back."""
+        return True
+
     def __enter__(self) -> Self:
         self._accepting.start()
         return self
@@ -64,7 +68,7 @@ class MetadataRelay:
                 threading.Thread(target=self._relay, args=(client,), daemon=True).start()
 
     def _relay(self, client: socket.socket) -> None:
-        asked: dict[int, tuple[int, int]] = {}
+        asked: dict[int, tuple[int, int, bool]] = {}
         with contextlib.suppress(OSError), client, socket.create_connection(self._broker) as broker:
             self._open.add(client)
             back = threading.Thread(target=self._answer, args=(broker, client, asked), daemon=True)
@@ -72,7 +76,7 @@ class MetadataRelay:
             try:
                 while frame := _frame(client):
                     api_key, version, correlation_id = struct.unpack(">hhi", frame[:8])
-                    asked[correlation_id] = api_key, version
+                    asked[correlation_id] = api_key, version, self.passes_answer(api_key, frame)
                     if api_key in (ApiKey.FETCH, ApiKey.PRODUCE):
                         self._used.add(client)
                     _send(broker, frame)
@@ -84,12 +88,15 @@ class MetadataRelay:
                 back.join()
 
     def _answer(
-        self, broker: socket.socket, client: socket.socket, asked: dict[int, tuple[int, int]]
+        self, broker: socket.socket, client: socket.socket, asked: dict[int, tuple[int, int, bool]]
     ) -> None:
         with contextlib.suppress(OSError):
             while frame := _frame(broker):
                 (correlation_id,) = struct.unpack(">i", frame[:4])
-                _send(client, self._rewritten(frame, *asked.pop(correlation_id)))
+                api_key, version, passes = asked.pop(correlation_id)
+                if not passes:
+                    break
+                _send(client, self._rewritten(frame, api_key, version))
         _shut(client)
 
     def _rewritten(self, frame: bytes, api_key: int, version: int) -> bytes:
