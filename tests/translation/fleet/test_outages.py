@@ -108,19 +108,46 @@ def test_a_client_that_joins_while_the_coordinator_loads_waits_for_the_end_of_wh
     assert bench.now == pytest.approx(loaded_at + SESSION_S, abs=1.0)
     assert request not in bench.answers
     bench.reply(bench.heartbeat_answer(-1), next(call for call in bench.calls if call.message.member_id == A))
-    while request not in bench.answers:
-        waits_on(bench, orders=(0, 1))
+    waits_on(bench, orders=(0, 1))
+    assert request in bench.answers
     assert bench.answers[request].generation_id == 2
-    assert bench.now < loaded_at + SESSION_S + 3.0
+    assert bench.now == pytest.approx(loaded_at + SESSION_S, abs=1.0)
 
 
-def waits_on(bench: Bench, **assigned: tuple[int, ...]) -> None:
-    """A client that waits in JoinGroup, of which the broker answers each heartbeat."""
+@pytest.mark.parametrize(
+    ("states", "polls"),
+    [(["Assigning", "Reconciling", "Stable"], 3), ([None] * 30, 9)],
+    ids=["described", "not described"],
+)
+def test_a_client_that_joins_after_an_outage_waits_until_its_group_has_settled(
+    states: list[str | None], polls: int
+) -> None:
+    """Of a group that the broker does not describe it waits for two assignment intervals."""
+    bench = a_silent_member()
+    bench._new_group = True
+    request = bench.join(bench.connect(), B)
+    bench.answer_lookups()
+    bench.beat(2)
+    while ends(bench) != [A]:
+        waits_on(bench, state="none is asked for")
+    bench.reply(bench.heartbeat_answer(-1), next(call for call in bench.calls if call.message.member_id == A))
+    waited = 0
+    while request not in bench.answers:
+        waits_on(bench, state=states[waited], orders=(0,) if waited < polls - 1 else (0, 1))
+        waited += 1
+    assert waited == polls
+
+
+def waits_on(bench: Bench, *, state: str | None = "Stable", **assigned: tuple[int, ...]) -> None:
+    """A client that waits in JoinGroup, of which the broker answers each heartbeat, and what state its group is in."""
     bench.advance(TranslatorSettings().join_poll_s)
     for call in [call for call in bench.calls if getattr(call.message, "member_id", "") == B]:
         bench.reply(bench.heartbeat_answer(2, **assigned), call)
     if any(call.api_key == ApiKey.METADATA for call in bench.calls):
         bench.reply_names()
+    for call in [call for call in bench.calls if call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE]:
+        error = ErrorCode.NONE if state else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        bench.reply(described(state=state or "", error=error), call)
 
 
 def test_a_member_that_nobody_can_end_is_forgotten_at_last() -> None:
