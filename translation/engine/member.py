@@ -209,7 +209,7 @@ class Group:
         self.out_of_reach = False
         """Whether the last such connection broke, and the coordinator has not answered since."""
         self.in_reach_at = -math.inf
-        """When the coordinator last answered again."""
+        """When the coordinator last answered again, or the member log was ready again, so that sessions began again."""
         self.ended_at = -math.inf
         """When a membership last ended, as far as is known here."""
         self.settled, self.settled_asked_at = False, -math.inf
