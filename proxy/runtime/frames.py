@@ -20,7 +20,7 @@ class BadFrame(Exception):
 
 def message_decoder(kind: Any) -> MsgpackDecoder[Any]:
     """Return the decoder of a child's messages, which are of this type: it may be a union."""
-    return MsgpackDecoder(kind, MAX_FRAME_BYTES)
+    return MsgpackDecoder(kind, MAX_FRAME_BYTES, max_depth=None)
 
 
 def framed(body: bytes) -> bytes:
