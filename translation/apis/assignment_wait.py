@@ -58,7 +58,9 @@ def await_assignment(
             return False
         # Before its heartbeat, which brings what is left for it.
         has_settled = is_initial and _has_settled(context, member)
-        code = yield from heartbeat_upstream(context, member)
+        # What was to be its client's for a moment and goes to others now, it gives up: they wait for that.
+        gives_up = awaits_others(context, member) and context.connections.is_still_connected(request)
+        code = yield from heartbeat_upstream(context, member, client_is_here=gives_up)
         if code in error_mapping.MEMBERSHIP_LOST:
             _fail_if_served_elsewhere(context)
             return False

@@ -5,7 +5,7 @@ import pytest
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from tests.translation.answers import A, described, member
-from tests.translation.bench import GROUP, Bench
+from tests.translation.bench import GROUP, Bench, owned
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.fleet.test_ends import fall_silent, left
 from tests.translation.fleet.test_serving import served_member
@@ -136,6 +136,25 @@ def test_a_client_that_joins_after_an_outage_waits_until_its_group_has_settled(
         waits_on(bench, state=states[waited], orders=(0,) if waited < polls - 1 else (0, 1))
         waited += 1
     assert waited == polls
+
+
+def test_a_client_that_waits_for_its_group_keeps_nothing_from_the_others() -> None:
+    """It was assigned all as the first that came after the outage. Its group settles when it has given some up."""
+    bench = a_silent_member()
+    bench._new_group = True
+    request = bench.join(bench.connect(), B)
+    bench.answer_lookups()
+    bench.beat(2)
+    while ends(bench) != [A]:
+        waits_on(bench)
+    bench.reply(bench.heartbeat_answer(-1), next(call for call in bench.calls if call.message.member_id == A))
+    waits_on(bench, state="Reconciling", orders=(0, 1))
+    waits_on(bench, state="Reconciling", orders=(0,))
+    bench.advance(TranslatorSettings().join_poll_s)
+    gives_up = bench.heartbeat_call().message
+    assert (gives_up.member_id, owned(gives_up)) == (B, {})
+    waits_on(bench, state="Stable", orders=(0,))
+    assert request in bench.answers
 
 
 def waits_on(bench: Bench, *, state: str | None = "Stable", **assigned: tuple[int, ...]) -> None:
