@@ -13,7 +13,7 @@ from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.engine.join_wait import awaits_others, wait_in_join
-from translation.engine.member import Member
+from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberState
 from translation.partitions import Partitions, visible_to_client
@@ -56,6 +56,8 @@ def await_assignment(
         if not member.joined:
             _fail_if_served_elsewhere(context)
             return False
+        if awaits_others(context, member) and _is_too_early(context, member):
+            continue
         # Before its heartbeat, which brings what is left for it.
         has_settled = is_initial and _has_settled(context, member)
         # What was to be its client's for a moment and goes to others now, it gives up: they wait for that.
@@ -83,7 +85,7 @@ def _others_have_theirs(context: Context, member: Member, connection: Connection
     Nor for each member that waits: a description has all members of the group.
     """
     group, settings = member.group, context.settings
-    if len(group.members) > group.connected:
+    if _has_unheard(group):
         return False
     if context.now >= group.settled_asked_at + settings.join_poll_s:
         group.settled_asked_at, group.settled = context.now, False
@@ -93,6 +95,18 @@ def _others_have_theirs(context: Context, member: Member, connection: Connection
             settled = context.now - group.ended_at >= 2 * settings.assignment_interval_s
         group.settled = settled
     return group.settled
+
+
+def _has_unheard(group: Group) -> bool:
+    return len(group.members) > group.connected
+
+
+def _is_too_early(context: Context, member: Member) -> bool:
+    """Whether a heartbeat would only have the broker assign what others have still to leave.
+
+    It assigns at most once in each assignment interval, so the whole would come an interval later.
+    """
+    return _has_unheard(member.group) and context.now < member.broker.sent_at + member.broker.keep_alive_s
 
 
 def _joins_initially(context: Context, member: Member) -> bool:

@@ -138,6 +138,29 @@ def test_a_client_that_joins_after_an_outage_waits_until_its_group_has_settled(
     assert waited == polls
 
 
+def test_the_broker_assigns_when_all_that_was_left_behind_has_ended() -> None:
+    """It assigns once in each interval: a heartbeat between the ends of two members would have it do so too early."""
+    bench = a_silent_member()
+    bench._new_group = True
+    bench.join(bench.connect(), B)
+    bench.answer_lookups()
+    bench.beat(2)
+    heartbeats, keep_alive_s = 0, bench.translator._context.registry.find(GROUP, B).broker.keep_alive_s  # type: ignore[union-attr]
+    began_at = bench.now
+    while ends(bench) != [A]:
+        bench.advance(TranslatorSettings().join_poll_s)
+        for call in [call for call in bench.calls if getattr(call.message, "member_id", "") == B]:
+            heartbeats += 1
+            bench.reply(bench.heartbeat_answer(2), call)
+        if any(call.api_key == ApiKey.METADATA for call in bench.calls):
+            bench.reply_names()
+    assert 0 < heartbeats <= (bench.now - began_at) / keep_alive_s
+    (leave,) = (call for call in bench.calls if getattr(call.message, "member_epoch", 0) == -1)
+    bench.reply(bench.heartbeat_answer(-1), leave)
+    bench.advance(TranslatorSettings().join_poll_s)
+    assert bench.heartbeat_call().message.member_id == B
+
+
 def test_a_client_that_waits_for_its_group_keeps_nothing_from_the_others() -> None:
     """It was assigned all as the first that came after the outage. Its group settles when it has given some up."""
     bench = a_silent_member()
