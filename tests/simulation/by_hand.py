@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from protocol_codecs import ErrorCode
 from tests.simulation.mutations import Mutation
 from tests.translation import test_several_processes as several
 from tests.translation import test_stalled_connections as stalled
@@ -156,10 +155,6 @@ BY_HAND: Mapping[str, ByHand] = {
     "let_an_older_process_replace_the_newer_one": ByHand(
         static_races.test_a_process_that_has_a_member_id_already_replaces_nobody,
         lambda: (TranslatorSettings(),),
-    ),
-    "take_a_refusal_for_a_release": ByHand(
-        static_races.test_a_coordinator_that_can_not_release_the_instance_id_is_not_the_end_of_the_process,
-        lambda: (ErrorCode.NOT_COORDINATOR,),
     ),
     "keep_an_id_that_an_older_join_group_has": ByHand(
         upgrade.test_to_translate_a_client_whose_older_join_group_may_still_arrive_is_given_another_id

@@ -211,6 +211,7 @@ def snapshot_of(member: Member) -> Snapshot | None:
         or member.adopted
         or partitions.pending_revocation
         or not assignment == partitions.synced_assignment == partitions.possibly_owned
+        or broker.reply_lost
         or broker.assignor is None
         or broker.subscription != client.subscription
     ):

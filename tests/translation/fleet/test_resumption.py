@@ -260,34 +260,6 @@ def test_a_client_that_comes_back_while_its_group_is_loaded_asks_again(
     assert EventKind.ADOPTED not in one.kinds()
 
 
-def lose_a_reply(replica: Replica) -> RequestId:
-    """The broker ends while a Heartbeat is under way, and with it the client's connection; it heartbeats on another."""
-    connection = stable_at(replica)
-    replica.heartbeat(connection, A, 1)
-    replica.upstream_lost(connection)
-    return away_and_back(replica, connection)
-
-
-def test_a_heartbeat_whose_reply_an_outage_took_costs_no_rejoin(log: SharedLog) -> None:
-    one = log.replica(resumes=True)
-    heartbeat = lose_a_reply(one)
-    one.beat(1)
-    one.reply(group_of_a())
-    assert owned(one.heartbeat_call().message) == {TOPIC: (0, 1)}
-    one.beat(1, orders=(0, 1))
-    assert one.error(heartbeat) == ErrorCode.NONE
-    assert EventKind.ADOPTED not in one.kinds()
-
-
-def test_a_reply_that_was_lost_with_another_assignment_costs_a_rejoin(log: SharedLog) -> None:
-    one = log.replica(resumes=True)
-    heartbeat = lose_a_reply(one)
-    one.beat(1)
-    one.reply(group_of_a(partitions=(0, 1, 2)))
-    one.reply(group_of_a(partitions=(0, 1, 2)))
-    assert one.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
-
-
 def test_a_client_that_comes_back_to_a_member_that_has_changed_joins_again(log: SharedLog) -> None:
     one = log.replica(resumes=True)
     heartbeat = away_and_back(one, stable_at(one))
