@@ -49,7 +49,7 @@ class AskingProcess:
         self._unsent: list[bytes] = []
         self._send = trio.Event()
         self._encoder = msgspec.json.Encoder()
-        self._decoder = JsonDecoder(Answer, _MAX_LINE)
+        self._decoder: JsonDecoder[Answer] = JsonDecoder(Answer, _MAX_LINE)  # type: ignore[arg-type]  a union
 
     def why_unable(self) -> Unknown | None:
         """Why nobody can be asked; None if somebody can."""
@@ -142,7 +142,7 @@ class AskingProcess:
                 rest = last
                 for line in lines:
                     try:
-                        answer = self._decoder.decode(line)
+                        answer = self._decoder.decode(bytes(line))
                     except Undecodable as error:
                         _logger.warning(
                             "the process that reads lag sent what is no answer", reason=str(error)

@@ -141,16 +141,15 @@ def _assignment_of(snapshot: Snapshot) -> Partitions:
 
 def _beat(member: Member, snapshot: Snapshot, request: Request) -> HeartbeatProcedure:
     """Send a heartbeat at the snapshot's epoch that changes nothing at the broker."""
-    return (
-        yield to_send(
-            ConsumerGroupHeartbeatRequest(
-                group_id=member.group.group_id,
-                member_id=member.member_id,
-                member_epoch=snapshot.member_epoch,
-                instance_id=request.message.group_instance_id,
-            )
+    response: ConsumerGroupHeartbeatResponse = yield to_send(
+        ConsumerGroupHeartbeatRequest(
+            group_id=member.group.group_id,
+            member_id=member.member_id,
+            member_epoch=snapshot.member_epoch,
+            instance_id=request.message.group_instance_id,
         )
     )
+    return response
 
 
 def _changes_nothing(snapshot: Snapshot, response: ConsumerGroupHeartbeatResponse) -> bool:
