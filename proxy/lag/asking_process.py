@@ -49,7 +49,7 @@ class AskingProcess:
         self._unsent: list[bytes] = []
         self._send = trio.Event()
         self._encoder = msgspec.json.Encoder()
-        self._decoder: JsonDecoder[Answer] = JsonDecoder(Answer, _MAX_LINE)  # type: ignore[arg-type]  a union
+        self._decoder: JsonDecoder[Answer] = JsonDecoder(Answer, _MAX_LINE)  # type: ignore[arg-type]
 
     def why_unable(self) -> Unknown | None:
         """Why nobody can be asked; None if somebody can."""
