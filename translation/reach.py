@@ -121,12 +121,15 @@ def log_is_ready(context: Context, partitions: frozenset[int]) -> None:
     for group in list(context.registry.groups.values()):
         if group.members and not group.out_of_reach:
             key = next(iter(group.members.values())).key
-            if partition_of(key, log.settings.partitions) in partitions:
-                _restart(context, group.members.values())
+            if partition_of(key, log.settings.partitions) in partitions and _restart(
+                context, group.members.values()
+            ):
+                group.in_reach_at = context.now
 
 
-def _restart(context: Context, members: Iterable[Member]) -> None:
-    """Give each client that may not have been heard a whole session timeout from now on."""
+def _restart(context: Context, members: Iterable[Member]) -> bool:
+    """Give each client that may not have been heard a whole session timeout from now on. Return whether any is."""
+    is_any = False
     for member in members:
         deadlines = member.deadlines
         if not member.joined or not context.fleet.may_end(member):
@@ -135,6 +138,8 @@ def _restart(context: Context, members: Iterable[Member]) -> None:
         if (unheard and deadlines.session_deadline < math.inf) or deadlines.suspended_until < math.inf:
             session_timeout.restart(member, context.now)
             context.book(member)
+            is_any = True
+    return is_any
 
 
 def remember_dead(context: Context, group: Group, member_id: str, due: float) -> None:

@@ -13,6 +13,7 @@ from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.hosting import check_hosting
 from proxy.config.policy_source import policy_path
 from proxy.config.schema import Config
+from proxy.metrics.periodic import keep_running
 from proxy.observability.observability import replica_name
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
@@ -89,7 +90,7 @@ async def _run(
                 manifest_required=required,
                 check=partial(check_hosting, config),
             )
-            nursery.start_soon(reloader.run)
+            nursery.start_soon(keep_running, reloader.run, process.metrics)
             name, labels = config.policy.config_map, config.policy.config_maps
             if name is None and labels is None:
                 reloadables.append(reloader)
@@ -99,8 +100,10 @@ async def _run(
 
                 watch = PolicyWatch(name, policy_at, reloader, process.metrics, labels=labels or "")
                 reloadables.append(watch)
-                nursery.start_soon(ConfigMapWatch(name, watch, labels=labels or "").run)
-        nursery.start_soon(FileWatcher(reloadables).run)
+                nursery.start_soon(
+                    keep_running, ConfigMapWatch(name, watch, labels=labels or "").run, process.metrics
+                )
+        nursery.start_soon(keep_running, FileWatcher(reloadables).run, process.metrics)
         await process.run(preflights or trio.TASK_STATUS_IGNORED)
         nursery.cancel_scope.cancel()
 

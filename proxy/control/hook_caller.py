@@ -158,6 +158,9 @@ class HookCaller:
             raise HookFailed(_reason(error.__cause__)) from None
         except OSError as error:
             raise HookFailed(_reason(error)) from None
+        except Exception as error:  # noqa: BLE001  a bug here: the step waits, and the next call is made all the same
+            _log.error("a call of the hook failed", exc_info=error)
+            raise HookFailed(f"unexpected error: {error!r}") from None
 
     async def _exchange(self, call: CallHook) -> bytes:
         request, body = self._request(call)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-import msgspec
 import trio
 
 from proxy.config.fleet import Fleet, Property
@@ -43,8 +42,6 @@ MODULE = "proxy.fleet.log_process"
 _MAX_UNSENT = 20_000
 """Orders that wait for the process to take them; one that takes none for so long is replaced."""
 _CLOSES_WITHIN_S = 4.0
-
-_BAD_FRAME = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _NoMessage(Exception):
@@ -106,11 +103,9 @@ class LogClient:
         try:
             await self._process.start()
             await self._process.send(ENCODER.encode([first]))
-            answers = await self._receive()
+            answers = await self._process.receive_message(REPORTS)
         except ProcessEnded as ended:
             raise NotReached(f"the process of the Kafka client: {ended}") from None
-        except _NoMessage:
-            raise NotReached("the process of the Kafka client does not answer as it should") from None
         match answers:
             case [Begun() as begun]:
                 return begun
@@ -207,7 +202,7 @@ class LogClient:
     async def _keep_receiving(self) -> str:
         try:
             while self._is_open:
-                reports = await self._receive()
+                reports = await self._process.receive_message(REPORTS)
                 events: list[LogEvent] = []
                 for report in reports:
                     if isinstance(report, Failed):
@@ -225,12 +220,6 @@ class LogClient:
         except _NoMessage as error:
             return str(await self._process.refuse(str(error)))
         return "the log can't be used"
-
-    async def _receive(self) -> list[Reported]:
-        try:
-            return REPORTS.decode(await self._process.receive())
-        except _BAD_FRAME as error:
-            raise _NoMessage(f"it sent what is no message: {error}") from None
 
     def _event(self, report: Reported) -> LogEvent:
         """Note how far the log is read.

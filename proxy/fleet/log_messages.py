@@ -6,6 +6,7 @@ The process sends what it reads.
 
 import msgspec
 
+from protocol_codecs.foreign import MsgpackDecoder
 from proxy.config.fleet import Fleet, Property
 from proxy.fleet.log_events import (
     AccessLost,
@@ -17,6 +18,7 @@ from proxy.fleet.log_events import (
     SettingsRead,
     WriteFailed,
 )
+from proxy.runtime.frames import message_decoder
 from translation.fleet.records import Writer
 
 MAX_PART_BYTES = 1024 * 1024
@@ -129,4 +131,4 @@ Ordered = Begin | Go | Write | ReplaceWriter | ReplaceReader
 
 ENCODER = msgspec.msgpack.Encoder()
 ORDERS = msgspec.msgpack.Decoder(list[Ordered])
-REPORTS = msgspec.msgpack.Decoder(list[Reported])
+REPORTS: MsgpackDecoder[list[Reported]] = message_decoder(list[Reported])

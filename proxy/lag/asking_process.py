@@ -9,6 +9,7 @@ import msgspec
 import structlog
 import trio
 
+from protocol_codecs.foreign import JsonDecoder, Undecodable
 from proxy.config.fleet import Property
 from proxy.lag.messages import Answer, Begin, Question, ToAsker
 from proxy.lag.readings import Unknown, Why
@@ -48,7 +49,7 @@ class AskingProcess:
         self._unsent: list[bytes] = []
         self._send = trio.Event()
         self._encoder = msgspec.json.Encoder()
-        self._decoder = msgspec.json.Decoder(Answer)
+        self._decoder: JsonDecoder[Answer] = JsonDecoder(Answer, _MAX_LINE)  # type: ignore[arg-type]
 
     def why_unable(self) -> Unknown | None:
         """Why nobody can be asked; None if somebody can."""
@@ -141,8 +142,8 @@ class AskingProcess:
                 rest = last
                 for line in lines:
                     try:
-                        answer = self._decoder.decode(line)
-                    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                        answer = self._decoder.decode(bytes(line))
+                    except Undecodable as error:
                         _logger.warning(
                             "the process that reads lag sent what is no answer", reason=str(error)
                         )

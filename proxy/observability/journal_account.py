@@ -78,11 +78,7 @@ class AccountTopicSink:
             await self._process.send(ENCODER.encode(Begin(self._topic, self._properties)))
         for frame in frames:
             await self._process.send(frame)
-        try:
-            answer: Answer = ANSWERS.decode(await self._process.receive())
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise await self._process.refuse(f"it sent what is no message: {error}") from None
-        return answer
+        return await self._process.receive_message(ANSWERS)
 
     async def idle(self) -> None:
         """Do nothing: connections stay open."""

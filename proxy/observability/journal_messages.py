@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from protocol_codecs.foreign import MsgpackDecoder
 from proxy.config.fleet import Property
+from proxy.runtime.frames import message_decoder
 
 PARTITIONS = 4
 """Of a topic that is made here."""
@@ -83,4 +85,4 @@ Answer = Written | NotWritten
 
 ENCODER = msgspec.msgpack.Encoder()
 ORDERS = msgspec.msgpack.Decoder(Begin | Write)
-ANSWERS = msgspec.msgpack.Decoder(Answer)
+ANSWERS: MsgpackDecoder[Answer] = message_decoder(Answer)

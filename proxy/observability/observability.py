@@ -9,7 +9,7 @@ import trio
 from protocol_codecs.messages.describe_groups import DescribedGroup
 from proxy.cluster.dialer import Open
 from proxy.config.schema import Config
-from proxy.metrics.periodic import run_periodically
+from proxy.metrics.periodic import keep_running, run_periodically
 from proxy.metrics.registry import Metrics
 from proxy.observability.broker_polling import BrokerGroupPoller, nobody
 from proxy.observability.broker_queries import BrokerQueries
@@ -111,7 +111,7 @@ class Observability:
 
             shadowing = Shadowing(brokers, self.registry, self.clock, self._config.shadow, self._metrics)
             described = shadowing.described
-            nursery.start_soon(shadowing.run)
+            nursery.start_soon(keep_running, shadowing.run, self._metrics)
         self._poller = BrokerGroupPoller(
             brokers,
             self.registry,

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 
-import msgspec
-
 from proxy.config.fleet import Property
-from proxy.preflight.account_messages import ANSWERS, ENCODER, Answers, Ask, BadAccount, Groups, Rest, Sent
+from proxy.preflight.account_messages import ANSWERS, ENCODER, Answers, Ask, BadAccount, Groups, Rest
 from proxy.preflight.facts import BadProperty, Group, Unknown
 from proxy.runtime.kafka_process import KafkaProcess, ProcessEnded
 
@@ -23,18 +21,15 @@ async def ask_with_account(properties: Mapping[str, Property], timeout_s: float)
         await process.start()
         await process.send(ENCODER.encode(Ask(dict(properties), timeout_s)))
         while True:
-            sent: Sent = ANSWERS.decode(await process.receive())
-            match sent:
+            match await process.receive_message(ANSWERS):
                 case Groups(some):
                     groups += (one.group() for one in some)
                 case BadAccount(reason):
                     raise BadProperty(reason)
-                case Rest():
-                    return sent.answers(tuple(groups))
+                case Rest() as rest:
+                    return rest.answers(tuple(groups))
     except ProcessEnded as ended:
         return _crashed(str(ended))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return _crashed(f"it sent what is no message: {error}")
     finally:
         await process.close()
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from protocol_codecs.foreign import MsgpackDecoder
 from protocol_codecs.messages.describe_groups import DescribedGroup
 from proxy.config.fleet import Property
 from proxy.preflight.ask_brokers import BrokerAddress
 from proxy.preflight.facts import Acl, Group, Kind, Member, Unknown
+from proxy.runtime.frames import message_decoder
 
 GROUPS_IN_FRAME = 200
 MAX_GROUP_BYTES = 4 * 1024 * 1024
@@ -110,7 +112,7 @@ class Rest(msgspec.Struct, frozen=True, tag=True):
 ENCODER = msgspec.msgpack.Encoder()
 QUESTION = msgspec.msgpack.Decoder(Ask)
 Sent = Groups | Rest | BadAccount
-ANSWERS = msgspec.msgpack.Decoder(Sent)
+ANSWERS: MsgpackDecoder[Sent] = message_decoder(Sent)
 
 
 def _sent(settings: Mapping[str, str] | Unknown) -> Settings | Unknown:

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 import trio
 
+from protocol_codecs.foreign import MsgpackDecoder, Undecodable
 from proxy.config.schema import Address, Config
 from proxy.metrics.registry import Metrics
 from proxy.observability.preflight_report import Finding, Report, Status
@@ -35,6 +36,7 @@ _LINES = 20
 _GROUPS_LOGGED = 5
 _MOST_BYTES = 16 * 1024 * 1024
 """Of a report; see the bounds in :mod:`proxy.preflight.child`."""
+_report = MsgpackDecoder(Report, _MOST_BYTES)
 _MOST_ERROR_BYTES = 16 * 1024
 _MARGIN_S = 5.0
 _EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  what an admin port may listen on
@@ -240,8 +242,8 @@ async def _talk(process: trio.Process, order: Order) -> Report:
     if len(written) >= _MOST_BYTES:
         raise NoReport(f"{_SAID}wrote more than {_MOST_BYTES} bytes")
     try:
-        return msgspec.msgpack.decode(written, type=Report)
-    except msgspec.DecodeError as error:
+        return _report.decode(bytes(written))
+    except Undecodable as error:
         raise NoReport(f"{_SAID}wrote no report: {error}") from error
 
 

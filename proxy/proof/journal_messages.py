@@ -2,7 +2,9 @@
 
 import msgspec
 
+from protocol_codecs.foreign import MsgpackDecoder
 from proxy.config.fleet import Property
+from proxy.runtime.frames import message_decoder
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 """Of lines in one frame; others come in the next. A longer line counts as one that can't be read."""
@@ -49,4 +51,4 @@ class Unreadable(_Message, frozen=True):
 ENCODER = msgspec.msgpack.Encoder()
 ORDERS = msgspec.msgpack.Decoder(Open | Next)
 Answer = Opened | Lines | ReadUntil | Unreadable
-ANSWERS = msgspec.msgpack.Decoder(Answer)
+ANSWERS: MsgpackDecoder[Answer] = message_decoder(Answer)

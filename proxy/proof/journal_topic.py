@@ -4,8 +4,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
-import msgspec
-
 from proxy.config.fleet import Property
 from proxy.proof.journal_messages import (
     ANSWERS,
@@ -66,12 +64,9 @@ async def _send(process: KafkaProcess, message: OpenTopic | Next, *, starts: boo
 
 async def _answer(process: KafkaProcess) -> Answer:
     try:
-        answer: Answer = ANSWERS.decode(await process.receive())
+        return await process.receive_message(ANSWERS)
     except ProcessEnded as ended:
         raise _ended(ended) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _ended(await process.refuse(f"it sent what is no message: {error}")) from None
-    return answer
 
 
 async def _refuse(process: KafkaProcess, answer: object) -> JournalUnreadable:

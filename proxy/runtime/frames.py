@@ -5,7 +5,9 @@ The child has parsed what a broker says, so its parent believes nothing: a lengt
 
 import struct
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from protocol_codecs.foreign import MsgpackDecoder
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 
@@ -14,6 +16,11 @@ _LENGTH = struct.Struct("!I")
 
 class BadFrame(Exception):
     """A frame is longer than the bound, or its stream ends inside of it."""
+
+
+def message_decoder(kind: Any) -> MsgpackDecoder[Any]:
+    """Return the decoder of a child's messages, which are of this type: it may be a union."""
+    return MsgpackDecoder(kind, MAX_FRAME_BYTES, max_depth=None)
 
 
 def framed(body: bytes) -> bytes:

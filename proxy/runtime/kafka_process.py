@@ -10,10 +10,14 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
+from typing import TypeVar
 
 import trio
 
+from protocol_codecs.foreign import MsgpackDecoder, Undecodable
 from proxy.runtime.frames import BadFrame, FrameSplitter, framed
+
+T = TypeVar("T")
 
 _RECEIVE_BYTES = 64 * 1024
 _ENDS_WITHIN_S = 1.0
@@ -86,6 +90,17 @@ class KafkaProcess:
             if not data:
                 raise await self._ended()
         return self._received.popleft()
+
+    async def receive_message(self, decoder: MsgpackDecoder[T]) -> T:
+        """Wait for the next message, and decode it; a child that sends what is none is ended.
+
+        :raises ProcessEnded: see the class.
+        """
+        message = await self.receive()
+        try:
+            return decoder.decode(message)
+        except Undecodable as error:
+            raise await self.refuse(f"it sent what is no message: {error}") from None
 
     async def refuse(self, what: str) -> ProcessEnded:
         """End the child, which has sent what is no message; return what is to be raised."""

@@ -26,6 +26,7 @@ from proxy.config.tls import UpstreamTls
 from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.dump import MetricDump, dump_metrics
+from proxy.metrics.periodic import keep_running
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
 from proxy.observability.journal import Sink
@@ -340,18 +341,18 @@ class Server:
             nursery.start_soon(EpollLoop().serve)
             nursery.start_soon(self.driver.run_timers)
             if self._lag is not None:
-                nursery.start_soon(self._lag.run)
+                nursery.start_soon(keep_running, self._lag.run, self.metrics)
             nursery.start_soon(self._gates.run)
             self.observability.start(nursery, self.driver)
             if self._proof is not None:
-                nursery.start_soon(self._proof.run)
+                nursery.start_soon(keep_running, self._proof.run, self.metrics)
             nursery.start_soon(self.driver.reporter.expire_observed_members)
             nursery.start_soon(self._connections.enforce_limits)
             self._broker_health.start(nursery)
             self._look_at_wall_clock()  # before any client is served
-            nursery.start_soon(self._follow_wall_clock)
+            nursery.start_soon(keep_running, self._follow_wall_clock, self.metrics)
             if self._hook is not None:
-                nursery.start_soon(self._hook.run)
+                nursery.start_soon(keep_running, self._hook.run, self.metrics)
             if self.control is not None:
                 nursery.start_soon(self.control.serve, self.command)
             for bound, certificates in zip(self.ports.listeners, self._tls, strict=True):

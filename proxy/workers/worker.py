@@ -12,6 +12,7 @@ import structlog
 import trio
 
 from proxy.config.file_watcher import FileWatcher
+from proxy.metrics.periodic import keep_running
 from proxy.observability.observability import replica_name
 from proxy.observability.snapshot import Snapshot
 from proxy.observability.snapshot_encoding import encode_cooperatively
@@ -80,7 +81,9 @@ class Worker:
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._server.stop_at_signals)
-                nursery.start_soon(FileWatcher(self._server.certificates).run)
+                nursery.start_soon(
+                    keep_running, FileWatcher(self._server.certificates).run, self._server.metrics
+                )
                 nursery.start_soon(self._receive, rest, nursery)
                 nursery.start_soon(ports.run, self._server.metrics.connections_refused.labels("descriptors"))
                 await self._server.run(task_status=self)

@@ -18,10 +18,12 @@ A = "epochgate-a"
 
 
 def described(
-    *members: ConsumerGroupDescribeResponseMember, error: ErrorCode = ErrorCode.NONE
+    *members: ConsumerGroupDescribeResponseMember, error: ErrorCode = ErrorCode.NONE, state: str = ""
 ) -> ConsumerGroupDescribeResponse:
     """What a broker says of the group."""
-    group = ConsumerGroupDescribeResponseDescribedGroup(group_id=GROUP, error_code=error, members=members)
+    group = ConsumerGroupDescribeResponseDescribedGroup(
+        group_id=GROUP, error_code=error, group_state=state, members=members
+    )
     return ConsumerGroupDescribeResponse(groups=(group,))
 
 

@@ -9,15 +9,16 @@ import math
 
 from protocol_codecs import ErrorCode
 from translation import error_mapping
-from translation.actions import Request
+from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.engine.join_wait import awaits_others, wait_in_join
-from translation.engine.member import Member
+from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberState
 from translation.partitions import Partitions, visible_to_client
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
+from translation.upstream.member_lookup import has_settled as settled_at_broker
 from translation.upstream.metadata_lookup import lookup_topics
 
 _POLLS_APART = 2
@@ -25,7 +26,12 @@ _POLLS_APART = 2
 
 
 def await_assignment(
-    context: Context, member: Member, request: Request, owned_partitions: Partitions, deadline: float
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    owned_partitions: Partitions,
+    deadline: float,
 ) -> Procedure[bool]:
     """Wait with the answer to a client that owns nothing until it has partitions, or until ``deadline``.
 
@@ -43,16 +49,20 @@ def await_assignment(
     has_settled = False
     asks_at = context.now + settings.topics_asked_after_s
     while context.now < deadline and (
-        awaits_others(context, member)
+        (awaits_others(context, member) and not (yield from _others_have_theirs(context, member, connection)))
         or _has_to_wait(context, member, is_initial=is_initial, has_settled=has_settled)
     ):
         yield from wait_in_join(member, request, min(deadline, _next_heartbeat_at(context, member)))
         if not member.joined:
             _fail_if_served_elsewhere(context)
             return False
+        if awaits_others(context, member) and _is_too_early(context, member):
+            continue
         # Before its heartbeat, which brings what is left for it.
         has_settled = is_initial and _has_settled(context, member)
-        code = yield from heartbeat_upstream(context, member)
+        # What was to be its client's for a moment and goes to others now, it gives up: they wait for that.
+        gives_up = awaits_others(context, member) and context.connections.is_still_connected(request)
+        code = yield from heartbeat_upstream(context, member, client_is_here=gives_up)
         if code in error_mapping.MEMBERSHIP_LOST:
             _fail_if_served_elsewhere(context)
             return False
@@ -66,6 +76,37 @@ def await_assignment(
             if not existing:  # its heartbeats will tell the client when there is one
                 return member.joined
     return True
+
+
+def _others_have_theirs(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
+    """Whether nobody in the group is to get or to give up anything, as the broker has it.
+
+    It is not asked while a member here has no connection: that member is at no epoch of the group, or has to be ended.
+    Nor for each member that waits: a description has all members of the group.
+    """
+    group, settings = member.group, context.settings
+    if _has_unheard(group):
+        return False
+    if context.now >= group.settled_asked_at + settings.join_poll_s:
+        group.settled_asked_at, group.settled = context.now, False
+        settled = yield from settled_at_broker(group.group_id, connection)
+        if settled is None:
+            # Until the broker has computed the assignment: it may have begun an interval with the end of another one.
+            settled = context.now - group.ended_at >= 2 * settings.assignment_interval_s
+        group.settled = settled
+    return group.settled
+
+
+def _has_unheard(group: Group) -> bool:
+    return len(group.members) > group.connected
+
+
+def _is_too_early(context: Context, member: Member) -> bool:
+    """Whether a heartbeat would only have the broker assign what others have still to leave.
+
+    It assigns at most once in each assignment interval, so the whole would come an interval later.
+    """
+    return _has_unheard(member.group) and context.now < member.broker.sent_at + member.broker.keep_alive_s
 
 
 def _joins_initially(context: Context, member: Member) -> bool:

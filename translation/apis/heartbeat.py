@@ -38,9 +38,13 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
     if member.generation >= 0:
         session_timeout.renew(member, context.now)
     sole_process = context.settings.sole_process
-    if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process) and not (
-        yield from has_stayed(context, member, connection, request)
-    ):
+    stayed: bool | None = True
+    if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
+        stayed = yield from has_stayed(context, member, connection, request)
+    if stayed is None:
+        context.answer(request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    if not stayed:
         readopted = yield from readopt(context, member, connection, request)
         if readopted is None:
             return

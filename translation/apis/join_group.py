@@ -111,7 +111,9 @@ def join(
                 context, member, connection, request, reported_owned, owned_partitions, deadline, incarnation
             )
             yield from learn_topic_names(context, member.partitions.broker_assignment)
-            if (yield from await_assignment(context, member, request, owned_partitions, deadline)):
+            if (
+                yield from await_assignment(context, member, connection, request, owned_partitions, deadline)
+            ):
                 break
             # Its membership was lost. The broker may have made the group a classic one since, and in the rebalance that
             # follows it must not be converted.

@@ -41,9 +41,12 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     context.connections.record_call(member, connection, request.message.generation_id)
     code: int = ErrorCode.NONE
     sole_process = context.settings.sole_process
-    if generation.served_elsewhere(member, request.message.generation_id, sole_process=sole_process) and not (
-        yield from has_stayed(context, member, connection, request)
-    ):
+    stayed: bool | None = True
+    if generation.served_elsewhere(member, request.message.generation_id, sole_process=sole_process):
+        stayed = yield from has_stayed(context, member, connection, request)
+    if stayed is None:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    elif not stayed:
         readopted = yield from readopt(context, member, connection, request)
         if readopted is None:
             return

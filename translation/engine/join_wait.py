@@ -29,17 +29,12 @@ def join_wait_limit_s(context: Context, rebalance_timeout_ms: int, group: Group 
 
 
 def awaits_others(context: Context, member: Member) -> bool:
-    """Whether a client that joins just after an outage waits although it has partitions.
+    """Whether a client that joins just after an outage waits although it has partitions, until its group has settled.
 
     Clients that have left their member ids behind have all others, until their sessions end. What is assigned before
     that is not the whole, and one rejoin after another would follow. A static client has its own back at once.
     """
-    settings, group = context.settings, member.group
-    if member.client.instance_id is not None or not _was_away(context, group):
-        return False
-    has_unheard = len(group.members) > group.connected
-    # Until the broker has computed the assignment: it may have begun an interval with the end of another one.
-    return has_unheard or context.now - group.ended_at < 2 * settings.assignment_interval_s
+    return member.client.instance_id is None and _was_away(context, member.group)
 
 
 def _was_away(context: Context, group: Group) -> bool:

@@ -170,6 +170,8 @@ class Group:
         "pending_moves",
         "relayed_until",
         "scheduled_heartbeats",
+        "settled",
+        "settled_asked_at",
         "static_members",
         "timer_at",
     )
@@ -207,9 +209,11 @@ class Group:
         self.out_of_reach = False
         """Whether the last such connection broke, and the coordinator has not answered since."""
         self.in_reach_at = -math.inf
-        """When the coordinator last answered again."""
+        """When the coordinator last answered again, or the member log was ready again, so that sessions began again."""
         self.ended_at = -math.inf
         """When a membership last ended, as far as is known here."""
+        self.settled, self.settled_asked_at = False, -math.inf
+        """Whether each member had what it is to have when the broker was last asked, and when that was."""
         self.answered_on: ConnectionId | None = None
         """The connection on which the coordinator answered last who may act in the group."""
         self.dead: dict[str, float] = {}

@@ -34,12 +34,13 @@ from translation.engine.context import Context
 from translation.engine.fleet import snapshot_of
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
+from translation.error_mapping import NO_COORDINATOR
 from translation.fleet.snapshots import Snapshot
 from translation.member_state import MemberEvent
 from translation.partitions import NONE, Partitions, from_topics
 from translation.upstream.assignor_vote import assignor_for
-from translation.upstream.consumer_group_heartbeat import to_send
-from translation.upstream.member_lookup import lookup_with_group
+from translation.upstream.consumer_group_heartbeat import HeartbeatProcedure, to_send
+from translation.upstream.member_lookup import Described, lookup_with_group
 from translation.upstream.metadata_lookup import learn_topic_names
 
 _CALLS = frozenset({ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP})
@@ -55,7 +56,8 @@ def accepted_snapshot(context: Context, member: Member, request: Request) -> Pro
     snapshot = context.fleet.snapshot(member)
     if snapshot is None or snapshot.generation != generation.in_request(request):
         return None
-    return snapshot if (yield from _is_accepted(member, snapshot, request)) else None
+    response = yield from _beat(member, snapshot, request)
+    return snapshot if _changes_nothing(snapshot, response) else None
 
 
 def resume(
@@ -92,10 +94,13 @@ def resume(
     return True
 
 
-def has_stayed(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[bool]:
+def has_stayed(
+    context: Context, member: Member, connection: Connection, request: Request
+) -> Procedure[bool | None]:
     """Whether a client that was away comes back to a member that is as it left it; if so, it goes on here.
 
     Its connection was closed, so that another replica might have served it; the member log says that none does.
+    None: the coordinator has not loaded the group, or has moved away, so its client has to ask again.
     """
     before = snapshot_of(member)
     if (
@@ -105,15 +110,20 @@ def has_stayed(context: Context, member: Member, connection: Connection, request
         or not context.fleet.may_speak_for(member)
     ):
         return False
-    if not (yield from _is_accepted(member, before, request)):
+    response = yield from _beat(member, before, request)
+    if response.error_code in NO_COORDINATOR:
+        return None
+    if not _changes_nothing(before, response):
         return False
-    _, found, group = yield from lookup_with_group(
+    described, found, group = yield from lookup_with_group(
         context,
         member.group.group_id,
         member.member_id,
         connection,
         instance_id=request.message.group_instance_id,
     )
+    if described in (Described.LOADING, Described.UNAVAILABLE):
+        return None
     if found is None or group is None or not _agrees(before, _assignment_of(before), found, group):
         return False
     if snapshot_of(member) != before or not context.fleet.may_speak_for(member):
@@ -129,8 +139,8 @@ def _assignment_of(snapshot: Snapshot) -> Partitions:
     )
 
 
-def _is_accepted(member: Member, snapshot: Snapshot, request: Request) -> Procedure[bool]:
-    """Whether the broker accepts a heartbeat at the snapshot's epoch that changes nothing."""
+def _beat(member: Member, snapshot: Snapshot, request: Request) -> HeartbeatProcedure:
+    """Send a heartbeat at the snapshot's epoch that changes nothing at the broker."""
     response: ConsumerGroupHeartbeatResponse = yield to_send(
         ConsumerGroupHeartbeatRequest(
             group_id=member.group.group_id,
@@ -139,6 +149,10 @@ def _is_accepted(member: Member, snapshot: Snapshot, request: Request) -> Proced
             instance_id=request.message.group_instance_id,
         )
     )
+    return response
+
+
+def _changes_nothing(snapshot: Snapshot, response: ConsumerGroupHeartbeatResponse) -> bool:
     return (
         response.error_code == ErrorCode.NONE
         and response.member_epoch == snapshot.member_epoch

@@ -16,6 +16,7 @@ from translation.actions import Connection
 from translation.engine.context import Context
 from translation.engine.procedure import Procedure, Send
 
+_STABLE = "Stable"
 _CLASSIC_MEMBER = 0  # member_type in ConsumerGroupDescribe v1
 
 
@@ -79,14 +80,9 @@ def lookup_with_group(
     version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     if version is None:
         return Described.CLASSIC_GROUP, None, None
-    response: ConsumerGroupDescribeResponse = yield Send(
-        ApiKey.CONSUMER_GROUP_DESCRIBE,
-        version,
-        ConsumerGroupDescribeRequest(group_ids=(group_id,)),
-    )
-    if not response.groups:
+    group = yield from _describe(group_id, version)
+    if group is None:
         return Described.UNAVAILABLE, None, None
-    group = response.groups[0]
     match group.error_code:
         case ErrorCode.NONE:
             pass
@@ -117,3 +113,25 @@ def lookup_with_group(
     if instance_id is not None and any(found.instance_id == instance_id for found in group.members):
         return Described.REPLACED, None, None
     return Described.UNKNOWN, None, None
+
+
+def has_settled(group_id: str, connection: Connection) -> Procedure[bool | None]:
+    """Whether each member of a group has exactly what it is to have; None if the broker does not describe the group.
+
+    Kafka calls a group Stable when its target assignment is of its newest epoch, and each member has reached that epoch
+    and waits for no partition (``ConsumerGroup.maybeUpdateGroupState``). A member that is silent has not reached it.
+    """
+    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
+    group = None if version is None else (yield from _describe(group_id, version))
+    if group is None or group.error_code != ErrorCode.NONE:
+        return None
+    return group.group_state == _STABLE
+
+
+def _describe(group_id: str, version: int) -> Procedure[ConsumerGroupDescribeResponseDescribedGroup | None]:
+    response: ConsumerGroupDescribeResponse = yield Send(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        version,
+        ConsumerGroupDescribeRequest(group_ids=(group_id,)),
+    )
+    return response.groups[0] if response.groups else None

@@ -2,7 +2,6 @@
 
 import json
 
-import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -14,6 +13,7 @@ from proxy.preflight import account
 from proxy.preflight.account_messages import ANSWERS, ENCODER, Answers, Groups, Rest, SentGroup
 from proxy.preflight.ask_brokers import BrokerAddress
 from proxy.preflight.facts import Acl, Group, Kind, Member, Unknown
+from proxy.runtime.frames import message_decoder
 
 UNKNOWN = Unknown("the account may not", "give it the right")
 CLASSIC = DescribedGroup(
@@ -67,7 +67,7 @@ def test_a_crash_is_a_finding_and_has_an_exit_code(monkeypatch):
 
 
 async def test_nonsense_is_why_nothing_is_known(monkeypatch):
-    monkeypatch.setattr(account, "ANSWERS", msgspec.msgpack.Decoder(int))
+    monkeypatch.setattr(account, "ANSWERS", message_decoder(int))
     told = await account.ask_with_account({"no.such.property": "x"}, 1.0)
     assert isinstance(told, Unknown)
     assert "what is no message" in told.why

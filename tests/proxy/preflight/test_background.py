@@ -1,7 +1,9 @@
 """The running proxy's own preflights: when they are made, and what becomes of what they find."""
 
+import sys
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 import structlog
 import trio
@@ -12,11 +14,13 @@ from proxy.config.schema import Admin
 from proxy.metrics.registry import Metrics
 from proxy.observability.preflight_report import Report
 from proxy.observability.preflight_view import PreflightBoard, PreflightState
+from proxy.preflight import background
 from proxy.preflight.background import BackgroundPreflight, NoReport
 from proxy.preflight.checks.table import CHECKS
 from proxy.preflight.facts import Facts
 from proxy.preflight.judge import check_preflight, judge
 from proxy.preflight.order import Order
+from tests.proxy.fakes.bytes_of_a_child import NO_MESSAGES
 from tests.proxy.preflight.facts import UNKNOWN, classic, config, facts
 from translation.policy.policy import Mode, Policy
 
@@ -230,3 +234,26 @@ def test_names_that_mean_nothing_are_refused_at_the_start(section, said):
     with pytest.raises(ConfigError, match=said):
         check_preflight(config(preflight=section))
     check_preflight(config(preflight=PreflightSection(accept=("racks", "acls"), kafka_version="4.1.0")))
+
+
+async def reported(monkeypatch, written: bytes) -> Report:
+    child = f"import sys; sys.stdin.buffer.read(); sys.stdout.buffer.write({written!r})"
+    monkeypatch.setattr(background, "_COMMAND", (sys.executable, "-c", child))
+    order = Order(config=config(), policy=Policy(), admin="http://127.0.0.1:1")
+    with trio.fail_after(30):
+        return await background.make_in_process(order)
+
+
+@pytest.mark.parametrize("written", NO_MESSAGES.values(), ids=NO_MESSAGES)
+async def test_a_process_that_writes_no_report_is_why_there_is_none(monkeypatch, written):
+    with pytest.raises(NoReport, match="wrote no report"):
+        await reported(monkeypatch, written)
+
+
+async def test_a_report_with_something_nested_deeply_is_none(monkeypatch):
+    report = msgspec.msgpack.encode(judge(facts()))
+    assert 0x80 <= report[0] < 0x8F, "a map with a few fields"
+    with pytest.raises(NoReport, match="wrote no report"):
+        await reported(
+            monkeypatch, bytes([report[0] + 1]) + report[1:] + b"\xa1x" + b"\x91" * 5_000 + b"\x90"
+        )

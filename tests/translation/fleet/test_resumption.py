@@ -15,7 +15,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 )
 from protocol_codecs.messages.consumer_protocol import decode_assignment
 from protocol_codecs.messages.metadata import MetadataResponse
-from tests.translation.answers import A
+from tests.translation.answers import A, described
 from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench, owned
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.live_groups import OBSERVE_ALL
@@ -235,6 +235,28 @@ def test_a_client_that_comes_back_to_its_replica_goes_on_without_a_rejoin(log: S
     one.reply(group_of_a())
     one.beat(1, orders=(0, 1))
     assert one.error(heartbeat) == ErrorCode.NONE
+    assert EventKind.ADOPTED not in one.kinds()
+
+
+@pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR])
+@pytest.mark.parametrize("call", ["heartbeat", "description"])
+def test_a_client_that_comes_back_while_its_group_is_loaded_asks_again(
+    log: SharedLog, code: ErrorCode, call: str
+) -> None:
+    """The description that follows may come when it has been loaded; a rejoin would cost the client its partitions."""
+    one = log.replica(resumes=True)
+    heartbeat = away_and_back(one, stable_at(one))
+    if call == "heartbeat":
+        one.beat(1, code)
+    else:
+        one.beat(1)
+        one.reply(described(error=code))
+    assert one.error(heartbeat) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    again = one.heartbeat(one.connect(), A, 1)
+    one.beat(1)
+    one.reply(group_of_a())
+    one.beat(1, orders=(0, 1))
+    assert one.error(again) == ErrorCode.NONE
     assert EventKind.ADOPTED not in one.kinds()
 
 
