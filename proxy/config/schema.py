@@ -209,14 +209,17 @@ class Config(Section, frozen=True, kw_only=True):
             raise ValueError(
                 "`exporter` asks brokers with the account of `fleet.kafka`, and `fleet` is missing"
             )
-        ports = [(self.admin.bind, self.admin.port)]
+        ports = [("admin.port", self.admin.bind, self.admin.port)]
         if self.control is not None and self.control.bind is not None:
-            ports.append((self.control.bind, self.control.port))
-        for listener in self.listeners:
-            ports += ((listener.bind, port) for port in (listener.port, *listener.node_ports.values()))
-        taken: dict[int, set[str]] = {}
-        for bind, port in ports:
-            others = taken.setdefault(port, set())
+            ports.append(("control.port", self.control.bind, self.control.port))
+        for number, listener in enumerate(self.listeners):
+            key = f"listeners[{number}]"
+            ports.append((f"{key}.port", listener.bind, listener.port))
+            ports += ((f"{key}.nodes", listener.bind, port) for port in listener.node_ports.values())
+        taken: dict[int, dict[str, str]] = {}
+        for key, bind, port in ports:
+            others = taken.setdefault(port, {})
             if port and others and (bind in others or not _ALL_INTERFACES.isdisjoint({bind, *others})):
-                raise ValueError(f"`listeners`, `admin` and `control`: port {port} on {bind} is used twice")
-            others.add(bind)
+                other = others.get(bind) or next(iter(others.values()))
+                raise ValueError(f"`{key}`: port {port} on {bind} is that of `{other}` too")
+            others[bind] = key
