@@ -14,7 +14,7 @@ from proxy.cli.configuration import load
 from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.hosting import check_hosting
 from proxy.config.policy_source import policy_path
-from proxy.config.schema import Address, Admin, Config
+from proxy.config.schema import ALL_INTERFACES, Address, Admin, Config
 from proxy.observability.observability import replica_name
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
@@ -68,7 +68,7 @@ class _Start(trio.TaskStatus[None]):
 
 def _page_url(admin: Admin, port: int) -> str:
     """Where a browser finds the page. An address that is all addresses is replaced by the machine's name."""
-    host = socket.gethostname() if admin.bind in {"0.0.0.0", "::"} else admin.bind  # noqa: S104  not bound here
+    host = socket.gethostname() if admin.bind in ALL_INTERFACES else admin.bind
     return f"http://{Address(host, port)}/"
 
 

@@ -19,6 +19,7 @@ from proxy.config.section import Section
 from proxy.config.shadow import Shadow
 
 __all__ = [
+    "ALL_INTERFACES",
     "NODE_ID",
     "Address",
     "Admin",
@@ -42,7 +43,7 @@ __all__ = [
     "Visibility",
 ]
 
-_ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104  addresses that cover all others
+ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104  addresses that cover all others
 
 
 class PolicySource(Section, frozen=True, kw_only=True):
@@ -219,7 +220,7 @@ class Config(Section, frozen=True, kw_only=True):
         taken: dict[int, dict[str, str]] = {}
         for key, bind, port in ports:
             others = taken.setdefault(port, {})
-            if port and others and (bind in others or not _ALL_INTERFACES.isdisjoint({bind, *others})):
+            if port and others and (bind in others or not ALL_INTERFACES.isdisjoint({bind, *others})):
                 other = others.get(bind) or next(iter(others.values()))
                 raise ValueError(f"`{key}`: port {port} on {bind} is that of `{other}` too")
             others[bind] = key
