@@ -136,7 +136,7 @@ class BackgroundPreflight:
 
     async def _once(self) -> None:
         began, asked_at = trio.current_time(), time.time()
-        version, _ = self._metrics.policy_in_force()
+        version = self._metrics.policy_in_force().version
         order = Order(config=self._config, policy=self._policy, admin=self._admin)
         self._show(running=True)
         try:
