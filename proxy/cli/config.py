@@ -7,7 +7,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from proxy.cli.configuration import INVALID, checked, refused
+from proxy.cli.configuration import checked, refused
+from proxy.cli.policy import policy_report, print_policy
+from proxy.config.document import ConfigError
+from proxy.config.policy_source import policy_path
 from proxy.config.schema import Config
 from proxy.console.output import Output, OutputFormat, print_json
 
@@ -17,18 +20,24 @@ def check(
 ) -> None:
     """Check a configuration file, the TLS files, secrets and policy that it names, without starting anything.
 
-    The exit code is 2 if one of them is invalid.
+    All errors are listed, and the exit code is 2. Without any it prints what `policy check` prints of the policy.
     """
     try:
-        checked(file)
-    except INVALID as error:
+        config, policy = checked(file)
+    except ConfigError as error:
         if output is OutputFormat.JSON:
-            print_json({"file": str(file), "valid": False, "error": str(error)})
+            print_json({"file": str(file), "valid": False, "errors": error.problems})
         raise refused(error) from None
+    source = policy_path(config, file)
     if output is OutputFormat.JSON:
-        print_json({"file": str(file), "valid": True, "error": None})
+        report = None if source is None or policy is None else policy_report(source, policy)
+        print_json({"file": str(file), "valid": True, "errors": (), "policy": report})
+        return
+    typer.echo(f"{file}: good")
+    if source is None or policy is None:
+        typer.echo("no policy: every group is observed, and none is moved")
     else:
-        typer.echo(f"{file}: good")
+        print_policy(source, policy)
 
 
 def schema() -> None:

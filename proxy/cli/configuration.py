@@ -1,63 +1,105 @@
 """The configuration and policy that a command needs, or its end with what is wrong."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import typer
 
 from protocol_codecs.printable import printable
+from proxy.config.document import ConfigError, KeyPath
 from proxy.config.fleet import UnreadableSecret
 from proxy.config.hosting import check_hosting
-from proxy.config.loader import ConfigError, load_config
-from proxy.config.policy_source import policy_of
+from proxy.config.loader import read_config
+from proxy.config.policy_source import LoadedPolicy, load_policy_from, policy_path
 from proxy.config.schema import Config
+from proxy.config.tls import ListenerTls, UpstreamTls
 from proxy.console.exit_codes import ExitCode
 from proxy.server.process import StartError, check_fleet
 from proxy.transport.tls_errors import TlsFilesError
 from translation.policy.policy import Policy
 
 INVALID = (ConfigError, TlsFilesError, StartError, UnreadableSecret)
-"""What a configuration is refused with."""
+"""What the checks of the files and secrets that a configuration names raise."""
 
 
-def load(config: Path) -> tuple[Config, Policy]:
+def load(file: Path) -> tuple[Config, Policy]:
     """The configuration and the policy that it names; ends the command with what is wrong."""
     try:
-        return checked(config)
-    except INVALID as error:
+        config, policy = checked(file)
+    except ConfigError as error:
         raise refused(error) from None
+    return config, Policy() if policy is None else policy.policy
 
 
-def checked(config: Path) -> tuple[Config, Policy]:
+class Checked(NamedTuple):
+    """A configuration without errors, and the policy that it names."""
+
+    config: Config
+    policy: LoadedPolicy | None
+    """None without a policy: then every group is observed."""
+
+
+def checked(file: Path) -> Checked:
     """The configuration and the policy that it names.
 
-    :raises ConfigError: one of them is invalid.
-    :raises TlsFilesError: a certificate or key that it names can't be used.
-    :raises StartError: the Kafka client that ``fleet`` needs is not installed.
-    :raises UnreadableSecret: a secret of ``fleet`` is not there.
+    :raises ConfigError: with all that is wrong with them, and with the files and secrets that the configuration names.
     """
-    loaded = load_config(config)
-    check_fleet(loaded)
-    control = None if loaded.control is None else loaded.control.tls
-    served = [tls for tls in (*(listener.tls for listener in loaded.listeners), control) if tls is not None]
-    if served or loaded.upstream.tls is not None:
-        from proxy.transport.tls_context import check_files  # noqa: PLC0415 - many configurations have no TLS
+    config, document, problems = read_config(file)
+    for check in (check_fleet, _check_hook, _check_preflight):
+        try:
+            check(config)
+        except INVALID as error:
+            problems += (document.problem((), line) for line in str(error).splitlines())
+    for path, tls in _tls_sections(config):
+        from proxy.transport.tls_context import file_problems  # noqa: PLC0415 - many configurations have no TLS
 
-        check_files(served, loaded.upstream.tls)
-    if loaded.hook is not None:
+        problems += (
+            document.problem((*path, key) if key else path, text) for key, text in file_problems(tls)
+        )
+    policy = None
+    source = policy_path(config, file)
+    if source is not None:
+        try:
+            policy = load_policy_from(source, manifest_required=config.policy.manifest_required)
+        except ConfigError as error:
+            problems += (
+                document.problem(("policy", "file"), line) if line.startswith(f"{source}: ") else line
+                for line in error.problems
+            )
+    if problems:
+        raise ConfigError(*problems)
+    check_hosting(config, Policy() if policy is None else policy.policy)
+    return Checked(config, policy)
+
+
+def _check_hook(config: Config) -> None:
+    if config.hook is not None:
         from proxy.control.hook_caller import check_hook  # noqa: PLC0415 - most configurations have no hook
 
-        check_hook(loaded.hook)
-    section = loaded.preflight
+        check_hook(config.hook)
+
+
+def _check_preflight(config: Config) -> None:
+    section = config.preflight
     if section.accept or section.kafka_version is not None or section.replicas is not None:
         from proxy.preflight.judge import check_preflight  # noqa: PLC0415 - all checks come with it
 
-        check_preflight(loaded)
-    policy = policy_of(loaded, config)
-    check_hosting(loaded, policy)
-    return loaded, policy
+        check_preflight(config)
+
+
+def _tls_sections(config: Config) -> Iterator[tuple[KeyPath, ListenerTls | UpstreamTls]]:
+    for number, listener in enumerate(config.listeners):
+        if listener.tls is not None:
+            yield ("listeners", number, "tls"), listener.tls
+    if config.control is not None and config.control.tls is not None:
+        yield ("control", "tls"), config.control.tls
+    if config.upstream.tls is not None:
+        yield ("upstream", "tls"), config.upstream.tls
 
 
 def refused(error: Exception, code: ExitCode = ExitCode.USAGE) -> typer.Exit:
     """Print what is wrong to standard error. Returns the end of the command, for the caller to raise."""
-    typer.echo(printable(f"error: {error}"), err=True)
+    for line in str(error).splitlines():
+        typer.echo(printable(f"error: {line}"), err=True)
     return typer.Exit(code)

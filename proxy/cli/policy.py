@@ -1,7 +1,7 @@
 """``epochgate policy check|plan``; ``policy from-readiness`` is the pipeline's."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from proxy.config.loader import ConfigError
 from proxy.config.policy_explanation import assignor_notes, explain, note_on_moves, rule_reports, wave_reports
 from proxy.config.policy_plan import LiveGroups, plan_lines, summary, unused, unused_rules
 from proxy.config.policy_plan import plan as changes_of
-from proxy.config.policy_source import load_policy_from
+from proxy.config.policy_source import LoadedPolicy, load_policy_from
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import Output, OutputFormat, print_json
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
@@ -29,32 +29,42 @@ def check(file: PolicyPath, output: Output = OutputFormat.TEXT) -> None:
     The exit code is 2 if it is invalid.
     """
     try:
-        policy, digest, left_out = load_policy_from(file)
+        loaded = load_policy_from(file)
     except ConfigError as error:
         if output is OutputFormat.JSON:
-            print_json({"file": str(file), "valid": False, "error": str(error)})
+            print_json({"file": str(file), "valid": False, "errors": error.problems})
         raise refused(error) from None
     if output is OutputFormat.JSON:
-        print_json(
-            {
-                "file": str(file),
-                "valid": True,
-                "error": None,
-                "digest": digest,
-                "left_out": left_out,
-                "default": policy.default,
-                "rules": rule_reports(policy),
-                "waves": wave_reports(policy),
-                "assignors_allowed": tuple(assignor_notes(policy)),
-                "moves": note_on_moves(policy),
-            }
-        )
-        return
+        print_json(policy_report(file, loaded))
+    else:
+        print_policy(file, loaded)
+
+
+def policy_report(file: Path, loaded: LoadedPolicy) -> dict[str, Any]:
+    """What there is to know of a valid policy, for programs."""
+    policy = loaded.policy
+    return {
+        "file": str(file),
+        "valid": True,
+        "errors": (),
+        "digest": loaded.digest,
+        "left_out": loaded.left_out,
+        "default": policy.default,
+        "rules": rule_reports(policy),
+        "waves": wave_reports(policy),
+        "assignors_allowed": tuple(assignor_notes(policy)),
+        "moves": note_on_moves(policy),
+    }
+
+
+def print_policy(file: Path, loaded: LoadedPolicy) -> None:
+    """Print what a valid policy does, rule by rule."""
+    policy = loaded.policy
     rules = "1 rule" if len(policy.rules) == 1 else f"{len(policy.rules)} rules"
     typer.echo(f"{file}: good, {rules}, default {policy.default}")
     if file.is_dir():
-        typer.echo(f"digest {digest}")
-    for name in left_out:
+        typer.echo(f"digest {loaded.digest}")
+    for name in loaded.left_out:
         typer.echo(printable(f"{name}: left out: generated, and not named by {MANIFEST}"))
     for line in explain(policy):
         typer.echo(printable(line))

@@ -1,10 +1,12 @@
 """``epochgate run``: the proxy, its reload of the policy, and preflight beside it."""
 
+import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import structlog
 import trio
 import typer
 
@@ -12,18 +14,26 @@ from proxy.cli.configuration import load
 from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.hosting import check_hosting
 from proxy.config.policy_source import policy_path
-from proxy.config.schema import Config
-from proxy.metrics.periodic import keep_running
+                nursery.start_soon(
+                    keep_running, ConfigMapWatch(name, watch, labels=labels or "").run, process.metrics
+                )
+        nursery.start_soon(keep_running, FileWatcher(reloadables).run, process.metrics)
+        _log.info("status page", url=_page_url(config.admin, process.ports.admin))
+        await process.run(_Start(preflights))
 from proxy.observability.observability import replica_name
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.process import make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server
+from proxy.version import VERSION
 from translation.policy.policy import Policy
 
 if TYPE_CHECKING:
     from proxy.preflight.background import BackgroundPreflight
     from proxy.workers.supervisor import Supervisor
+
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy")
 
 
 def run(
@@ -37,8 +47,34 @@ def run(
     """
     loaded, policy = load(config)
     configure(loaded.log)
+    _log.info(
+        "starting",
+        version=VERSION,
+        config=str(config.absolute()),
+        policy=loaded.policy.file,
+        replica=replica_name(),
+        workers=loaded.workers,
+    )
     serve = _supervise if loaded.workers > 1 else _serve
     run_to_exit(lambda: trio.run(serve, loaded, policy, policy_path(loaded, config), config.parent))
+
+
+class _Start(trio.TaskStatus[None]):
+    """Logs that clients can connect, and lets preflight begin."""
+
+    def __init__(self, preflights: "BackgroundPreflight | None") -> None:
+        self._preflights = preflights
+
+    def started(self, value: None = None) -> None:
+        _log.info("ready")
+        if self._preflights is not None:
+            self._preflights.started(value)
+
+
+def _page_url(admin: Admin, port: int) -> str:
+    """Where a browser finds the page. An address that is all addresses is replaced by the machine's name."""
+    host = socket.gethostname() if admin.bind in ALL_INTERFACES else admin.bind
+    return f"http://{Address(host, port)}/"
 
 
 async def _serve(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:
@@ -100,11 +136,18 @@ async def _run(
 
                 watch = PolicyWatch(name, policy_at, reloader, process.metrics, labels=labels or "")
                 reloadables.append(watch)
+<<<<<<< HEAD
                 nursery.start_soon(
                     keep_running, ConfigMapWatch(name, watch, labels=labels or "").run, process.metrics
                 )
         nursery.start_soon(keep_running, FileWatcher(reloadables).run, process.metrics)
         await process.run(preflights or trio.TASK_STATUS_IGNORED)
+=======
+                nursery.start_soon(ConfigMapWatch(name, watch, labels=labels or "").run)
+        nursery.start_soon(FileWatcher(reloadables).run)
+        _log.info("status page", url=_page_url(config.admin, process.ports.admin))
+        await process.run(_Start(preflights))
+>>>>>>> page47
         nursery.cancel_scope.cancel()
 
 

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+import shlex
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -74,6 +75,13 @@ class Control(Section, frozen=True, kw_only=True, dict=True):
             )
         if not self.allowed_subjects:
             raise ValueError("`control.bind` needs `allowed_subjects`")
+
+    @property
+    def options(self) -> str:
+        """The options by which commands on this machine reach the proxy, for a shell."""
+        if self.socket is not None:
+            return f"--control {shlex.quote(self.socket)}"
+        return f"--control https://{self.bind}:{self.port} --cert FILE --key FILE"
 
     @property
     def mode(self) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 
-from proxy.config.regular_file import read_regular_file
+from proxy.config.regular_file import read_regular_file, unreadable
 from proxy.config.section import Section
 from translation.fleet.formats import DEFAULT_FORMAT, FORMATS, known_formats
 from translation.fleet.group_mac import SHORTEST_KEY
@@ -185,7 +185,7 @@ def mac_key(fleet: Fleet) -> bytes | None:
     try:
         key = read_regular_file(Path(fleet.mac_key_file), _MAX_SECRET_BYTES).rstrip(b"\r\n")
     except OSError as error:
-        raise UnreadableSecret(f"`fleet.mac_key_file`: {fleet.mac_key_file} can't be read: {error}") from None
+        raise UnreadableSecret(f"`fleet.mac_key_file`: {fleet.mac_key_file}: {unreadable(error)}") from None
     if len(key) < SHORTEST_KEY:
         raise UnreadableSecret(
             f"`fleet.mac_key_file`: the key has {len(key)} bytes, fewer than {SHORTEST_KEY}"
@@ -196,16 +196,21 @@ def mac_key(fleet: Fleet) -> bytes | None:
 def kafka_properties(fleet: Fleet, environment: Mapping[str, str]) -> dict[str, Property]:
     """Return the librdkafka properties with their secrets.
 
-    :raises UnreadableSecret: a file can't be read, or a variable is not set. The message names no value.
+    :raises UnreadableSecret: files can't be read, or variables are not set. The message has a line for each, and no
+        value.
     """
     properties = dict(fleet.kafka)
+    missing: list[str] = []
     for name, file in (fleet.kafka_files or {}).items():
         try:
             properties[name] = read_regular_file(Path(file), _MAX_SECRET_BYTES).decode().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise UnreadableSecret(f"`fleet.kafka_files.{name}`: {file} can't be read: {error}") from None
+            missing.append(f"`fleet.kafka_files.{name}`: {file}: {unreadable(error)}")
     for name, variable in (fleet.kafka_environment or {}).items():
-        if variable not in environment:
-            raise UnreadableSecret(f"`fleet.kafka_environment.{name}`: the variable {variable} is not set")
-        properties[name] = environment[variable]
+        if variable in environment:
+            properties[name] = environment[variable]
+        else:
+            missing.append(f"`fleet.kafka_environment.{name}`: the variable {variable} is not set")
+    if missing:
+        raise UnreadableSecret("\n".join(missing))
     return properties

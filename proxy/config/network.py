@@ -68,7 +68,10 @@ class Upstream(Section, frozen=True, kw_only=True, dict=True):
     def __post_init__(self) -> None:
         """Check the addresses."""
         for text in self.bootstrap:
-            Address.parse(text)
+            try:
+                Address.parse(text)
+            except ValueError as error:
+                raise ValueError(f"`bootstrap`: {error}") from None
 
     @cached_property
     def addresses(self) -> tuple[Address, ...]:
@@ -116,11 +119,11 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
         check_host("advertised_host", self.advertised_host.replace(NODE_ID, "0"))
         if self.advertised_port is not None and NODE_ID not in self.advertised_host:
             raise ValueError(f"`advertised_port` needs {NODE_ID} in `advertised_host`")
-        ports = [port for port in self.node_ports.values() if port]
-        if self.port:
-            ports.append(self.port)
-        if len(ports) != len(set(ports)):
-            raise ValueError("`port` and `nodes` use the same port twice")
+        taken = {self.port: "`port`"}
+        for node_id, port in self.node_ports.items():
+            if port and port in taken:
+                raise ValueError(f"`nodes`: port {port} of node {node_id} is that of {taken[port]} too")
+            taken[port] = f"node {node_id}"
 
     @cached_property
     def node_ports(self) -> dict[int, int]:

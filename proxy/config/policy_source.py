@@ -14,7 +14,7 @@ from typing import NamedTuple
 from protocol_codecs.foreign import Undecodable, decode_text
 from protocol_codecs.policy_manifest import MANIFEST, decode_manifest, digest, digest_of, is_generated
 from proxy.config.loader import MAX_FILE_BYTES, ConfigError, parse_policy_part
-from proxy.config.regular_file import read_regular_file
+from proxy.config.regular_file import read_regular_file, unreadable
 from proxy.config.schema import Config
 from translation.policy.policy import Mode, Policy, Rule, Waves
 
@@ -120,11 +120,16 @@ def _joined(source: str, files: Mapping[str, bytes]) -> Policy:
     said_by: dict[str, str] = {}
     rules: list[Rule] = []
     allowed: dict[str, None] = {}
+    problems: list[str] = []
     for name, content in sorted(files.items()):
-        part, given = _parsed(f"{source}/{name}", content)
+        try:
+            part, given = _parsed(f"{source}/{name}", content)
+        except ConfigError as error:
+            problems += error.problems
+            continue
         for key in given & {"default", "waves"}:
             if key in said_by:
-                raise ConfigError(f"{source}/{name}: `{key}` is given by {said_by[key]} already")
+                problems.append(f"{source}/{name}: `{key}` is given by {said_by[key]} already")
             said_by[key] = name
         if said_by.get("default") == name:
             default = part.default
@@ -132,6 +137,8 @@ def _joined(source: str, files: Mapping[str, bytes]) -> Policy:
             waves = part.waves
         rules += part.rules
         allowed.update(dict.fromkeys(part.assignors_allowed))
+    if problems:
+        raise ConfigError(*problems)
     try:
         return Policy(default=default, waves=waves, rules=tuple(rules), assignors_allowed=tuple(allowed))
     except ValueError as error:
@@ -168,7 +175,7 @@ def _reading(folder: Path) -> dict[str, bytes]:
     try:
         names = sorted(entry.name for entry in folder.iterdir() if is_policy_file(entry.name))
     except OSError as error:
-        raise ConfigError(f"{folder}: can't be read: {error}") from None
+        raise ConfigError(f"{folder}: {unreadable(error)}") from None
     if len(names) > MOST_FILES:
         raise ConfigError(f"{folder}: {len(names)} files, more than {MOST_FILES}")
     files: dict[str, bytes] = {}
@@ -185,4 +192,4 @@ def _read(file: Path) -> bytes:
     try:
         return read_regular_file(file, MAX_FILE_BYTES)
     except OSError as error:
-        raise ConfigError(f"{file}: can't be read: {error}") from None
+        raise ConfigError(f"{file}: {unreadable(error)}") from None

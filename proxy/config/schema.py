@@ -19,6 +19,7 @@ from proxy.config.section import Section
 from proxy.config.shadow import Shadow
 
 __all__ = [
+    "ALL_INTERFACES",
     "NODE_ID",
     "Address",
     "Admin",
@@ -42,7 +43,7 @@ __all__ = [
     "Visibility",
 ]
 
-_ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104  addresses that cover all others
+ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104  addresses that cover all others
 
 
 class PolicySource(Section, frozen=True, kw_only=True):
@@ -209,14 +210,17 @@ class Config(Section, frozen=True, kw_only=True):
             raise ValueError(
                 "`exporter` asks brokers with the account of `fleet.kafka`, and `fleet` is missing"
             )
-        ports = [(self.admin.bind, self.admin.port)]
+        ports = [("admin.port", self.admin.bind, self.admin.port)]
         if self.control is not None and self.control.bind is not None:
-            ports.append((self.control.bind, self.control.port))
-        for listener in self.listeners:
-            ports += ((listener.bind, port) for port in (listener.port, *listener.node_ports.values()))
-        taken: dict[int, set[str]] = {}
-        for bind, port in ports:
-            others = taken.setdefault(port, set())
-            if port and others and (bind in others or not _ALL_INTERFACES.isdisjoint({bind, *others})):
-                raise ValueError(f"`listeners`, `admin` and `control`: port {port} on {bind} is used twice")
-            others.add(bind)
+            ports.append(("control.port", self.control.bind, self.control.port))
+        for number, listener in enumerate(self.listeners):
+            key = f"listeners[{number}]"
+            ports.append((f"{key}.port", listener.bind, listener.port))
+            ports += ((f"{key}.nodes", listener.bind, port) for port in listener.node_ports.values())
+        taken: dict[int, dict[str, str]] = {}
+        for key, bind, port in ports:
+            others = taken.setdefault(port, {})
+            if port and others and (bind in others or not ALL_INTERFACES.isdisjoint({bind, *others})):
+                other = others.get(bind) or next(iter(others.values()))
+                raise ValueError(f"`{key}`: port {port} on {bind} is that of `{other}` too")
+            others[bind] = key

@@ -134,7 +134,7 @@ def with_absolute_paths(tls: _Tls, folder: Path) -> _Tls:
     return replace(tls, **{key: str(folder / path) for key, path in named.items() if path is not None})
 
 
-def tls_files_of(tls: ListenerTls | UpstreamTls) -> tuple[Path, ...]:
-    """Return all files that the section names."""
-    named = (getattr(tls, key, None) for key in _PATHS)
-    return tuple(Path(path) for path in named if path is not None)
+def tls_files_of(tls: ListenerTls | UpstreamTls) -> dict[str, Path]:
+    """Return all files that the section names, by their keys."""
+    named = {key: getattr(tls, key, None) for key in _PATHS}
+    return {key: Path(path) for key, path in named.items() if path is not None}

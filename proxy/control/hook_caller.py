@@ -213,12 +213,14 @@ def check_hook(hook: Hook | None) -> None:
     try:
         ssl.create_default_context(cafile=hook.ca)
     except OSError as error:  # also ssl.SSLError
-        raise TlsFilesError(f"{hook.ca}: has no certificate of an authority in PEM form: {error}") from None
+        raise TlsFilesError(
+            f"`hook.ca`: {hook.ca}: has no certificate of an authority in PEM form: {error}"
+        ) from None
     if hook.token_file is not None:
         try:
             _token(Path(hook.token_file))
         except HookFailed as failed:
-            raise TlsFilesError(f"{hook.token_file}: {failed}") from None
+            raise TlsFilesError(f"`hook.token_file`: {hook.token_file}: {failed}") from None
 
 
 def _body(call: CallHook) -> HookBody:

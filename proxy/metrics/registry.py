@@ -71,6 +71,14 @@ class GroupSeries(Collector, Protocol):
         """See :meth:`collect`; it yields to other tasks in between."""
 
 
+class PolicyState(NamedTuple):
+    """The policy in force: its number (0: none from a file), and why the file's newer one is refused, if it is."""
+
+    version: int
+    is_current: bool
+    refused: str | None
+
+
 class Metrics:
     """All metrics of one process."""
 
@@ -97,10 +105,10 @@ class Metrics:
         self.groups = groups
         self.registry.register(groups)
 
-    def policy_in_force(self) -> tuple[int, bool]:
-        """Return the number of the policy in force (0: none from a file), and whether the file has no newer one."""
+    def policy_in_force(self) -> "PolicyState":
+        """Return what is known of the policy."""
         version, current = (_value(gauge) for gauge in (self.policy_version, self.policy_is_current))
-        return int(version), bool(current)
+        return PolicyState(int(version), bool(current), None if current else self.policy_refusal)
 
     def hit(self, bound: Bound) -> None:
         """Count that a bound was reached: data of a client was not kept or shown in full."""
@@ -502,6 +510,8 @@ class Metrics:
             "policy_is_current", "0 while the policy file is refused and the previous policy stays in force."
         )
         self.policy_is_current.set(1)
+        self.policy_refusal: str | None = None
+        """Why the policy file was refused last: file, line, key and what was expected, one problem a line."""
         self.policy_watch_failures = self._counter(
             "policy_watch_failures",
             "Failed attempts to watch the policy's ConfigMap at the Kubernetes API, and watches that broke.",

@@ -1,5 +1,7 @@
 """Formats times and partitions for the status page and the terminal."""
 
+import shlex
+import time
 from itertools import groupby
 
 from protocol_codecs.messages.connect_protocol import CONNECTOR
@@ -30,6 +32,17 @@ def duration(seconds: float) -> str:
 def ago(then: float, now: float) -> str:
     """Format how long ago ``then`` was; both times in seconds."""
     return "just now" if now - then < 1 else f"{duration(now - then)} ago"
+
+
+def time_of_day(at_s: float) -> str:
+    """Format a time (seconds since 1970) as ``14:03:07``, in UTC."""
+    return time.strftime("%H:%M:%S", time.gmtime(at_s))
+
+
+def command_argument(text: str) -> str:
+    """Quote a text, which a client may have made up, as the last argument of a command for a shell."""
+    quoted = shlex.quote(text)
+    return f"-- {quoted}" if text.startswith("-") else quoted
 
 
 def partitions(listed: TopicPartitions | None) -> str:

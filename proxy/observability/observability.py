@@ -133,7 +133,7 @@ class Observability:
         """
         now_us = self.clock.now_us()
         reason = self._reason()
-        policy_version, policy_is_current = self._metrics.policy_in_force()
+        policy = self._metrics.policy_in_force()
         time_slice, groups = TimeSlice(), []
         for group in self.registry.views(now_us, events=events):
             groups.append(group)
@@ -144,9 +144,11 @@ class Observability:
             version=VERSION,
             ready=reason is None,
             not_ready_reason=reason,
-            policy_version=policy_version,
-            policy_is_current=policy_is_current,
+            policy_version=policy.version,
+            policy_is_current=policy.is_current,
             groups=tuple(groups),
+            policy_refused=policy.refused,
+            control=None if self._config.control is None else self._config.control.options,
         )
 
     def _group_counts(self) -> Iterator[GroupCounts]:

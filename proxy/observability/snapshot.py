@@ -208,7 +208,9 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One page of the snapshot. ``left_out`` counts the groups after the last one of this page.
 
-    ``fleet`` is the member log and the replicas that share it; None without a member log.
+    ``fleet`` is the member log and the replicas that share it; None without a member log. ``policy_refused`` says what
+    is wrong with a policy file that is refused, one problem a line. ``control`` are the options by which commands reach
+    this proxy; None if it takes none.
     """
 
     v: int = VERSION
@@ -221,6 +223,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     policy_is_current: bool
     groups: tuple[GroupView, ...]
     left_out: int = 0
+    policy_refused: str | None = None
+    control: str | None = None
     fleet: FleetView | None = None
 
 
@@ -318,6 +322,8 @@ def merge(snapshots: Sequence[Snapshot]) -> Snapshot:
         policy_is_current=all(one.policy_is_current for one in snapshots),
         groups=tuple(_merged(by_id[group_id]) for group_id in sorted(by_id)),
         left_out=sum(one.left_out for one in snapshots),
+        policy_refused=next((one.policy_refused for one in snapshots if one.policy_refused), None),
+        control=snapshots[0].control,
     )
 
 

@@ -7,7 +7,6 @@ import msgspec
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -17,14 +16,23 @@ from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.observability.fleet_view import FleetView
-from proxy.observability.formatting import ago, count_partitions, duration, partitions
+from proxy.observability.formatting import (
+    ago,
+    command_argument,
+    count_partitions,
+    duration,
+    partitions,
+    time_of_day,
+)
 from proxy.observability.snapshot import ConnectView, GroupView, Snapshot
+from proxy.observability.timeline import client_names
 from translation.fleet.group_records import Phase
 
 _TIMEOUT_S = 5.0
 _EVENTS_SHOWN = 12
 _REPLICAS_SHOWN = 50
-_BAR_WIDTH = 16
+_PROBLEMS_SHOWN = 10
+_BY_COMMAND = frozenset({Phase.PAUSED, Phase.ROLLED_BACK})
 
 
 def status(
@@ -40,8 +48,8 @@ def status(
 ) -> None:
     """Show the groups of a running proxy, or one of them.
 
-    The exit code is 3 if a group is stuck: a member has been rebalancing for longer than its rebalance timeout, or the
-    classic members of a group whose mode is translate are not moved. It is 1 if no proxy answers.
+    The exit code is 3 in case of trouble: a group is stuck, its move was held or aborted, or it leaves partitions to
+    nobody; the policy file is refused; the proxy or its member log is not ready. It is 1 if no proxy answers.
     """
     in_json = as_json or output is OutputFormat.JSON
     try:
@@ -57,7 +65,7 @@ def status(
         print_json(shown)
     else:
         Console().print(rendered(shown, one=group is not None))
-    if any(one.stuck for one in shown.groups):
+    if has_trouble(shown):
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
 
 
@@ -71,22 +79,30 @@ def fetch(url: str, group: str | None) -> Snapshot:
 
 def rendered(snapshot: Snapshot, *, one: bool) -> RenderableType:
     """Render a snapshot for the terminal, with control characters in clients' texts escaped."""
+    refused = snapshot.policy_refused
     snapshot = _printable(snapshot)
     state = "ready" if snapshot.ready else f"not ready: {snapshot.not_ready_reason}"
     head = Text.assemble(
         ("epochgate ", "bold"),
         f"{snapshot.version} on {', '.join(snapshot.replicas)}: ",
         (state, "green" if snapshot.ready else "bold red"),
-        "" if snapshot.policy_is_current else ", policy file refused",
+        "" if snapshot.policy_is_current else (", policy file refused, the one before holds", "bold red"),
     )
+    for problem in _problems(refused):
+        head.append(f"\n{problem}", "red")
     if snapshot.fleet is not None:
         head = Text("\n").join([head, *_fleet(snapshot.fleet, snapshot.time)])
     if one:
-        parts = [part for group in snapshot.groups for part in _group(group, snapshot.time)]
+        parts = [part for group in snapshot.groups for part in _group(group, snapshot)]
         return Group(head, *(parts or [Text("The proxy does not know this group.")]))
     if not snapshot.groups:
         return Group(head, Text("No group has been seen yet."))
     return Group(head, _groups(snapshot))
+
+
+def _problems(refused: str | None) -> list[str]:
+    """Why the policy file is refused, line by line."""
+    return [printable(line) for line in (refused or "").splitlines()[:_PROBLEMS_SHOWN]]
 
 
 def _printable(snapshot: Snapshot) -> Snapshot:
@@ -104,35 +120,72 @@ def _with_printable_texts(value: Any) -> Any:
     return value
 
 
-def _groups(snapshot: Snapshot) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("GROUP", "MODE", "STATE", "NEW PROTOCOL", "", "MEMBERS", "LAST REBALANCE", ""):
-        table.add_column(name, overflow="fold")
+def _groups(snapshot: Snapshot) -> RenderableType:
+    table = Table(box=None, header_style="dim", pad_edge=False, expand=False)
+    table.add_column("GROUP", overflow="fold")
+    for name in ("MODE", "STATE", "NEW", "MEMBERS", "REBALANCED"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    notes: list[RenderableType] = []
     for group in snapshot.groups:
         progress, last = group.progress, group.last_rebalance
         rebalance = "none seen"
-        if last is not None and last.ended_at is None:
-            rebalance = f"for {duration(snapshot.time - last.started_at)}"
-        elif last is not None and last.ended_at is not None:
-            rejoined = duration(last.ended_at - last.started_at)
-            rebalance = f"{ago(last.ended_at, snapshot.time)}, rejoined within {rejoined}"
-        note = (
-            Text(f"stuck: {group.stuck}", "bold red") if group.stuck else Text(group.why_not or "", "yellow")
-        )
-        table.add_row(
-            Text(group.id),
-            group.mode,
-            _state(group.state),
-            _bar(group),
-            f"{progress.done} of {progress.total}",
-            _members(group),
-            rebalance,
-            note,
-        )
-    return table
+        if last is not None:
+            since, until = last.started_at, last.ended_at
+            rebalance = (
+                f"for {duration(snapshot.time - since)}" if until is None else ago(until, snapshot.time)
+            )
+        new = f"{progress.done} of {progress.total}"
+        table.add_row(Text(group.id), group.mode, _state(group.state), new, _members(group), rebalance)
+        notes += [Text(f"{group.id}: ").append_text(note) for note in _notes(group, snapshot)]
+    return Group(table, *notes)
 
 
-def _group(group: GroupView, now: float) -> list[RenderableType]:
+def _notes(group: GroupView, snapshot: Snapshot) -> list[Text]:
+    """What a person should know of a group, each in a line: what is wrong, its move, and the last command about it."""
+    notes: list[Text] = []
+    if group.stuck:
+        notes.append(Text(f"stuck: {group.stuck}", "bold red"))
+    if group.unowned is not None:
+        notes.append(Text(group.unowned.text, "bold red" if group.unowned.why_not else "yellow"))
+    move = group.move
+    if move is not None:
+        notes.append(Text(f"moved by steps: {move.text}", "bold red" if _is_stopped(group) else ""))
+        if move.said:
+            at = "" if move.said_ms is None else f", {ago(move.said_ms / 1000, snapshot.time)}"
+            notes.append(Text(f"last command: {move.said}{at}"))
+        control = f" {snapshot.control}" if snapshot.control else ""
+        if move.needs_approval:
+            step = f"--step {move.next_step} --policy {move.policy}"
+            notes.append(
+                Text(f"to let it begin: epochgate approve {step}{control} {command_argument(group.id)}")
+            )
+        elif not move.goes_on:
+            notes.append(Text(f"to let it go on: epochgate resume{control} {command_argument(group.id)}"))
+    if group.why_not:
+        notes.append(Text(f"not translatable: {group.why_not}", "yellow"))
+    return notes
+
+
+def _is_stopped(group: GroupView) -> bool:
+    """Whether the move of a group is held or taken back, without that a person has said so."""
+    return group.move is not None and not group.move.goes_on and group.move.phase not in _BY_COMMAND
+
+
+def has_trouble(snapshot: Snapshot) -> bool:
+    """Whether somebody should look at the proxy or at one of its groups."""
+    log = snapshot.fleet
+    return (
+        not snapshot.ready
+        or not snapshot.policy_is_current
+        or (log is not None and log.state != "ready")
+        or any(
+            one.stuck or _is_stopped(one) or (one.unowned is not None and one.unowned.why_not)
+            for one in snapshot.groups
+        )
+    )
+
+
+def _group(group: GroupView, snapshot: Snapshot) -> list[RenderableType]:
     title = Text.assemble(
         ("\n" + group.id, "bold"), f"  mode {group.mode} by {group.rule}; state ", _state(group.state)
     )
@@ -141,46 +194,40 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
         title.append(
             f"; the broker says {broker.type}: {broker.consumer} new, {broker.classic} classic", "dim"
         )
-    parts: list[RenderableType] = [title]
-    if group.stuck:
-        parts.append(Text(f"stuck: {group.stuck}", "bold red"))
-    if group.move is not None:
-        is_harmless = group.move.goes_on or group.move.phase == Phase.PAUSED
-        style = "" if is_harmless else "bold red"
-        parts.append(Text(f"moved by steps: {group.move.text}", style))
-    if group.unowned is not None:
-        parts.append(Text(group.unowned.text, "bold red" if group.unowned.why_not else "yellow"))
+    parts: list[RenderableType] = [title, *_notes(group, snapshot)]
     if group.connect is not None:
-        parts.append(_connect(group.connect, now))
-    if group.why_not:
-        parts.append(Text(f"not translatable: {group.why_not}", "yellow"))
+        parts.append(_connect(group.connect, snapshot.time))
     if group.options:
         parts.append(Text(f"options: {group.options}", "yellow"))
     parts += [Text(f"note: {note}", "yellow") for note in group.notes]
+    names = client_names(group)
     members = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("CLIENT", "PROTOCOL", "STATE", "GENERATION", "EPOCH", "PARTITIONS", "SOFTWARE", "HOST"):
-        members.add_column(name, overflow="fold")
+    members.add_column("CLIENT", overflow="fold")
+    for name in ("PROTOCOL", "STATE", "GENERATION", "EPOCH"):
+        members.add_column(name, no_wrap=True, overflow="ellipsis")
+    members.add_column("PARTITIONS", overflow="fold")
     for member in group.members:
+        client = Text(names.get(member.id) or member.id)
+        client.append(f"\n{member.client_host}, {member.software or 'unknown software'}", "dim")
         members.add_row(
-            Text(member.client_id or member.id),
+            client,
             member.protocol,
             _state(member.state),
             str(member.generation) if member.generation >= 0 else "-",
             str(member.epoch) if member.epoch >= 0 else "-",
             Text(f"{count_partitions(member.partitions)}: {partitions(member.partitions)}"),
-            Text(member.software or "unknown"),
-            Text(member.client_host),
         )
-    events = Table(box=None, show_header=False, pad_edge=False)
+    events: list[RenderableType] = []
     for event in group.events[: -_EVENTS_SHOWN - 1 : -1]:
         what = event.kind.replace("_", " ")
         if event.kind == "state_changed":
             what = f"{event.previous_state} -> {event.state}"
-        who = Text(event.client_id or event.member)
-        why = Text(event.reason)
-        listed = Text(partitions(event.partitions))
-        events.add_row(Text(ago(event.time_us / 1e6, now), "dim"), what, who, listed, why)
-    return [*parts, members, *_elsewhere(group, now), Text("latest events", "dim"), events]
+        who = names.get(event.member) or event.client_id or event.member
+        said = filter(None, (who, what, partitions(event.partitions), event.reason))
+        at = Text(time_of_day(event.time_us / 1e6), "dim")
+        events.append(Text("  ").join([at, Text(", ".join(said))]))
+    head = Text(f"latest events (UTC; now it is {time_of_day(snapshot.time)})", "dim")
+    return [*parts, members, *_elsewhere(group, snapshot.time), head, *events]
 
 
 def _connect(connect: ConnectView, now: float) -> Text:
@@ -260,15 +307,6 @@ def _elsewhere(group: GroupView, now: float) -> list[RenderableType]:
 
 def _state(state: str) -> Text:
     return Text(state, "green" if state == "Stable" else "dim" if state == "Empty" else "yellow")
-
-
-def _bar(group: GroupView) -> RenderableType:
-    ratio = group.progress.ratio
-    if ratio is None:
-        return Text("")
-    return ProgressBar(
-        total=1.0, completed=ratio, width=_BAR_WIDTH, complete_style="cyan", finished_style="cyan"
-    )
 
 
 def _members(group: GroupView) -> str:

@@ -4,7 +4,6 @@ The script only fetches the page again and replaces what changed; without it the
 security policy allows nothing from other origins, because group ids, client ids and reasons are chosen by clients.
 """
 
-import shlex
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -21,7 +20,7 @@ from proxy.observability.preflight_report import Finding, Report
 from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot
-from proxy.observability.timeline import Timeline, longest_without_owner, timeline
+from proxy.observability.timeline import Timeline, client_names, longest_without_owner, timeline
 from proxy.runtime.time_slice import TimeSlice
 
 SHOWN = 200
@@ -63,12 +62,6 @@ def _shown(value: object) -> object:
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-def command_argument(text: str) -> str:
-    """Quote a text, which a client may have made up, as the last argument of a command for a shell."""
-    quoted = shlex.quote(text)
-    return f"-- {quoted}" if text.startswith("-") else quoted
-
-
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_PAGES),
@@ -84,7 +77,8 @@ def _environment() -> Environment:
         "partitions": formatting.partitions,
         "count_partitions": formatting.count_partitions,
         "group_path": group_path,
-        "command_argument": command_argument,
+        "command_argument": formatting.command_argument,
+        "time_of_day": formatting.time_of_day,
     }
     return environment
 
@@ -213,6 +207,7 @@ def page_routes(processes: Processes, preflight: PreflightBoard) -> list[Route]:
             group=shown,
             group_id=group_id,
             drawn=drawn,
+            names={} if shown is None else client_names(shown),
             gap=_gap(shown, drawn, snapshot.time),
             members=() if shown is None else shown.members[:_MEMBERS_SHOWN],
             concerns=_concerning(preflight.view.report, group_id, shown),

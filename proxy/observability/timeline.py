@@ -8,7 +8,10 @@ The partitions of share groups have no owners, so they are not drawn. Of a Strea
 of Kafka Connect the connectors and their tasks.
 """
 
+import math
+from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -91,7 +94,7 @@ def timeline(group: GroupView, now: float) -> Timeline:
     """
     first = min((event.time_us / 1e6 for event in group.events), default=now)
     start = max(now - WINDOW_S, min(first - 1, now - _SHORTEST_S))
-    names = _names(group)
+    names = client_names(group)
     spans = _spans(group, start, now)
     owners = sorted({owner for lane in spans.values() for _, _, owner in lane}, key=lambda one: names[one])
     numbers = {
@@ -124,20 +127,60 @@ def timeline(group: GroupView, now: float) -> Timeline:
     )
 
 
-def _names(group: GroupView) -> dict[str, str]:
-    """Return display names of members: the client id, unless several members share it.
+def client_names(group: GroupView) -> dict[str, str]:
+    """Return the name of the client behind each member id, for people.
 
-    So a client keeps name and colour when it gets another member id, as when it moves to the new protocol.
+    It is the client id. Clients that share one also have their instance id, or else the end of the first member id that
+    is known of them. A client gets other member ids as it joins again and moves between the protocols: an id that
+    begins after another one of the same client id has ended is taken for the same client.
     """
-    client_ids = {event.member: event.client_id or "" for event in group.events if event.member}
-    client_ids |= {member.id: member.client_id or "" for member in group.members}
-    present = [member.client_id for member in group.members]
+    lives = _lives(group)
+    chains: dict[tuple[str, str], list[list[_Life]]] = {}
+    for life in sorted(lives.values(), key=lambda one: (one.first, one.member)):
+        of_client = chains.setdefault((life.client_id, life.instance), [])
+        ended = [chain for chain in of_client if life.instance or chain[-1].last <= life.first]
+        if ended:
+            min(ended, key=lambda chain: chain[-1].last).append(life)
+        else:
+            of_client.append([life])
+    clients = Counter(client_id for (client_id, _), of_client in chains.items() for _ in of_client)
     return {
-        member: client_id
-        if client_id and present.count(client_id) <= 1
-        else f"{client_id} {member[-6:]}".strip()
-        for member, client_id in client_ids.items()
+        life.member: client_id
+        if client_id and clients[client_id] == 1
+        else f"{client_id} {instance or chain[0].member[-6:]}".strip()
+        for (client_id, instance), of_client in chains.items()
+        for chain in of_client
+        for life in chain
     }
+
+
+class _Life(NamedTuple):
+    """A member id, and from when to when it was seen, in µs; a present one has no end."""
+
+    member: str
+    client_id: str
+    instance: str
+    first: float
+    last: float
+
+
+def _lives(group: GroupView) -> dict[str, _Life]:
+    present = {member.id: member for member in group.members}
+    found = {
+        one.id: _Life(one.id, one.client_id or "", one.instance or "", -math.inf, math.inf)
+        for one in present.values()
+    }
+    known: dict[str, _Life] = {}
+    for event in group.events:
+        if not event.member:
+            continue
+        last = math.inf if event.member in present else event.time_us
+        before = known.get(event.member)
+        first = event.time_us if before is None else before.first
+        client_id = event.client_id or ("" if before is None else before.client_id)
+        instance = event.instance or ("" if before is None else before.instance)
+        known[event.member] = _Life(event.member, client_id, instance, first, last)
+    return found | known
 
 
 def _spans(group: GroupView, start: float, now: float) -> dict[Lane, list[tuple[float, float, str]]]:

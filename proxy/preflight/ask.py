@@ -11,9 +11,10 @@ import trio
 from proxy.cluster.dialer import Open
 from proxy.config.fleet import Property, kafka_properties
 from proxy.config.regular_file import read_regular_file
-from proxy.config.schema import Address, Config, Upstream
+from proxy.config.schema import ALL_INTERFACES, Address, Config, Upstream
 from proxy.config.tls import UpstreamTls
 from proxy.metrics.registry import Metrics
+from proxy.observability.snapshot import Snapshot
 from proxy.preflight.account import ask_with_account
 from proxy.preflight.account_messages import Answers
 from proxy.preflight.ask_brokers import Found, ask_apis, find_brokers
@@ -24,6 +25,8 @@ from proxy.transport.tcp_stream import open_tcp
 from proxy.transport.tls_context import Certificates, TlsOpener
 from translation.policy.policy import Policy
 
+_ADMIN_S = 2.0
+"""How long the admin port of a proxy on this machine may take to answer, in seconds."""
 _MAX_SECRET_BYTES = 64 * 1024
 _TLS_PROTOCOLS = ("ssl", "sasl_ssl")
 
@@ -138,7 +141,10 @@ def _opener(tls: UpstreamTls | None) -> Open:
 
 
 def taken_ports(config: Config) -> dict[str, str]:
-    """The ports of a configuration that can't be bound on this machine, each with the reason. None is listened on."""
+    """The ports of a configuration that can't be bound on this machine, each with the reason. None is listened on.
+
+    There are none while a proxy answers at the configuration's admin port: they are its own.
+    """
     wanted = [(config.admin.bind, config.admin.port)]
     for listener in config.listeners:
         wanted += ((listener.bind, port) for port in (listener.port, *listener.node_ports.values()))
@@ -149,7 +155,14 @@ def taken_ports(config: Config) -> dict[str, str]:
                 bind(host, port).close()
             except BindError as error:
                 taken[f"{host}:{port}"] = str(error)
-    return taken
+    return {} if taken and _is_running(config) else taken
+
+
+def _is_running(config: Config) -> bool:
+    """Whether a proxy answers at the admin port of this configuration."""
+    bind_to, port = config.admin.bind, config.admin.port
+    url = f"http://{Address('127.0.0.1' if bind_to in ALL_INTERFACES else bind_to, port)}"
+    return isinstance(ask_proxies((url,), None, _ADMIN_S).snapshot, Snapshot)
 
 
 def account_of(

@@ -1,5 +1,8 @@
 """The running proxy's own preflights: some seconds after its start, after each new policy, and every hour.
 
+One that found something, or could not see all, is followed by another after a minute, and by others at intervals that
+double, so that a finding does not stay for long when it is no longer true.
+
 Each is a process (:mod:`proxy.preflight.child`) with a bound on its time, its memory and its answer, so that none can
 delay a client or end the proxy. What it finds is logged once, counted, and kept for the admin port. That one came to no
 end is said too: its checks count as unknown then, whatever the one before has found.
@@ -31,6 +34,8 @@ _DELAY_S = 5.0
 """From the start, or from a new policy, to the preflight; other changes may follow, and clients have to come back."""
 _GAP_S = 30.0
 """Between the end of a preflight and the next one, however often the policy changes."""
+_AGAIN_S = 60.0
+"""From a preflight that found something to the next one, at first."""
 _LINES = 20
 """Findings that are logged after one preflight; the page has all."""
 _GROUPS_LOGGED = 5
@@ -91,6 +96,7 @@ class BackgroundPreflight:
         self._serving = trio.Event()
         self._changed = trio.Event()
         self._logged: frozenset[tuple[str, str]] = frozenset()
+        self._again_s = _AGAIN_S
         self._show(state=PreflightState.WAITING)
 
     def started(self, _value: None = None) -> None:
@@ -116,13 +122,23 @@ class BackgroundPreflight:
                 self._metrics.internal_errors.labels("upkeep").inc()
                 self._failed(f"unexpected error: {error!r}")
             await trio.sleep(min(_GAP_S, section.every_s))
-            with trio.move_on_after(section.every_s * self._jitter()):
+            with trio.move_on_after(self._next_after_s() * self._jitter()):
                 await self._changed.wait()
             wait_s = min(_DELAY_S, section.every_s) if self._changed.is_set() else 0.0
 
+    def _next_after_s(self) -> float:
+        """How long this report may stand, in seconds: as configured, or less if not everything was well."""
+        report, every_s = self._board.view.report, self._config.preflight.every_s
+        if report is None or report.status is Status.PASSED or self._changed.is_set():
+            self._again_s = _AGAIN_S
+            return every_s
+        after_s = min(self._again_s, every_s)
+        self._again_s = min(2 * self._again_s, every_s)
+        return after_s
+
     async def _once(self) -> None:
         began, asked_at = trio.current_time(), time.time()
-        version, _ = self._metrics.policy_in_force()
+        version = self._metrics.policy_in_force().version
         order = Order(config=self._config, policy=self._policy, admin=self._admin)
         self._show(running=True)
         try:

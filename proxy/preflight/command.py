@@ -22,6 +22,7 @@ from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.observability.admin_client import admin_url
 from proxy.observability.preflight_report import Finding, Report, Status
 from proxy.preflight.ask import Target, account_of, ask, replicas_url, upstream_of, with_files
+from proxy.preflight.checks.check import count
 from proxy.preflight.facts import BadProperty, Version
 from proxy.preflight.judge import acceptable, check_preflight, judge
 from proxy.transport.tls_errors import TlsFilesError
@@ -205,7 +206,14 @@ def _policy(file: Path | None, loaded: Config | None, config: Path | None) -> Po
 
 
 def show(report: Report, console: Console) -> None:
-    """Print a report for people."""
+    """Print a report for people: one line, if nothing was found."""
+    counts = Counter(one.status for one in report.checks)
+    if report.status is Status.PASSED and not report.findings:
+        passed = f"{counts[Status.PASSED]} of {len(report.checks)} checks passed"
+        brokers, groups = count(report.brokers, "broker"), count(report.groups, "group")
+        cluster = f"{brokers}, {groups}, {report.to_move} of them to move"
+        console.print(Text(f"{_verdict(report)} {passed}; {cluster}", _STYLES[report.status]))
+        return
     if report.findings:
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 1, 0))
         table.add_column("STATUS", no_wrap=True)
@@ -215,12 +223,11 @@ def show(report: Report, console: Console) -> None:
             status = _status(finding)
             table.add_row(Text(status, _STYLES[status]), Text(finding.check), _finding(finding))
         console.print(table)
-    counts = Counter(one.status for one in report.checks)
     counted = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
     needs = sorted({one.needs for one in report.checks if one.needs is not None})
     more = f" (they need {', '.join(needs)})" if needs else ""
     lines = [
-        f"{report.brokers} brokers, {report.groups} groups, {report.to_move} of them to move",
+        f"{count(report.brokers, 'broker')}, {count(report.groups, 'group')}, {report.to_move} of them to move",
         f"{len(report.checks)} checks: {counted}{more}",
         *(f"note: {one}" for one in report.advice),
     ]

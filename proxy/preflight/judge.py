@@ -19,6 +19,20 @@ _TOOLS = (
 _MOMENT = "A preflight is true for the moment at which it asked: run it again before each wave of groups."
 ADVICE = (_TOOLS, _MOMENT)
 
+_HEAVY = frozenset(
+    {
+        "loop",
+        "hidden_nodes",
+        "proxy_state",
+        "past_the_proxy",
+        "static_duplicates",
+        "translatable",
+        "moved_together",
+        "group_type",
+        "way_back",
+    }
+)
+
 
 def acceptable() -> frozenset[str]:
     """The names that an operator may accept: those of checks, and of sources that did not answer."""
@@ -73,10 +87,17 @@ def judge(facts: Facts, accepted: Collection[str] = ()) -> Report:
         brokers=len(facts.known_brokers()),
         groups=0 if isinstance(facts.groups, Unknown) else len(facts.groups),
         to_move=len(facts.to_move),
-        findings=tuple(sorted(findings, key=lambda one: (one.accepted, one.unknown))),
+        findings=tuple(sorted(findings, key=lambda one: (one.accepted, one.unknown, _rank(one.check)))),
         checks=tuple(outcomes),
         advice=ADVICE,
     )
+
+
+def _rank(check: str) -> int:
+    """Findings that stop or harm a move come first, bugs of brokers last."""
+    if check in _HEAVY:
+        return 0
+    return 2 if check.startswith("bug_") else 1
 
 
 def _marked(found: Iterable[Finding], accepted: Collection[str]) -> list[Finding]:

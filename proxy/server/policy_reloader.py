@@ -96,6 +96,7 @@ class PolicyReloader:
             loaded, is_in_force = await self._in_thread(partial(self._prepared, load))
         except ConfigError as error:
             self._metrics.policy_reloads.labels("refused").inc()
+            self._metrics.policy_refusal = str(error)
             self._metrics.policy_is_current.set(0)
             _log.error("policy refused, the one before stays", why=why, reason=str(error))
             return

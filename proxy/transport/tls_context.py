@@ -8,7 +8,7 @@ connections keep the certificate with which they began.
 import datetime as dt
 import os
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def read_files(tls: ListenerTls | UpstreamTls) -> Contents:
 
     :raises TlsFilesError: one can't be read.
     """
-    return {str(file): _read(str(file)) for file in tls_files_of(tls)}
+    return {str(file): _read(str(file)) for file in tls_files_of(tls).values()}
 
 
 def listener_material(
@@ -207,7 +207,7 @@ class Certificates:
         metrics: Metrics,
         last_good: Contents | None = None,
     ) -> None:
-        self.files = tls_files_of(tls)
+        self.files = tuple(tls_files_of(tls).values())
         self._where = where
         self._tls = tls
         self._metrics = metrics
@@ -274,12 +274,23 @@ class TlsOpener:
         return stream
 
 
-def check_files(listeners: Iterable[ListenerTls], upstream: UpstreamTls | None) -> None:
-    """Check that all files can be used.
-
-    :raises TlsFilesError: the first that can't.
-    """
-    for tls in listeners:
-        material(tls)
-    if upstream is not None:
-        material(upstream)
+def file_problems(tls: ListenerTls | UpstreamTls) -> list[tuple[str, str]]:
+    """Return the files of a section that can't be used: the key that names each, and the file with the reason."""
+    files = tls_files_of(tls)
+    contents: Contents = {}
+    found: list[tuple[str, str]] = []
+    for key, file in files.items():
+        try:
+            contents[str(file)] = _read(str(file))
+        except TlsFilesError as error:
+            found.append((key, str(error)))
+    if found:
+        return found
+    try:
+        material(tls, contents)
+    except TlsFilesError as error:
+        text = str(error)
+        return [
+            next(((key, text) for key, file in files.items() if text.startswith(f"{file}: ")), ("", text))
+        ]
+    return []

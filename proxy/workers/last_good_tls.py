@@ -34,7 +34,7 @@ class LastGoodTls:
     @property
     def files(self) -> tuple[Path, ...]:
         """The paths of all TLS files."""
-        return tuple(file for tls in self._sections.values() for file in tls_files_of(tls))
+        return tuple(file for tls in self._sections.values() for file in tls_files_of(tls).values())
 
     def reload(self, why: str) -> None:
         """Read the files again; keep the old contents of those that are invalid now, which the workers report too."""

@@ -212,8 +212,13 @@ class Supervisor:
 
     def _with_policy(self, snapshot: Snapshot) -> Snapshot:
         """Add the policy's version and state: only the supervisor reads the policy file."""
-        version, current = self.metrics.policy_in_force()
-        return replace(snapshot, policy_version=version, policy_is_current=current)
+        policy = self.metrics.policy_in_force()
+        return replace(
+            snapshot,
+            policy_version=policy.version,
+            policy_is_current=policy.is_current,
+            policy_refused=policy.refused,
+        )
 
     async def _query_each(self, name: str, kind: type[T]) -> dict[int, T]:
         results: dict[int, T] = {}

@@ -47,7 +47,7 @@ journal: {{topic: epochgate-journal}}
 control: {{socket: FOLDER/control}}
 """,
 }
-MOST = {"smallest": (378, 44_900), "default": (421, 49_100), "chart's": (451, 53_400)}
+MOST = {"smallest": (379, 45_100), "default": (422, 49_300), "chart's": (452, 53_600)}
 """Modules and lines that were measured, the lines rounded up. The aim is
 (370, 45_000) and (400, 47_000) for the first two."""
 CHARTS_KEYS = ("proxy.control", "proxy.kubernetes", "proxy.lag", "proxy.observability.journal_sinks")

@@ -51,7 +51,7 @@ def compile_pattern(pattern: str) -> Any:
         return re2.compile(pattern, _OPTIONS)
     except re2.error as error:
         said = error.args[0].decode() if error.args else "unknown error"
-        raise PatternError(f"pattern {pattern!r} is not an RE2 expression: {said}") from None
+        raise PatternError(f"`pattern`: {pattern!r} is not an RE2 expression: {said}") from None
 
 
 class PatternIndex:

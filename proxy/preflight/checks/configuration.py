@@ -3,7 +3,7 @@
 from proxy.config.schema import NODE_ID, Listener
 from proxy.observability.preflight_report import Finding, Source
 from proxy.observability.snapshot import GroupView
-from proxy.preflight.checks.check import Check, Found, nodes
+from proxy.preflight.checks.check import Check, Found, count, nodes
 from proxy.preflight.checks.settings import shortest_session_ms
 from proxy.preflight.facts import Facts, Unknown
 
@@ -47,10 +47,13 @@ def _advertised(listener: Listener, node_id: int) -> tuple[str, int]:
 
 
 def _ports(facts: Facts) -> Found:
-    for address, why in sorted((facts.taken_ports or {}).items()):
+    taken = sorted((facts.taken_ports or {}).items())
+    if taken:
+        address, why = taken[0]
+        more = f" (and on {count(len(taken) - 1, 'other port')} of it)" if len(taken) > 1 else ""
         yield Finding(
             check="ports",
-            what=f"the proxy can't listen on {address} of this machine: {why}",
+            what=f"the proxy can't listen on {address} of this machine{more}: {why}",
             do="end what listens there, or choose another port; with a proxy that runs already, name it by --proxy",
         )
 

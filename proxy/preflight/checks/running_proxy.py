@@ -12,6 +12,8 @@ from proxy.preflight.facts import Facts, Unknown
 _FLAPPING_IDS = 4
 _FLAPPING_US = 600 * 1_000_000
 """So many members with one instance id in ten minutes are no restarts: a rolling one makes two."""
+_SETTLED_S = 30.0
+"""A group without events for so long has settled: longer than brokers and proxies are asked one after the other."""
 _JOINED = ("joined", "fenced")
 
 
@@ -99,6 +101,19 @@ def _past(facts: Facts) -> Found:
         ]
         if unknown:
             past[group.group_id] = len(unknown)
+    moving = {
+        group.id for group in snapshot.groups if group.id in past and _is_in_motion(group, snapshot.time)
+    }
+    if moving:
+        yield Finding(
+            check="past_the_proxy",
+            unknown=True,
+            what="the members of these groups changed while brokers and proxy were asked one after the other",
+            groups=tuple(sorted(moving)),
+            do="run the preflight again when these groups have settled; the running proxy does so itself",
+            checks=("past_the_proxy",),
+        )
+    past = {group: members for group, members in past.items() if group not in moving}
     unclear = {group for group in past if facts.complete_proxy is not None or group in not_listed}
     known = past.keys() - unclear
     if known:
@@ -121,6 +136,15 @@ def _past(facts: Facts) -> Found:
             do="ask all replicas: each by a --proxy, or all of them by --replicas",
             checks=("past_the_proxy",),
         )
+
+
+def _is_in_motion(group: GroupView, now_s: float) -> bool:
+    """Whether the group's members may have other ids at the brokers than a short time ago."""
+    if group.state == "Rebalancing" or group.protocol == "mixed":
+        return True
+    if group.move is not None and group.move.goes_on and not group.move.settled:
+        return True
+    return any(0 <= now_s - event.time_us / 1_000_000 < _SETTLED_S for event in group.events)
 
 
 def _known(group: GroupView) -> frozenset[str]:

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import trio
+from msgspec.structs import replace
 
 from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
@@ -72,6 +74,7 @@ class Site:
 
     def __init__(self) -> None:
         self.registry = GroupRegistry(Policy(default=Mode.TRANSLATE))
+        self.more: dict[str, Any] = {}
         metrics = Metrics()
         self.health = Health(metrics)
         answers = {
@@ -87,7 +90,7 @@ class Site:
         return self.snapshot(events=events)
 
     def snapshot(self, *, events: bool = True) -> Snapshot:
-        return Snapshot(
+        snapshot = Snapshot(
             time=NOW_S,
             replicas=("host",),
             version="1",
@@ -97,6 +100,7 @@ class Site:
             policy_is_current=True,
             groups=tuple(self.registry.views(round(NOW_S * MICRO), events=events)),
         )
+        return replace(snapshot, **self.more)
 
     def record(self, events, at_s: float) -> None:
         for one in events:

@@ -15,8 +15,10 @@ import pytest
 import trio
 
 from protocol_codecs.classic_clients import OPTIONS, RACKS_IGNORED, Refusal
+from proxy.config.control import Control
 from proxy.observability.admin_http import serve_admin
 from proxy.observability.formatting import duration, partitions
+from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import GroupView, Snapshot
 from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.observability.status_page import SHOWN, group_path
@@ -542,3 +544,38 @@ def test_a_group_id_can_not_command_the_shell_into_which_somebody_copies_the_com
     said = moved(a_move(phase="rolled_back"), "$(reboot); 'x")
     assert """epochgate resume '$(reboot); '"'"'x'""" in said
     assert "epochgate resume -- --help" in moved(a_move(phase="rolled_back"), "--help")
+
+
+def test_commands_name_where_the_proxy_takes_them() -> None:
+    assert Control(socket="/run/epoch gate").options == "--control '/run/epoch gate'"
+
+
+def test_the_banner_of_a_move_that_is_over_warns_of_nothing() -> None:
+    over = moved(a_move(step=2, allows="100%", text="step 2 of 2 (100%), settled"))
+    assert 'class="banner over"' in over
+    assert 'class="banner"' in moved(a_move())
+
+
+def test_a_refused_policy_is_shown_with_its_errors(site) -> None:
+    site.more = {"policy_refused": "policy.yaml:2:5: rules[0].mode: missing", "policy_is_current": False}
+    said = "policy file refused, the one before holds: policy.yaml:2:5: rules[0].mode: missing"
+    assert said in site.http.get("/").text
+
+
+def test_clients_that_share_a_client_id_are_told_apart_and_keep_name_and_colour_through_their_moves() -> None:
+    registry = GroupRegistry(Policy(default=Mode.TRANSLATE))
+    for at, (one, other), (left, gone) in (
+        (100, ("a-111111", "b-222222"), ("", "")),
+        (200, ("a-333333", "b-444444"), ("a-111111", "b-222222")),
+        (300, ("a-555555", "b-666666"), ("a-333333", "b-444444")),
+    ):
+        for number, (new, old) in enumerate(((one, left), (other, gone))):
+            if old:
+                gone_now = changed("Stable", "Absent", old, client_id="consumer-g-1", owned=())
+                registry.record(gone_now, int((at + number) * 1_000_000))
+            joined = event(EventKind.JOINED, new, client_id="consumer-g-1", owned=topic(number))
+            registry.record(joined, int((at + number) * 1_000_000) + 1)
+    (group,) = registry.views(400 * 1_000_000)
+    drawn = timeline(group, 400)
+    assert [one.name for one in drawn.owners] == ["consumer-g-1 111111", "consumer-g-1 222222"]
+    assert all(len({bar.colour for bar in lane.bars if bar.colour >= 0}) == 1 for lane in drawn.lanes)

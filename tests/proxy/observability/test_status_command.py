@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -24,6 +25,7 @@ from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import EventKind
 from translation.connect_worker import ConnectWorker
 from translation.migration.in_place import REASON as CONVERTED
+from translation.migration.move_view import MoveView
 from translation.partitions import Role, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy
@@ -39,6 +41,8 @@ class Answering:
         self.body: bytes | None = None
         self.page_groups = 1000
         self.refusal: str | None = None
+        self.more: dict[str, Any] = {}
+        self.columns = 200
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -72,8 +76,9 @@ class Answering:
             ready=True,
             not_ready_reason=None,
             policy_version=1,
-            policy_is_current=True,
+            policy_is_current="policy_refused" not in self.more,
             groups=tuple(self.registry.views(NOW_S * MICRO)),
+            **self.more,
         )
 
     def record(self, events, at_s: int = 90) -> None:
@@ -82,7 +87,7 @@ class Answering:
 
     def run(self, *arguments: str):
         command = ["status", "--admin", f"127.0.0.1:{self.server.server_port}", *arguments]
-        return CliRunner().invoke(command_line(), command, env={"COLUMNS": "200"})
+        return CliRunner().invoke(command_line(), command, env={"COLUMNS": str(self.columns)})
 
 
 @pytest.fixture
@@ -117,7 +122,7 @@ def test_a_group_whose_member_was_converted_in_place(proxy):
     conversion = event(EventKind.ADOPTED, owned=topic(0), reason=CONVERTED)
     proxy.record([*life(owned=topic(0), protocol="classic"), conversion])
     said = " ".join(proxy.run("g").output.split())
-    assert "adopted app-m-1 converted in place: 0 ms, not noticed" in said
+    assert "app-m-1, adopted, converted in place: 0 ms, not noticed" in said
     assert "1 of 1" in " ".join(proxy.run().output.split())
 
 
@@ -254,3 +259,84 @@ def test_a_proxy_that_knows_no_pages_is_not_asked_for_ever(proxy):
     proxy.record(life())
     proxy.body = msgspec.json.encode(msgspec.structs.replace(proxy.snapshot(), left_out=5))
     assert proxy.run().exit_code == 0
+
+
+MOVE = MoveView(
+    step=1,
+    steps=2,
+    allows="1",
+    phase="moving",
+    settled=True,
+    why="",
+    text="step 1 of 2 (1 member), settled",
+    waits="waits for an approval of step 2",
+    next_step=2,
+    policy="0123456789abcdef",
+    said="approve of step 1 by uid 7",
+    said_ms=(NOW_S - 60) * 1000,
+)
+
+
+def test_it_fits_80_columns_without_breaking_words(proxy):
+    proxy.columns = 80
+    proxy.record(life("m-1", owned=topic(0, 1), software="apache-kafka-java/4.4.0", generation=3, epoch=7))
+    proxy.record(life("m-2", protocol="classic", owned=topic(2), client_host="10.20.30.40"))
+    for arguments in ((), ("g",)):
+        lines = proxy.run(*arguments).output.splitlines()
+        assert max(map(len, lines)) <= 80
+        words = set(" ".join(lines).split())
+        assert {"translate", "Stable"} <= words
+        assert (
+            not arguments
+            or {"GENERATION", "PROTOCOL", "translated", "classic", "apache-kafka-java/4.4.0"} <= words
+        )
+
+
+def test_moves_and_what_was_said_about_them_are_listed_with_a_command_that_works(proxy):
+    proxy.registry.move_of = lambda _: MOVE
+    proxy.more = {"control": "--control '/run/epoch gate/control'"}
+    proxy.record(life("m-1"))
+    for arguments in ((), ("g",)):
+        done = proxy.run(*arguments)
+        assert "moved by steps: step 1 of 2 (1 member), settled" in done.output
+        assert "last command: approve of step 1 by uid 7, 60 s ago" in done.output
+        assert (
+            "epochgate approve --step 2 --policy 0123456789abcdef --control '/run/epoch gate/control' g"
+            in done.output
+        )
+        assert done.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("phase", "code"),
+    [("held", 3), ("aborted", 3), ("paused", 0), ("rolled_back", 0)],
+)
+def test_a_move_that_nobody_has_stopped_and_that_does_not_go_on_is_trouble(proxy, phase, code):
+    proxy.registry.move_of = lambda _: msgspec.structs.replace(MOVE, phase=phase, waits="", next_step=None)
+    proxy.record(life("m-1"))
+    done = proxy.run()
+    assert done.exit_code == code
+    assert "to let it go on: epochgate resume g" in done.output
+
+
+def test_a_refused_policy_is_trouble_and_its_errors_are_listed(proxy):
+    proxy.more = {
+        "policy_refused": "policy.yaml:2:5: rules[0].mode: missing\npolicy.yaml:3:5: rules[1].mode: missing"
+    }
+    done = proxy.run()
+    assert done.exit_code == ExitCode.PROBLEM_FOUND
+    assert "policy file refused, the one before holds" in done.output
+    assert "\npolicy.yaml:2:5: rules[0].mode: missing\npolicy.yaml:3:5:" in done.output
+
+
+def test_events_have_the_time_of_day_and_the_member(proxy):
+    same = {"client_id": "consumer-g-1"}
+    proxy.record(
+        [
+            event(EventKind.JOINED, "consumer-g-1-aaaaaa", **same),
+            event(EventKind.JOINED, "consumer-g-1-bbbbbb", **same),
+        ]
+    )
+    output = proxy.run("g").output
+    assert "00:01:30  consumer-g-1 aaaaaa, joined" in output
+    assert "00:01:30  consumer-g-1 bbbbbb, joined" in output

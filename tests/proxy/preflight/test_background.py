@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -93,6 +94,29 @@ async def test_the_first_is_made_after_clients_are_served_and_then_one_an_hour(a
     preflights.running.started()
     await trio.sleep(2.5 * HOUR_S)
     assert preflights.times == [105, 105 + 2 + 30 + HOUR_S, 105 + 2 * (2 + 30 + HOUR_S)]
+
+
+async def test_a_finding_does_not_stay_for_long_when_it_is_no_longer_true(autojump_clock, nursery):
+    preflights = Preflights(facts(groups=(classic(assignor="stream"),)))
+    preflights.running.started()
+    nursery.start_soon(preflights.running.run)
+    await trio.sleep(60)
+    assert preflights.checks("found") == 1
+    preflights.known = facts()
+    await trio.sleep(60)
+    assert preflights.checks("found") == 0
+    assert len(preflights.times) == 2
+
+
+async def test_a_finding_that_stays_is_checked_less_and_less_often(autojump_clock, nursery):
+    preflights = Preflights(facts(groups=(classic(assignor="stream"),)))
+    preflights.takes_s = 0
+    preflights.running.started()
+    nursery.start_soon(preflights.running.run)
+    await trio.sleep(5 * HOUR_S)
+    waits = [later - first - 30 for first, later in pairwise(preflights.times)]
+    assert waits[:6] == [60, 120, 240, 480, 960, 1920]
+    assert set(waits[6:]) == {HOUR_S}
 
 
 async def test_what_it_finds_is_shown_and_counted(autojump_clock, nursery):
@@ -190,7 +214,7 @@ async def test_what_is_found_is_logged_once_as_long_as_it_stays(autojump_clock, 
     assert (done["status"], done["unknown"]) == ("found", 1)
     with structlog.testing.capture_logs() as later:
         await trio.sleep(HOUR_S)
-    assert [one["event"] for one in later] == ["preflight done"]
+    assert {one["event"] for one in later} == {"preflight done"}
 
 
 async def test_a_log_is_not_filled_by_many_findings(autojump_clock, nursery):

@@ -20,10 +20,13 @@ from proxy.config.reporting import PreflightSection
 from proxy.config.schema import Admin, Listener
 from proxy.console.exit_codes import ExitCode
 from proxy.observability.preflight_report import Report
+from proxy.preflight import ask
 from proxy.preflight.ask import account_of, properties_of, taken_ports, tls_of, upstream_of, with_files
+from proxy.preflight.ask_proxies import Seen
+from proxy.preflight.checks.table import CHECKS
 from proxy.preflight.command import show
 from proxy.preflight.judge import check_preflight, judge
-from tests.proxy.preflight.facts import UNKNOWN, classic, config, facts
+from tests.proxy.preflight.facts import UNKNOWN, classic, config, facts, snapshot
 
 ROOT = Path(__file__).parents[3]
 
@@ -149,6 +152,27 @@ def test_people_are_told_what_was_found_in_which_groups_and_what_to_do():
     assert "and 2 more" in text
     assert "do: leave it classic" in text
     assert "10 groups, 10 of them to move" in text
+
+
+def test_a_clean_cluster_is_one_line():
+    count = len(CHECKS)
+    said = f"Nothing was found. {count} of {count} checks passed; 2 brokers, 1 group, 1 of them to move\n"
+    assert shown(judge(facts())) == said
+
+
+def test_the_ports_of_a_proxy_that_runs_are_its_own(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as admin:
+        port, admin_port = taken.getsockname()[1], admin.getsockname()[1]
+        own = config(
+            listeners=(Listener(bind="127.0.0.1", port=0, advertised_host="p", nodes={"0": port}),),
+            admin=Admin(port=admin_port),
+        )
+        asked = []
+        monkeypatch.setattr(ask, "ask_proxies", lambda urls, *_: asked.append(urls) or Seen(snapshot()))
+        assert taken_ports(own) == {}
+        assert asked == [(f"http://127.0.0.1:{admin_port}",)]
+        monkeypatch.setattr(ask, "ask_proxies", lambda *_: Seen(UNKNOWN))
+        assert list(taken_ports(own)) == [f"127.0.0.1:{admin_port}", f"127.0.0.1:{port}"]
 
 
 def test_people_are_told_what_was_not_checked():

@@ -306,6 +306,40 @@ def test_members_that_other_replicas_serve_do_not_come_past_the_proxy():
 
 
 @pytest.mark.parametrize(
+    "view",
+    [
+        seen("g", member("o"), state="Rebalancing"),
+        seen("g", member("o"), protocol="mixed"),
+        seen("g", member("o"), events=(joined("m", "i", 1_000_000),)),
+    ],
+    ids=["rebalancing", "mixed", "just joined"],
+)
+def test_members_of_a_group_in_motion_are_not_judged(view):
+    found = judge(facts(proxy=snapshot(view, time=1_000_020)))
+    assert [(one.check, one.unknown, one.groups) for one in found.findings] == [
+        ("past_the_proxy", True, ("g",))
+    ]
+    later = snapshot(seen("g", member("o"), events=(joined("m", "i", 1_000_000),)), time=1_000_031)
+    assert statuses(facts(proxy=later))["past_the_proxy"] is Status.FOUND
+
+
+def test_what_harms_a_move_comes_first_and_taken_ports_are_one_finding():
+    known = facts(
+        taken_ports={f"0.0.0.0:{port}": "it is taken" for port in range(9100, 9112)},
+        proxy=snapshot(),
+        version=Version(4, 4, 0),
+        groups=(classic(**STATIC),),
+    )
+    found = [one for one in judge(known).findings if not one.unknown]
+    assert [one.check for one in found][:2] == ["past_the_proxy", "ports"]
+    assert (
+        found[1].what
+        == "the proxy can't listen on 0.0.0.0:9100 of this machine (and on 11 other ports of it): it is taken"
+    )
+    assert found[-1].check.startswith("bug_")
+
+
+@pytest.mark.parametrize(
     ("session_ms", "status"), [(44_999, Status.FOUND), (45_000, Status.PASSED), (-1, Status.FOUND)]
 )
 def test_several_processes_without_a_log_are_well_only_for_clients_as_patient_as_the_broker(

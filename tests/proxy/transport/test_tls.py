@@ -19,7 +19,7 @@ from proxy.config.file_watcher import FileWatcher
 from proxy.config.schema import Config, Limits, Listener, Upstream
 from proxy.config.tls import ClientAuth, ListenerTls, TlsVersion, UpstreamTls
 from proxy.server.server import Server
-from proxy.transport.tls_context import check_files, listener_material, upstream_material
+from proxy.transport.tls_context import file_problems, listener_material, upstream_material
 from proxy.transport.tls_errors import TlsFilesError
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.broker import a_cluster, connect
@@ -359,8 +359,13 @@ def test_files_that_can_not_be_used_are_named(authority: Authority, tmp_path: Pa
             listener_material(made)
     with pytest.raises(TlsFilesError, match=f"{no_pem}: has no certificate of an authority"):
         upstream_material(UpstreamTls(ca=str(no_pem)))
-    check_files((ListenerTls(certificate=certificate, key=key),), UpstreamTls(ca=str(authority.file)))
-    check_files((), UpstreamTls())
+    assert file_problems(ListenerTls(certificate=certificate, key=key)) == []
+    assert file_problems(UpstreamTls(ca=str(authority.file))) == []
+    assert file_problems(UpstreamTls()) == []
+    both = file_problems(ListenerTls(certificate=nowhere, key=f"{nowhere}.key"))
+    assert [key for key, _ in both] == ["certificate", "key"]
+    ((key_of_old, said),) = file_problems(ListenerTls(certificate=old, key=old_key))
+    assert (key_of_old, said) == ("certificate", f"{old}: the certificate ended at 2020-01-01 00:00 UTC")
 
 
 def test_files_that_go_away_while_they_are_read_are_refused(
