@@ -9,7 +9,7 @@ from tools.judges import page as judges_page
 from tools.judges.allowed import MAX_ENTRIES, Allowed, AllowListError
 from tools.judges.comparison import Attempt, Count, Entry, Verdict, compare, unneeded
 from tools.judges.librdkafka import Librdkafka, result
-from tools.judges.report import SuiteReport, merged
+from tools.judges.report import SHORT_S, SuiteReport, merged, short
 from tools.judges.suite import Outcome
 
 PASSED, FAILED, SKIPPED = Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED
@@ -154,6 +154,21 @@ def test_a_newer_run_replaces_the_same_tests_only() -> None:
     assert merged(before, stored("c1", again)) == (stored("c1", other, again),)
     assert merged(before, stored("c2", again)) == (stored("c1", other), stored("c2", again))
     assert merged((stored("c1", older),), stored("c2", again)) == (stored("c2", again),)
+
+
+def test_the_short_form_runs_what_passed_quickly_in_all_stored_runs() -> None:
+    reports = [
+        stored(
+            "c1",
+            Attempt("lib", "quick/a", Entry.STRAIGHT, PASSED, SHORT_S),
+            Attempt("lib", "quick/b", Entry.THROUGH, SKIPPED, SHORT_S + 1),
+            Attempt("lib", "slow", Entry.STRAIGHT, PASSED, SHORT_S + 1),
+            Attempt("lib", "failed", Entry.THROUGH, FAILED, 1.0),
+        )
+    ]
+    jobs = ("quick", "slow", "failed", "new")
+    assert short(jobs, reports, "lib") == ["quick"]
+    assert short(jobs, reports, "other") == []
 
 
 def test_results_of_another_version_of_the_suite_go() -> None:

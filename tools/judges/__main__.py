@@ -31,6 +31,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--at-once", type=int, default=4, help="so many processes of a suite at once")
     parser.add_argument(
+        "--short",
+        action="store_true",
+        help=f"only what passed within {report.SHORT_S:.0f} s in all stored runs",
+    )
+    parser.add_argument(
         "--store", action="store_true", help=f"put the results into docs/{report.STORED.name}"
     )
     options = parser.parse_args(argv)
@@ -42,6 +47,10 @@ def main(argv: list[str]) -> int:
         if options.suites and suite.name not in options.suites:
             continue
         jobs = [job for job in suite.jobs() if any(one in job for one in options.tests.split(","))]
+        if options.short:
+            jobs = report.short(jobs, report.stored(), suite.name)
+        if not jobs:
+            continue
         try:
             suite.prepare()
         except UnavailableError as reason:

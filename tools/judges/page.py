@@ -17,7 +17,8 @@ is a single one with Kafka's defaults for groups.
 
 `make judges` runs all suites once (`make judges ARGS="librdkafka --tests 0102,0113 --runs 5"`), prints this comparison,
 and exits with 1 if a test passes less often through Epochgate than straight and the allow list does not name it. With
-`--store` the results become those of this page, `docs/evidence/judges.json`.
+`--store` the results become those of this page, `docs/evidence/judges.json`. `--short` runs only what passed quickly in
+all stored runs; CI does, and the nightly workflow runs everything.
 
 """
 _MEANING = """
