@@ -31,8 +31,8 @@ def run(suite: Suite, jobs: Sequence[str], runs: int, at_once: int, say: Say = p
             initial_rebalance_delay_ms=INITIAL_REBALANCE_DELAY_MS,
             policy=POLICY,
         )
-        proxy.start()
         try:
+            proxy.start()
             bootstraps = {
                 Entry.STRAIGHT: cluster.bootstrap,
                 Entry.THROUGH: proxy.bootstrap,
