@@ -51,8 +51,8 @@ _WITHOUT = """
   addresses, so a proxy needs a change of the test harness.
 - A suite that `make judges` knows and the table above does not show has no recorded run yet.
 
-In other suites, tests that need several brokers, TLS, SASL, or Kafka's scripts are left out. sarama's set-up expects five
-brokers behind toxiproxy, and kafka-go's a broker at port 9092: the addresses there are replaced, and sarama's
+In other suites, tests that need several brokers, TLS, SASL, or Kafka's scripts are left out. sarama's set-up expects
+five brokers behind toxiproxy, and kafka-go's a broker at port 9092: the addresses there are replaced, and sarama's
 replication factor of 3 is 1. kafka-python's tests take a broker that runs already in
 2.3.0, while those of 3.0.12 start their own.
 """
