@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from tools.judges import allowed, franz_go
+from tools.judges import allowed, go, kafka_python, node_rdkafka
 from tools.judges import page as judges_page
 from tools.judges.allowed import MAX_ENTRIES, Allowed, AllowListError
 from tools.judges.comparison import Attempt, Count, Entry, Verdict, compare, unneeded
 from tools.judges.librdkafka import Librdkafka, result
-from tools.judges.report import SuiteReport, merged
+from tools.judges.report import SHORT_S, SuiteReport, merged, short
 from tools.judges.suite import Outcome
 
 PASSED, FAILED, SKIPPED = Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED
@@ -156,6 +156,21 @@ def test_a_newer_run_replaces_the_same_tests_only() -> None:
     assert merged((stored("c1", older),), stored("c2", again)) == (stored("c2", again),)
 
 
+def test_the_short_form_runs_what_passed_quickly_in_all_stored_runs() -> None:
+    reports = [
+        stored(
+            "c1",
+            Attempt("lib", "quick/a", Entry.STRAIGHT, PASSED, SHORT_S),
+            Attempt("lib", "quick/b", Entry.THROUGH, SKIPPED, SHORT_S + 1),
+            Attempt("lib", "slow", Entry.STRAIGHT, PASSED, SHORT_S + 1),
+            Attempt("lib", "failed", Entry.THROUGH, FAILED, 1.0),
+        )
+    ]
+    jobs = ("quick", "slow", "failed", "new")
+    assert short(jobs, reports, "lib") == ["quick"]
+    assert short(jobs, reports, "other") == []
+
+
 def test_results_of_another_version_of_the_suite_go() -> None:
     older = Attempt("lib", "a", Entry.STRAIGHT, PASSED, 1.0)
     newer = SuiteReport("lib", "lib 2.0", "4.4.0", "c1", "2026-11-28", ())
@@ -173,12 +188,44 @@ GO = """\
 
 
 def test_go_tests_are_listed_by_their_innermost_subtests() -> None:
-    assert [(one.test, one.outcome, one.reason) for one in franz_go.results("TestGroupETL", GO)] == [
+    assert [(one.test, one.outcome, one.reason) for one in go.results("TestGroupETL", GO)] == [
         ("TestGroupETL/range", PASSED, ""),
         ("TestGroupETL/sticky/848", FAILED, "group_test.go:120: never got the records"),
         ("TestOther", SKIPPED, ""),
     ]
-    assert franz_go.results("TestGroupETL", "panic: x")[0].outcome is FAILED
+    assert go.results("TestGroupETL", "panic: x")[0].outcome is FAILED
+
+
+def test_a_failed_check_of_testify_is_the_reason_with_its_error() -> None:
+    printed = "    x_test.go:12: \n        \tError:      \tNot equal\n--- FAIL: TestX (1.00s)\n"
+    (one,) = go.results("TestX", printed)
+    assert (one.outcome, one.reason) == (FAILED, "x_test.go:12: Error: Not equal")
+
+
+JUNIT = """<testsuites><testsuite><testcase name="test_a" time="1.5"/><testcase name="test_b" time="2">
+<failure message="AssertionError: 1&#10;more"/></testcase><testcase name="test_c" time="0"><skipped/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_pytests_report_names_the_tests_of_a_file() -> None:
+    assert [(one.test, one.outcome, one.reason) for one in kafka_python.results("file", JUNIT, "")] == [
+        ("file/test_a", PASSED, ""),
+        ("file/test_b", FAILED, "AssertionError: 1 more"),
+        ("file/test_c", SKIPPED, ""),
+    ]
+    assert kafka_python.results("file", "", "Killed")[0].reason == "no report: Killed"
+
+
+MOCHA = """{"passes": [{"fullTitle": "Consumer a", "duration": 1500, "err": {}}], "pending": [],
+"failures": [{"fullTitle": "Consumer b", "err": {"message": "Timeout\\nof 60 s"}}]}"""
+
+
+def test_mochas_report_names_the_tests_of_a_file() -> None:
+    assert [(one.test, one.outcome, one.reason) for one in node_rdkafka.results("file", MOCHA, "")] == [
+        ("file/Consumer a", PASSED, ""),
+        ("file/Consumer b", FAILED, "Timeout of 60 s"),
+    ]
+    assert node_rdkafka.results("file", "", "Aborted")[0].outcome is FAILED
 
 
 def test_the_page_shows_what_differs_and_not_what_is_the_same() -> None:

@@ -13,12 +13,14 @@ from rich.table import Table
 from benchmarks.test_bed import kafka_version
 from tools.judges import allowed, report
 from tools.judges.comparison import Row, Verdict, compare, unneeded
-from tools.judges.franz_go import FranzGo
+from tools.judges.go import FRANZ_GO, KAFKA_GO, SARAMA
+from tools.judges.kafka_python import KafkaPython
 from tools.judges.librdkafka import Librdkafka
+from tools.judges.node_rdkafka import NodeRdkafka
 from tools.judges.running import run
 from tools.judges.suite import Suite, UnavailableError
 
-SUITES: tuple[Suite, ...] = (Librdkafka(), FranzGo())
+SUITES: tuple[Suite, ...] = (Librdkafka(), NodeRdkafka(), FRANZ_GO, SARAMA, KAFKA_GO, KafkaPython())
 
 
 def main(argv: list[str]) -> int:
@@ -28,6 +30,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--tests", default="", help="only tests whose names contain one of these, by commas")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--at-once", type=int, default=4, help="so many processes of a suite at once")
+    parser.add_argument(
+        "--short",
+        action="store_true",
+        help=f"only what passed within {report.SHORT_S:.0f} s in all stored runs",
+    )
     parser.add_argument(
         "--store", action="store_true", help=f"put the results into docs/{report.STORED.name}"
     )
@@ -40,6 +47,10 @@ def main(argv: list[str]) -> int:
         if options.suites and suite.name not in options.suites:
             continue
         jobs = [job for job in suite.jobs() if any(one in job for one in options.tests.split(","))]
+        if options.short:
+            jobs = report.short(jobs, report.stored(), suite.name)
+        if not jobs:
+            continue
         try:
             suite.prepare()
         except UnavailableError as reason:

@@ -1,9 +1,6 @@
 """librdkafka's tests of consumer groups: C programs in the npm package of Confluent's JavaScript client."""
 
-import contextlib
-import os
 import re
-import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.test_bed import kafka_version
-from tools.judges.source import BUILD, Archive, Registry
-from tools.judges.suite import Outcome, Result, UnavailableError
+from tools.judges.source import Archive, Registry
+from tools.judges.suite import Outcome, Result, build, output
 
 ARCHIVE = Archive(
     Registry.NPM,
@@ -91,22 +88,15 @@ class Librdkafka:
     version = f"{ARCHIVE.package} {ARCHIVE.version}"
     broker: Mapping[str, str] = {"auto.create.topics.enable": "true", "num.partitions": "4"}
     has_consumer_protocol = True
+    is_alone = False
 
     def prepare(self) -> None:
         """Fetch and build the library and its test runner (a few minutes on two cores, once)."""
         source = _source()
         if not (source / "tests" / "test-runner").exists():
-            with (BUILD / "librdkafka.log").open("wb") as log:
-                for command in (
-                    ["./configure", *(f"--disable-{one}" for one in WITHOUT)],
-                    *(
-                        ["make", "-j2", "-C", *where]
-                        for where in (["src"], ["src-cpp"], ["tests", "test-runner"])
-                    ),
-                ):
-                    done = subprocess.run(command, cwd=source, check=False, stdout=log, stderr=log)
-                    if done.returncode:
-                        raise UnavailableError(f"{' '.join(command)} failed; see {log.name}")
+            build(["./configure", *(f"--disable-{one}" for one in WITHOUT)], source)
+            for where in (["src"], ["src-cpp"], ["tests", "test-runner"]):
+                build(["make", "-j2", "-C", *where], source)
 
     def jobs(self) -> tuple[str, ...]:
         """Return the tests, and the parts of those that run by parts."""
@@ -119,29 +109,20 @@ class Librdkafka:
             f"bootstrap.servers={bootstrap}\ntest.topic.random=true\ntest.timeout.multiplier={PATIENCE}\n"
         )
         command = [str(_source() / "tests" / "test-runner"), "-p1", "-K", "-L"]
-        environment = {
-            **os.environ,
-            "LD_LIBRARY_PATH": f"{_source() / 'src'}:{_source() / 'src-cpp'}",
-            "TESTS": test,
-            **({"SUBTESTS": part} if part else {}),
-            "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
-            "TEST_KAFKA_VERSION": kafka_version(),
-            "TEST_REPORT": REPORT,
-        }
         began = time.monotonic()
-        with (folder / "output.txt").open("wb") as output, contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                command,
-                cwd=folder,
-                env=environment,
-                check=False,
-                stdout=output,
-                stderr=output,
-                timeout=TIMEOUT_S,
-            )
-        said = (folder / "output.txt").read_text(errors="replace")
+        printed = output(
+            command,
+            folder,
+            TIMEOUT_S,
+            LD_LIBRARY_PATH=f"{_source() / 'src'}:{_source() / 'src-cpp'}",
+            TESTS=test,
+            SUBTESTS=part,
+            TEST_CONSUMER_GROUP_PROTOCOL=protocol,
+            TEST_KAFKA_VERSION=kafka_version(),
+            TEST_REPORT=REPORT,
+        )
         report = folder / REPORT
-        return [result(job, report.read_text() if report.exists() else "", said, time.monotonic() - began)]
+        return [result(job, report.read_text() if report.exists() else "", printed, time.monotonic() - began)]
 
 
 def result(job: str, report: str, said: str, seconds: float) -> Result:

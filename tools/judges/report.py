@@ -1,13 +1,18 @@
 """The stored results of the suites: docs/evidence/judges.json."""
 
 import subprocess
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from tools.judges.comparison import Attempt
+from tools.judges.comparison import Attempt, Entry
+from tools.judges.suite import Outcome
 
 STORED = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "judges.json"
+
+SHORT_S = 10.0
+"""What the short form runs took no longer in its stored runs."""
 
 
 class SuiteReport(msgspec.Struct, frozen=True):
@@ -42,6 +47,23 @@ def merged(older: tuple[SuiteReport, ...], newer: SuiteReport) -> tuple[SuiteRep
         else:
             kept.append(one)
     return tuple(sorted((*kept, newer), key=lambda one: (one.suite, one.date, one.commit)))
+
+
+def short(jobs: Iterable[str], reports: Sequence[SuiteReport], suite: str) -> list[str]:
+    """Return the jobs that were quick in all stored runs, and passed in all, straight and through Epochgate."""
+    attempts = [
+        attempt
+        for one in reports
+        if one.suite == suite
+        for attempt in one.attempts
+        if attempt.entry is not Entry.NATIVE and attempt.outcome is not Outcome.SKIPPED
+    ]
+    return [
+        job
+        for job in jobs
+        if (of_job := [one for one in attempts if one.test == job or one.test.startswith(f"{job}/")])
+        and all(one.outcome is Outcome.PASSED and one.seconds <= SHORT_S for one in of_job)
+    ]
 
 
 def write(reports: tuple[SuiteReport, ...], path: Path = STORED) -> None:

@@ -31,8 +31,8 @@ def run(suite: Suite, jobs: Sequence[str], runs: int, at_once: int, say: Say = p
             initial_rebalance_delay_ms=INITIAL_REBALANCE_DELAY_MS,
             policy=POLICY,
         )
-        proxy.start()
         try:
+            proxy.start()
             bootstraps = {
                 Entry.STRAIGHT: cluster.bootstrap,
                 Entry.THROUGH: proxy.bootstrap,
@@ -55,7 +55,7 @@ def run(suite: Suite, jobs: Sequence[str], runs: int, at_once: int, say: Say = p
                     for one in results
                 ]
 
-            with ThreadPoolExecutor(at_once) as pool:
+            with ThreadPoolExecutor(1 if suite.is_alone else at_once) as pool:
                 both = (Entry.STRAIGHT, Entry.THROUGH)
                 tasks = [(number, job, entry) for number in range(runs) for job in jobs for entry in both]
                 found = [one for of_task in pool.map(attempt, tasks) for one in of_task]

@@ -4,12 +4,15 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 import tarfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from tools.chart.binaries import NoGoError, find_go
 from tools.judges.suite import UnavailableError
 
 BUILD = Path(__file__).resolve().parents[2] / "build" / "judges"
@@ -20,6 +23,7 @@ class Registry(StrEnum):
 
     NPM = "npm"
     GO = "Go"
+    PYPI = "PyPI"
 
 
 @dataclass(frozen=True)
@@ -51,20 +55,36 @@ class Archive:
         return target
 
     def _fetched(self, folder: Path) -> Path:
-        wanted = {
-            Registry.NPM: ["npm", "pack", "--silent", f"{self.package}@{self.version}"],
-            Registry.GO: ["go", "mod", "download", "-json", f"{self.package}@v{self.version}"],
-        }[self.registry]
-        if shutil.which(wanted[0]) is None:
-            raise UnavailableError(f"there is no {wanted[0]}, which fetches {self.package}")
-        done = subprocess.run(wanted, cwd=folder, check=False, capture_output=True, text=True)
-        if done.returncode:
-            raise UnavailableError(
-                f"{self.package} {self.version}: {(done.stderr or done.stdout).strip()[-500:]}"
-            )
-        return (
-            Path(json.loads(done.stdout)["Zip"]) if self.registry is Registry.GO else next(folder.iterdir())
-        )
+        if self.registry is Registry.GO:
+            module = f"{self.package}@v{self.version}"
+            return Path(json.loads(_printed(self, [go(), "mod", "download", "-json", module], folder))["Zip"])
+        if self.registry is Registry.NPM:
+            _printed(self, ["npm", "pack", "--silent", f"{self.package}@{self.version}"], folder)
+        else:
+            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:"]
+            _printed(self, [*pip, f"{self.package}=={self.version}"], folder)
+        return next(folder.iterdir())
+
+
+def go() -> Path:
+    """Return a Go.
+
+    :raises UnavailableError: there is none, and none can be fetched.
+    """
+    try:
+        return find_go()
+    except NoGoError as error:
+        raise UnavailableError(str(error)) from error
+
+
+def _printed(archive: Archive, command: Sequence[str | Path], folder: Path) -> str:
+    if shutil.which(command[0]) is None:
+        raise UnavailableError(f"there is no {command[0]}, which fetches {archive.package}")
+    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr or done.stdout).strip()[-500:]
+        raise UnavailableError(f"{archive.package} {archive.version}: {last}")
+    return done.stdout
 
 
 def _unpack(archive: Path, folder: Path) -> None:

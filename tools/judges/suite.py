@@ -1,6 +1,9 @@
 """What a suite of tests has to offer to be run here."""
 
-from collections.abc import Mapping
+import contextlib
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +20,10 @@ class Outcome(StrEnum):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One run of one test; ``reason`` is the suite's own word for a failure, in one line."""
+    """One run of one test; ``reason`` is the suite's own word for a failure, in one line.
+
+    The test's name is that of its job, or begins with it and a slash.
+    """
 
     test: str
     outcome: Outcome
@@ -28,12 +34,25 @@ class Result(msgspec.Struct, frozen=True):
 class Suite(Protocol):
     """The tests of a client library that touch consumer groups."""
 
-    name: str
-    version: str
-    broker: Mapping[str, str]
-    """The broker's settings that the tests need, besides Kafka's defaults."""
-    has_consumer_protocol: bool
-    """Whether the same tests can run with the library's own client of the new protocol."""
+    @property
+    def name(self) -> str:
+        """The library."""
+
+    @property
+    def version(self) -> str:
+        """The package that the tests are from, and its version."""
+
+    @property
+    def broker(self) -> Mapping[str, str]:
+        """The broker's settings that the tests need, besides Kafka's defaults."""
+
+    @property
+    def has_consumer_protocol(self) -> bool:
+        """Whether the same tests can run with the library's own client of the new protocol."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether only one job may run at once, as all use the same topics."""
 
     def prepare(self) -> None:
         """Fetch and build what is not built yet.
@@ -50,3 +69,41 @@ class Suite(Protocol):
 
 class UnavailableError(Exception):
     """The suite cannot be run; the message says what is missing."""
+
+
+def build(command: Sequence[str | Path], folder: Path, **environment: str) -> None:
+    """Run a step of a build in this folder.
+
+    :raises UnavailableError: it fails, or there is no such program.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+    except FileNotFoundError as error:
+        raise UnavailableError(f"there is no {command[0]}") from error
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip())[-500:]
+        raise UnavailableError(f"{' '.join(map(str, command))} failed: {last}")
+
+
+def output(command: Sequence[str | Path], folder: Path, timeout_s: float, **environment: str) -> str:
+    """Return what a program printed, which runs in this folder and is ended after the timeout."""
+    printed = folder / "output.txt"
+    with printed.open("wb") as file, contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            check=False,
+            stdout=file,
+            stderr=file,
+            timeout=timeout_s,
+        )
+    return printed.read_text(errors="replace")

@@ -1,0 +1,95 @@
+"""node-rdkafka's end-to-end tests, from its npm package: JavaScript over the librdkafka that the package holds."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from tools.judges.source import Archive, Registry
+from tools.judges.suite import Outcome, Result, UnavailableError, build, output
+
+ARCHIVE = Archive(
+    Registry.NPM,
+    "node-rdkafka",
+    "3.6.1",
+    "148f7e7b65c510314c70762d8f1be052c8fe1fdf03a128e6c78083a729a57a30",
+)
+MOCHA = "10.8.2"
+FILES = ("consumer", "both", "groups")
+"""Those of package/e2e with consumers."""
+TIMEOUT_S = 300
+
+
+class NodeRdkafka:
+    """Its tests, a process for each file."""
+
+    name = "node-rdkafka"
+    version = f"{ARCHIVE.package} {ARCHIVE.version}"
+    broker: Mapping[str, str] = {"auto.create.topics.enable": "true"}
+    has_consumer_protocol = False
+    is_alone = True
+    """They read what others of the same topic write."""
+
+    def prepare(self) -> None:
+        """Fetch and build it (a few minutes on two cores, once)."""
+        source = _source()
+        if (source / "build" / "Release" / "node-librdkafka.node").exists():
+            return
+        node = shutil.which("node")
+        if node is None:
+            raise UnavailableError("there is no node")
+        headers = Path(node).resolve().parents[1]
+        given = {"npm_config_nodedir": str(headers)} if (headers / "include" / "node").exists() else {}
+        build(["npm", "install", "--no-save", "--omit=dev", "--ignore-scripts", f"mocha@{MOCHA}"], source)
+        build(["npm", "run", "install"], source, **given)
+
+    def jobs(self) -> tuple[str, ...]:
+        """Return the files."""
+        return FILES
+
+    def run(self, job: str, bootstrap: str, protocol: str, folder: Path) -> list[Result]:  # noqa: ARG002
+        """Run the tests of one file."""
+        report = folder / "report.json"
+        mocha = _source() / "node_modules" / ".bin" / "mocha"
+        options = ["--exit", "--timeout=60000", "--reporter=json", f"--reporter-option=output={report}"]
+        printed = output(
+            [mocha, *options, _source() / "e2e" / f"{job}.spec.js"], folder, TIMEOUT_S, KAFKA_HOST=bootstrap
+        )
+        return results(job, report.read_text() if report.exists() else "", printed)
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
+
+
+class _Test(msgspec.Struct, rename="camel"):
+    full_title: str
+    duration: int = 0
+    err: _Error = msgspec.field(default_factory=_Error)
+
+
+class _Report(msgspec.Struct):
+    passes: list[_Test]
+    failures: list[_Test]
+    pending: list[_Test]
+
+
+def results(job: str, report: str, printed: str) -> list[Result]:
+    """Return what became of the tests of a file, by mocha's report."""
+    if not report:
+        last = printed.strip().splitlines()[-1:] or ["no output"]
+        return [Result(job, Outcome.FAILED, 0.0, f"no report: {last[0][:200]}")]
+    read = msgspec.json.decode(report, type=_Report)
+    by_outcome = {Outcome.PASSED: read.passes, Outcome.FAILED: read.failures, Outcome.SKIPPED: read.pending}
+    return [
+        Result(
+            f"{job}/{one.full_title}", outcome, one.duration / 1000, " ".join(one.err.message.split())[:200]
+        )
+        for outcome, tests in by_outcome.items()
+        for one in tests
+    ]
+
+
+def _source() -> Path:
+    return ARCHIVE.unpacked("node-rdkafka", "package")
