@@ -136,18 +136,12 @@ async def _run(
 
                 watch = PolicyWatch(name, policy_at, reloader, process.metrics, labels=labels or "")
                 reloadables.append(watch)
-<<<<<<< HEAD
                 nursery.start_soon(
                     keep_running, ConfigMapWatch(name, watch, labels=labels or "").run, process.metrics
                 )
         nursery.start_soon(keep_running, FileWatcher(reloadables).run, process.metrics)
-        await process.run(preflights or trio.TASK_STATUS_IGNORED)
-=======
-                nursery.start_soon(ConfigMapWatch(name, watch, labels=labels or "").run)
-        nursery.start_soon(FileWatcher(reloadables).run)
         _log.info("status page", url=_page_url(config.admin, process.ports.admin))
         await process.run(_Start(preflights))
->>>>>>> page47
         nursery.cancel_scope.cancel()
 
 
