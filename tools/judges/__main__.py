@@ -43,6 +43,7 @@ def main(argv: list[str]) -> int:
         parser.error(f"no such suite: {', '.join(sorted(unknown))}")
     listed = allowed.read(allowed.FILE.read_text())
     rows: list[Row] = []
+    unavailable = False
     for suite in SUITES:
         if options.suites and suite.name not in options.suites:
             continue
@@ -54,8 +55,9 @@ def main(argv: list[str]) -> int:
         try:
             suite.prepare()
         except UnavailableError as reason:
-            print(f"error: {reason}", file=sys.stderr)
-            return 1
+            print(f"error: {suite.name}: {reason}", file=sys.stderr)
+            unavailable = True  # the others run nevertheless
+            continue
         commit = report.commit()
         attempts = run(suite, jobs, options.runs, options.at_once)
         rows += compare(attempts, listed)
@@ -73,7 +75,7 @@ def main(argv: list[str]) -> int:
     Console(width=160).print(_table(rows))
     for one in unneeded(rows, listed):
         print(f"the allow list need not name {one.suite} {one.test}")
-    return 1 if any(row.verdict is Verdict.DIFFERS for row in rows) else 0
+    return 1 if unavailable or any(row.verdict is Verdict.DIFFERS for row in rows) else 0
 
 
 def _table(rows: list[Row]) -> Table:

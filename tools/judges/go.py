@@ -64,7 +64,7 @@ class GoTests:
 
     def run(self, job: str, bootstrap: str, protocol: str, folder: Path) -> list[Result]:  # noqa: ARG002
         """Run one test with its subtests."""
-        command = [self._program, "-test.v", f"-test.run=^{job}$", f"-test.timeout={TIMEOUT_S}s"]
+        command = [str(self._program), "-test.v", f"-test.run=^{job}$", f"-test.timeout={TIMEOUT_S}s"]
         environment = {name: value.format(bootstrap=bootstrap) for name, value in self.environment.items()}
         printed = output(command, folder, TIMEOUT_S + 10, KAFKA_VERSION=kafka_version(), **environment)
         return results(job, printed)
