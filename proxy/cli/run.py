@@ -14,12 +14,8 @@ from proxy.cli.configuration import load
 from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.hosting import check_hosting
 from proxy.config.policy_source import policy_path
-                nursery.start_soon(
-                    keep_running, ConfigMapWatch(name, watch, labels=labels or "").run, process.metrics
-                )
-        nursery.start_soon(keep_running, FileWatcher(reloadables).run, process.metrics)
-        _log.info("status page", url=_page_url(config.admin, process.ports.admin))
-        await process.run(_Start(preflights))
+from proxy.config.schema import ALL_INTERFACES, Address, Admin, Config
+from proxy.metrics.periodic import keep_running
 from proxy.observability.observability import replica_name
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
@@ -136,18 +132,12 @@ async def _run(
 
                 watch = PolicyWatch(name, policy_at, reloader, process.metrics, labels=labels or "")
                 reloadables.append(watch)
-<<<<<<< HEAD
                 nursery.start_soon(
                     keep_running, ConfigMapWatch(name, watch, labels=labels or "").run, process.metrics
                 )
         nursery.start_soon(keep_running, FileWatcher(reloadables).run, process.metrics)
-        await process.run(preflights or trio.TASK_STATUS_IGNORED)
-=======
-                nursery.start_soon(ConfigMapWatch(name, watch, labels=labels or "").run)
-        nursery.start_soon(FileWatcher(reloadables).run)
         _log.info("status page", url=_page_url(config.admin, process.ports.admin))
         await process.run(_Start(preflights))
->>>>>>> page47
         nursery.cancel_scope.cancel()
 
 
