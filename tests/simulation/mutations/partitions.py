@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -24,11 +23,12 @@ from translation.upstream.heartbeat_outcome import detect_rebalance
 
 def give_up_while_join_group_waits() -> AbstractContextManager[Any]:
     """In an initial rebalance members give up partitions while their clients' JoinGroups wait."""
-    return patch.object(
-        assignment_wait,
-        "heartbeat_upstream",
-        partial(assignment_wait.heartbeat_upstream, client_is_here=True),
-    )
+    upstream = assignment_wait.heartbeat_upstream
+
+    def broken(context: Context, member: Member, *, client_is_here: bool) -> Any:
+        return upstream(context, member, client_is_here=True)
+
+    return patch.object(assignment_wait, "heartbeat_upstream", broken)
 
 
 def wait_for_others_in_a_group_that_has_members() -> AbstractContextManager[Any]:
