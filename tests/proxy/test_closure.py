@@ -47,7 +47,7 @@ journal: {{topic: epochgate-journal}}
 control: {{socket: FOLDER/control}}
 """,
 }
-MOST = {"smallest": (379, 45_100), "default": (422, 49_300), "chart's": (452, 53_700)}
+MOST = {"smallest": (379, 45_300), "default": (422, 49_500), "chart's": (452, 53_900)}
 """Modules and lines that were measured, the lines rounded up. The aim is
 (370, 45_000) and (400, 47_000) for the first two."""
 CHARTS_KEYS = ("proxy.control", "proxy.kubernetes", "proxy.lag", "proxy.observability.journal_sinks")
