@@ -58,6 +58,10 @@ def problems(document: Document, kind: Any, value: Any, path: KeyPath = ()) -> l
     return []
 
 
+_NEVER_OFFERED = frozenset({"host"})
+"""Values of experiments: a misspelt word leads to none of them."""
+
+
 def field_of(struct: Any, name: str | int) -> FieldInfo | None:
     """Return the declaration of a section's key; None if there is no such key."""
     return next((field for field in fields(struct) if field.encode_name == name), None)
@@ -131,7 +135,7 @@ def _expected(kind: Any, name: str) -> str | None:
     """What a key takes, in words; None for a type that has no words here."""
     hint, limits = bare(kind), _limits(kind)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        words = one_of(one.value for one in hint)
+        words = one_of(one.value for one in hint if one.value not in _NEVER_OFFERED)
     elif get_origin(hint) is Literal:
         words = one_of(get_args(hint))
     elif get_origin(hint) is tuple:

@@ -146,6 +146,8 @@ class HookCaller:
         try:
             with trio.fail_after(self._hook.timeout_s):
                 return await self._exchange(call)
+        except HookFailed:
+            raise
         except trio.TooSlowError:
             raise HookFailed(f"the hook has not answered within {self._hook.timeout_s:g} s") from None
         except h11.ProtocolError:

@@ -61,7 +61,7 @@ async def test_a_file_that_is_being_written_is_not_read_before_it_is_complete(
     [
         (
             "rules:\n  - {group: payments, mode: transalte}\n",
-            "policy.yaml:2:23: rules[0].mode: invalid enum value",
+            "policy.yaml:2:23: rules[0].mode: expected one of `observe`, `translate`, `reject`, got",
         ),
         ("default: 2001-99-99\n", "policy.yaml:1:10: default: not a valid timestamp"),
         ("default: \0\n", "policy.yaml: not valid YAML"),
