@@ -58,8 +58,8 @@ def problems(document: Document, kind: Any, value: Any, path: KeyPath = ()) -> l
     return []
 
 
-_NEVER_OFFERED = frozenset({"host"})
-"""Values of experiments: a misspelt word leads to none of them."""
+_NEVER_OFFERED = frozenset({"host", "experimental"})
+"""Keys and values of experiments: a misspelt word leads to none of them."""
 
 
 def field_of(struct: Any, name: str | int) -> FieldInfo | None:
@@ -109,10 +109,11 @@ def _problems_of_keys(document: Document, struct: Any, value: dict[str, Any], pa
         if key in known:
             found += problems(document, known[key].type, item, (*path, key))
         else:
-            close = difflib.get_close_matches(key, known, n=1)
+            offered = [name for name in known if name not in _NEVER_OFFERED]
+            close = difflib.get_close_matches(key, offered, n=1)
             hint = f"did you mean `{close[0]}`? " if close else ""
             found.append(
-                f"{document.where((*path, key))} {dotted((*path, key))}: unknown key; {hint}expected {one_of(known)}"
+                f"{document.where((*path, key))} {dotted((*path, key))}: unknown key; {hint}expected {one_of(offered)}"
             )
     for key, field in known.items():
         if field.required and key not in value:
