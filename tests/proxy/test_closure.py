@@ -1,6 +1,7 @@
 """What a serving proxy loads of this project, by configuration: modules and lines that are needed, and no others."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -64,8 +65,14 @@ NEVER = ("proxy.demo", "proxy.preflight.checks", "coordinator.broker", "pipeline
 def test_a_proxy_loads_what_its_configuration_needs(which: str, tmp_path):
     file = tmp_path / "epochgate.yaml"
     file.write_text(CONFIGURATIONS[which].replace("FOLDER", str(tmp_path)))
+    # Variables of this name are settings of the proxy too.
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("EPOCHGATE_")}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(file)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROGRAM, str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
     )
     assert done.returncode == 0, done.stderr
     lines = json.loads(done.stdout.splitlines()[-1])  # what is logged comes before

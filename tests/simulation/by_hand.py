@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from protocol_codecs import ErrorCode
 from tests.simulation.mutations import Mutation
 from tests.translation import test_several_processes as several
 from tests.translation import test_stalled_connections as stalled
@@ -288,8 +289,14 @@ BY_HAND: Mapping[str, ByHand] = {
         ),
         lambda: (SharedLog(),),
     ),
-    "go_on_without_a_heartbeat_first": _replicas(
-        resumption.test_a_client_goes_on_at_another_replica_without_a_rejoin
+    "go_on_without_a_heartbeat_first": ByHand(
+        partial(
+            resumption.test_a_heartbeat_at_the_epoch_of_the_log_that_changes_something_costs_a_rejoin,
+            epoch=2,
+            code=ErrorCode.NONE,
+            assigned={},
+        ),
+        lambda: (SharedLog(),),
     ),
     "write_down_who_has_to_give_something_up": _replicas(
         resumption.test_a_member_that_is_to_give_something_up_has_no_snapshot
