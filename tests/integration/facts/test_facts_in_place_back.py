@@ -87,7 +87,10 @@ def test_a_producers_commit_at_the_old_generation_counts_until_the_rebalance_is_
 def test_a_producers_commit_at_the_old_generation_is_refused_from_the_join_group_of_the_way_back_on(
     conversion,
 ):
-    """If the group epoch has moved: the JoinGroup in a consumer group is complete at once."""
+    """If the group epoch has moved: the JoinGroup in a consumer group is complete at once.
+
+    Since Kafka 4.3 (KIP-1251) that is so for partitions which are not the member's since the old epoch.
+    """
     native, *others = converted(conversion)
     member = conversion.members[0]
     old = native.epoch
@@ -97,7 +100,8 @@ def test_a_producers_commit_at_the_old_generation_is_refused_from_the_join_group
     settle(others, old + 1)
     member.rejoin_alone()
     assert member.generation == old + 1
-    assert transaction.commit(member.member_id, old) == ErrorCode.illegal_generation
+    elsewhere = min(others[0].owned)
+    assert transaction.commit(member.member_id, old, elsewhere) == ErrorCode.illegal_generation
     assert transaction.commit(member.member_id, old + 1) == ErrorCode.none
 
 

@@ -49,10 +49,10 @@ class TransactionalCommits:
         }
         assert call(AddOffsetsToTxnRequest(**self._who)).error_code == ErrorCode.none
 
-    def commit(self, member_id: str, generation: int) -> int:
-        """The error code of committing an offset of partition 0 for this member at this generation or epoch."""
+    def commit(self, member_id: str, generation: int, partition: int = 0) -> int:
+        """The error code of committing an offset of a partition for this member at this generation or epoch."""
         at = TxnOffsetCommitRequestPartition(
-            partition_index=i32(0), committed_offset=i64(1), committed_metadata=None
+            partition_index=i32(partition), committed_offset=i64(1), committed_metadata=None
         )
         request = TxnOffsetCommitRequest(
             **self._who,
