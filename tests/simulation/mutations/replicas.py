@@ -172,7 +172,7 @@ def tell_an_older_process_that_its_id_is_dead() -> Iterator[None]:
 
 
 def move_back_without_the_log() -> AbstractContextManager[Any]:
-    """Epoch -1 goes out for a client that begins anew without the log saying that its id is dead."""
+    """Epoch -1 goes out for a client that joins again without the log saying that its id is dead."""
     return patch.object(old_membership, "ensure_dead", _nothing)
 
 
