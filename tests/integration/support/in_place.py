@@ -211,7 +211,12 @@ def until(member: RawMember, code: int) -> None:
 
 
 def settle(natives: Sequence[RawNewMember], epoch: int) -> None:
-    """Plain and acknowledging heartbeats of all until each has this epoch."""
+    """Acknowledging and plain heartbeats of all until each has this epoch.
+
+    The first ones acknowledge: an answer before this call may have asked for partitions back.
+    """
+    for native in natives:
+        native.full(native.shares)
 
     def look() -> set[int]:
         for native in natives:
