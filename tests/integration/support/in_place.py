@@ -211,19 +211,12 @@ def until(member: RawMember, code: int) -> None:
 
 
 def settle(natives: Sequence[RawNewMember], epoch: int) -> None:
-    """Acknowledging and plain heartbeats of all until each has this epoch.
-
-    The first ones acknowledge: an answer before this call may have asked for partitions back.
-    """
-    for native in natives:
-        native.full(native.shares)
+    """Full heartbeats of all until each has this epoch: each acknowledges what the answer before it took away."""
 
     def look() -> set[int]:
         for native in natives:
-            answer = native.beat()
+            answer = native.full(native.shares)
             assert answer.error_code == ErrorCode.none, answer
-            if answer.assignment is not None:
-                native.full(native.shares)
         return {native.epoch for native in natives}
 
     eventually(look, lambda seen: seen == {epoch}, what=f"all have epoch {epoch}")
