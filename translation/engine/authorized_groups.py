@@ -1,6 +1,7 @@
 """For which groups the broker has authorized each connection (:mod:`translation.authorization`)."""
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from translation.actions import ConnectionId
 from translation.policy.policy import LONGEST_GROUP_ID
@@ -21,6 +22,10 @@ class AuthorizedGroups:
         """Whether the broker has accepted a call of this connection for this group."""
         groups = self._groups.get(connection_id)
         return groups is not None and group_id in groups
+
+    def connections(self, group_id: str) -> Iterator[ConnectionId]:
+        """The connections on which the broker has accepted a call for this group, newest first. It goes through all."""
+        return (one for one, groups in reversed(self._groups.items()) if group_id in groups)
 
     def add(self, connection_id: ConnectionId, group_id: str) -> None:
         """Remember that the broker has accepted a call of this connection for this group."""

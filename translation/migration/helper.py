@@ -14,6 +14,9 @@ helper is in the group, because the process that served the last one of the new 
 and leaves. It does so once: a broker whose migration policy has no downgrade leaves the group a consumer group.
 """
 
+from collections.abc import Iterator
+from itertools import chain
+
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -25,7 +28,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation.actions import Connection, Request
+from translation.actions import Connection, ConnectionId, Request
 from translation.engine.context import Context
 from translation.engine.conversion import HELPER_CLIENT_ID, HELPER_PREFIX, Conversion, is_helper
 from translation.engine.member import Group
@@ -208,17 +211,22 @@ def _on_time(context: Context, conversion: Conversion) -> None:
 
 
 def _connection(context: Context, conversion: Conversion) -> Connection | None:
-    """A connection for the helper: the one of its last heartbeat, or another of its group; that on which a request of
-    it has no response yet only if there is no other."""
-    group, waits_on = conversion.group, conversion.queue.running_on
-    others = (
-        one for one in (conversion.connection_id, connection_of(context, group, waits_on)) if one != waits_on
-    )
-    for candidate in (*others, waits_on):
+    """A connection for the helper; that on which a request of it has no response yet only if there is no other."""
+    waits_on = conversion.queue.running_on
+    for candidate in chain((one for one in _candidates(context, conversion) if one != waits_on), (waits_on,)):
         connection = None if candidate is None else context.connections.connection(candidate)
         if connection is not None:
             return connection
     return None
+
+
+def _candidates(context: Context, conversion: Conversion) -> Iterator[ConnectionId | None]:
+    """The connection of its last heartbeat, one of a member of its group, and all others on which the broker has
+    accepted a call for the group, as those of clients that are relayed."""
+    group = conversion.group
+    yield conversion.connection_id
+    yield connection_of(context, group, conversion.queue.running_on)
+    yield from context.authorized_groups.connections(group.group_id)
 
 
 def _tick(context: Context, conversion: Conversion, connection: Connection) -> Procedure[None]:

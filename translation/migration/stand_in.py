@@ -32,10 +32,11 @@ def end_behind_helper(
 ) -> Procedure[None]:
     """End a member by these steps, on this connection, after a helper has joined if one has to.
 
-    The broker is asked only if a classic member of the group is known here.
+    The broker is asked only if a classic member of the group is known here, or may be served by another process.
     """
     connection = context.connections.connection(connection_id)
-    if connection is not None and context.classic_members.has_of(group.group_id):
+    may_leave_others = context.classic_members.has_of(group.group_id) or not context.settings.sole_process
+    if connection is not None and may_leave_others:
         yield from stand_in(context, group, member_id, connection)
     yield from steps
 

@@ -10,6 +10,7 @@ from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from tests.translation.answers import A, commit_answer, commit_error, described, member
 from tests.translation.bench import GROUP, TOPIC, TRANSLATE_ALL, Bench
+from tests.translation.classic_group import GENERATION, consumer_group
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.fleet.test_serving import served_member, taken_over
 from tests.translation.live_groups import OBSERVE_ALL
@@ -36,6 +37,12 @@ def left(replica: Replica, code: ErrorCode = ErrorCode.NONE) -> None:
     )
 
 
+def is_last(replica: Replica) -> None:
+    """The broker describes the group of the member that is to end: no classic member is left behind."""
+    (call,) = [call for call in replica.calls if call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE]
+    replica.reply(described(member(A)), call)
+
+
 def fall_silent(replica: Replica, seconds: float = SESSION_S) -> None:
     """The client does not call; the broker answers what keeps its member alive meanwhile."""
     for _ in range(int(seconds / 0.1)):
@@ -57,6 +64,7 @@ def test_a_silent_client_is_removed_when_its_id_is_dead_in_the_log(log: SharedLo
     assert one.leave_epochs() == []
     log.is_held = False
     log.settle()
+    is_last(one)
     assert one.leave_epochs() == [-1]
     assert log.kinds(A)[-1] is Kind.EXPIRING
     left(one)
@@ -82,6 +90,7 @@ def test_an_end_that_the_broker_has_not_confirmed_is_not_written(log: SharedLog)
     one = log.replica()
     served_member(one)
     fall_silent(one)
+    is_last(one)
     left(one, ErrorCode.NOT_COORDINATOR)
     assert log.kinds(A)[-1] is Kind.EXPIRING
 
@@ -160,6 +169,7 @@ def test_a_client_that_commits_before_the_log_is_back_is_removed_only_if_it_fall
     assert one.leave_epochs() == []
     assert Kind.EXPIRING not in log.kinds(A)
     fall_silent(one, SESSION_S + 0.1)
+    is_last(one)
     assert one.leave_epochs() == [-1]
 
 
@@ -171,6 +181,7 @@ def test_a_client_that_falls_silent_again_after_the_log_was_away_is_removed(log:
     one.heartbeat(connection, A, 1)
     log.come_back()
     fall_silent(one)
+    is_last(one)
     assert one.leave_epochs() == [-1]
 
 
@@ -184,6 +195,7 @@ def test_a_heartbeat_that_the_broker_answers_when_the_id_is_dead_is_told_so(log:
     assert log.kinds(A)[-1] is Kind.EXPIRING
     one.reply(Bench.heartbeat_answer(1), call)
     assert one.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+    is_last(one)
     assert one.leave_epochs() == [-1]
 
 
@@ -199,15 +211,32 @@ def test_when_a_silent_client_is_removed_the_members_at_other_replicas_are_heart
         fall_silent(one, 0.1)
         while other.heartbeats():
             other.beat(1, orders=(2, 3))
-        if one.leave_epochs():
+        if Kind.EXPIRING in log.kinds(A):
             break
         other.heartbeat(survivor, "epochgate-b", 1)
         while other.heartbeats():
             other.beat(1, orders=(2, 3))
     assert other.heartbeats() == []
+    is_last(one)
     left(one)
     log.advance(0.0)
     assert [call.message.member_id for call in other.heartbeats()] == ["epochgate-b"]
+
+
+def test_a_helper_takes_the_place_of_a_silent_client_while_a_classic_member_at_another_replica_lags_behind(
+    log: SharedLog,
+) -> None:
+    """As its member is the last of the new protocol, the other client would be answered ILLEGAL_GENERATION."""
+    one = log.replica()
+    served_member(one)
+    fall_silent(one)
+    (call,) = one.calls
+    lags_behind = consumer_group({A: (1, GENERATION, ()), "java": (0, GENERATION - 1, ())})
+    one.reply(lags_behind, call)
+    (helper,) = one.heartbeats()
+    assert (is_helper(helper.message.member_id), helper.message.member_epoch) == (True, 0)
+    one.reply(Bench.heartbeat_answer(GENERATION), helper)
+    assert one.leave_epochs() == [-1]
 
 
 # -- dead ids ----------------------------------------------------------------------------------------------------------
@@ -356,6 +385,7 @@ def test_a_client_that_joins_anew_leaves_its_adopted_membership_to_the_log(log: 
     assert other.leave_epochs() == []
     log.is_held = False
     log.settle()
+    is_last(other)
     assert other.leave_epochs() == [-1]
 
 

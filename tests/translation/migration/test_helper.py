@@ -384,11 +384,12 @@ def helper_calls_over(
     return epochs
 
 
-def joins_a_consumer_group(bench: Bench) -> None:
+def joins_a_consumer_group(bench: Bench) -> Connection:
     """A classic member joins through a process that knows nothing of its group, which is a consumer group."""
     connection = bench.connect()
     join = bench.join(connection, A)
     bench.relayed_response(connection, join, replace(joined(A), leader=""))
+    return connection
 
 
 ALL_CLASSIC = {A: (CLASSIC, GENERATION, A_OWNS), **OTHERS}
@@ -432,6 +433,25 @@ def test_a_consumer_group_of_classic_members_that_is_translated_gets_no_helper_f
     to_translate(bench)
     bench.relayed_response(connection, join, replace(joined(A), leader=""))
     assert conversion(bench) is None
+
+
+def test_a_helper_without_members_goes_on_on_the_connection_of_a_client_that_is_relayed() -> None:
+    """Else its session would end while members are behind the group epoch."""
+    bench = observed()
+    first = joins_a_consumer_group(bench)
+    bench.advance(1.0)
+    describe(bench, ALL_CLASSIC)
+    (helper,) = helpers(bench)
+    bench.reply(bench.heartbeat_answer(GENERATION), helper)
+    other = bench.connect()
+    heartbeat = bench.heartbeat(other, B, GENERATION)
+    bench.reply(HeartbeatResponse())
+    assert bench.error(heartbeat) == ErrorCode.NONE
+    bench.client_disconnected(first)
+    bench.upstream_lost(first)
+    bench.advance(1.0)
+    (call,) = helpers(bench)
+    assert (call.message.member_id, call.connection_id) == (helper.message.member_id, other.id)
 
 
 def test_a_classic_group_ends_the_way_back() -> None:
