@@ -45,10 +45,8 @@ AsTheCodeDecides ==
        \A c \in new \cap Clients: cs[c] # "dead" /\ (c \in moved => c = last'[2])
   \* What crosses, and a proxy that ends, is not played.
   /\ ~Comes("BeginCommit") /\ ~Comes("LoseHelper") /\ (Comes("HelperConverts") => faults' = faults)
-  \* The code has a helper join before the last member of the new protocol ends while a classic one lags behind. The model
-  \* has the group become a classic one, as it does if that helper can't join.
-  /\ Comes("ExpireSession") =>
-       ~(type = "consumer" /\ new = {last'[2]} /\ \E m \in Classics: mEpoch[m] # epoch)
+  \* A session is ended by the broker here, so no proxy has a helper join before that.
+  /\ ~Comes("HelperStandsIn")
   \* The helper speaks on the connection of a client. The first response of a conversion would be the helper's.
   /\ Comes("Die") \/ Comes("Reconnect") \/ Comes("LoseResponse") \/ Comes("LoseConversion") => Helper \notin mem
   \* A proxy that has relayed a JoinGroup and not seen the SyncGroup gives the client another member id when it comes

@@ -65,15 +65,17 @@ VARIABLES
   records,   \* records[c][p]: what p knows of a classic member: its list, or one of the three below
   heard,     \* <<c, p>>: a JoinGroup timer may run for c, as p knows
   helperAt,  \* the proxy whose member the helper is
+  standsIn,  \* whether it took the place of the last other member of the new protocol, so that it leaves as on the way back
   (* How much has happened *)
-  changes, faults,
+  changes, faults, deaths,
   last       \* the last step, for the replay of a history; no part of the state
 
 broker == <<type, phase, epoch, mem, new, mEpoch, target, tEpoch, assigned, revoking, claims, waiting, timed>>
 client == <<cs, gen, own, via, commits>>
 member == <<ps, known, synced, possibly, pending, lost>>
-proxy  == <<member, records, heard, helperAt>>
-bounds == <<changes, faults>>
+helping == <<helperAt, standsIn>>
+proxy  == <<member, records, heard, helping>>
+bounds == <<changes, faults, deaths>>
 vars   == <<broker, client, policy, proxy, bounds, last>>
 view   == <<broker, client, policy, proxy, bounds>>
 
@@ -215,7 +217,7 @@ JoinClassicGroup(c) ==
   /\ gen' = [gen EXCEPT ![c] = 0]
   /\ Records(c, FALSE)
   /\ last' = <<"JoinClassicGroup", c>>
-  /\ UNCHANGED <<epoch, new, mEpoch, target, assigned, revoking, timed, via, commits, policy, member, helperAt, bounds>>
+  /\ UNCHANGED <<epoch, new, mEpoch, target, assigned, revoking, timed, via, commits, policy, member, helping, bounds>>
 
 \* All have joined. The leader's assignor gives to nobody else what a cooperative member has said it owns.
 CompleteClassicRebalance ==
@@ -240,7 +242,7 @@ JoinAsClassic(c) ==
   /\ own' = StopsBeforeJoin(c)
   /\ Records(c, mEpoch'[c] = gen[c])
   /\ last' = <<"JoinAsClassic", c>>
-  /\ UNCHANGED <<via, commits, policy, member, helperAt, bounds>>
+  /\ UNCHANGED <<via, commits, policy, member, helping, bounds>>
 
 \* Whether the broker answers a classic member REBALANCE_IN_PROGRESS.
 HasToRejoin(m) ==
@@ -279,22 +281,22 @@ SyncAsClassic(c) ==
           /\ UNCHANGED <<gen, timed, heard>>
   /\ last' = <<"SyncAsClassic", c>>
   /\ UNCHANGED <<type, phase, epoch, mem, new, mEpoch, target, tEpoch, assigned, revoking, claims, waiting>>
-  /\ UNCHANGED <<via, commits, policy, member, helperAt, bounds>>
+  /\ UNCHANGED <<via, commits, policy, member, helping, bounds>>
 
 HeartbeatAsClassic(c) ==
   /\ cs[c] = "stable" /\ c \in Classics
   /\ IF IsOfAnOlderGeneration(c) THEN LosesPartitions(c) ELSE HasToRejoin(c) /\ IsToldToRejoin(c)
   /\ last' = <<"HeartbeatAsClassic", c>>
   /\ UNCHANGED <<type, phase, epoch, mem, new, mEpoch, target, tEpoch, assigned, revoking, claims, waiting>>
-  /\ UNCHANGED <<via, commits, policy, member, records, helperAt, bounds>>
+  /\ UNCHANGED <<via, commits, policy, member, records, helping, bounds>>
 
 \* A commit on a connection of its own. A member of the new protocol is refused one of a classic client.
 BeginCommit(c) ==
-  /\ faults < MaxFaults /\ cs[c] = "stable" /\ c \in Classics
+  /\ faults + deaths < MaxFaults /\ cs[c] = "stable" /\ c \in Classics
   /\ commits' = commits \cup {c}
   /\ faults' = faults + 1
   /\ last' = <<"BeginCommit", c>>
-  /\ UNCHANGED <<broker, cs, gen, own, via, policy, proxy, changes>>
+  /\ UNCHANGED <<broker, cs, gen, own, via, policy, proxy, changes, deaths>>
 
 EndCommit(c) ==
   /\ c \in commits
@@ -332,16 +334,16 @@ HelperConverts(c) ==
   IN
   /\ MayConvert(c) /\ HasRecord(c) /\ type = "classic" /\ gen[c] = epoch
   /\ \/ IsConvertible /\ UNCHANGED faults
-     \/ WasConvertible /\ faults < MaxFaults /\ faults' = faults + 1
+     \/ WasConvertible /\ faults + deaths < MaxFaults /\ faults' = faults + 1
   /\ type' = "consumer" /\ phase' = "Stable" /\ waiting' = {}
-  /\ mem' = mem \cup {Helper} /\ new' = {Helper} /\ helperAt' = via[c]
+  /\ mem' = mem \cup {Helper} /\ new' = {Helper} /\ helperAt' = via[c] /\ standsIn' = FALSE
   /\ epoch' = IF mends /\ Mutation # "a partition without an owner stays so" THEN epoch + 1 ELSE epoch
   /\ tEpoch' = epoch
   /\ mEpoch' = TLCEval([m \in Members |-> IF m \in mem \cup {Helper} THEN epoch ELSE 0])
   /\ target' = assigned
   /\ cs' = TLCEval([d \in Clients |-> IF cs[d] = "waiting" THEN "told" ELSE cs[d]])
   /\ last' = <<"HelperConverts", c>>
-  /\ UNCHANGED <<assigned, revoking, claims, timed, gen, own, via, commits, policy, member, records, heard, changes>>
+  /\ UNCHANGED <<assigned, revoking, claims, timed, gen, own, via, commits, policy, member, records, heard, changes, deaths>>
 
 \* What the broker makes of a member's full heartbeat with its generation as epoch. A JoinGroup and a SyncGroup come
 \* first if a timer may run: they end it.
@@ -380,17 +382,19 @@ ConvertMember(c) ==
   /\ IsCertain(c)
   /\ BecomesNew(c, ListOfConversion(c))
   /\ IsConverted(c, records[c][via[c]])
+  /\ standsIn' = FALSE
   /\ last' = <<"ConvertMember", c>>
   /\ UNCHANGED <<gen, own, via, commits, policy, helperAt, bounds>>
 
 \* The answer is lost, and the connection with it.
 LoseConversion(c) ==
-  /\ faults < MaxFaults /\ IsCertain(c)
+  /\ faults + deaths < MaxFaults /\ IsCertain(c)
   /\ BecomesNew(c, ListOfConversion(c))
   /\ heard' = heard \ {<<c, via[c]>>}
+  /\ standsIn' = FALSE
   /\ faults' = faults + 1
   /\ last' = <<"LoseConversion", c>>
-  /\ UNCHANGED <<client, policy, member, records, helperAt, changes>>
+  /\ UNCHANGED <<client, policy, member, records, helperAt, changes, deaths>>
 
 \* Whether another proxy may have served a client, and got a response that is unknown here.
 IsSoleProxy == Cardinality(Proxies) = 1
@@ -407,7 +411,7 @@ RepeatConversion(c) ==
   /\ Beat(c, records[c][via[c]])
   /\ IsConverted(c, records[c][via[c]])
   /\ last' = <<"RepeatConversion", c>>
-  /\ UNCHANGED <<gen, own, via, commits, policy, helperAt, bounds>>
+  /\ UNCHANGED <<gen, own, via, commits, policy, helping, bounds>>
 
 \* What a client has is not known here: one ordinary rebalance, by a code that the proxy makes up.
 AskToRejoin(c) ==
@@ -423,11 +427,11 @@ HelperBeats ==
   /\ last' = <<"HelperBeats">>
   /\ UNCHANGED <<client, policy, proxy, bounds>>
 
-\* When no member is left to be converted; or when all have gone back and reached the group epoch, which becomes their
-\* generation.
+\* When no member is left to be converted; or, on the way back or if it stands in, when all are classic members that have
+\* reached the group epoch, which becomes their generation.
 HelperMayLeave ==
   /\ Helper \in mem
-  /\ IF policy[helperAt] = "translate" THEN Classics = {}
+  /\ IF policy[helperAt] = "translate" /\ ~standsIn THEN Classics = {}
      ELSE /\ new = {Helper}
           /\ \/ \A m \in Classics: mEpoch[m] = epoch
              \/ Mutation = "the helper leaves before all have the group epoch"
@@ -435,7 +439,7 @@ HelperMayLeave ==
 HelperLeaves ==
   /\ HelperMayLeave
   /\ Leave(Helper)
-  /\ helperAt' = "nobody"
+  /\ helperAt' = "nobody" /\ standsIn' = FALSE
   /\ last' = <<"HelperLeaves">>
   /\ UNCHANGED <<client, policy, member, records, heard, bounds>>
 
@@ -452,6 +456,7 @@ JoinAsNew(c) ==
   /\ possibly' = [possibly EXCEPT ![c] = {}]
   /\ pending' = [pending EXCEPT ![c] = {}]
   /\ lost' = [lost EXCEPT ![c] = FALSE]
+  /\ standsIn' = FALSE
   /\ last' = <<"JoinAsNew", c>>
   /\ UNCHANGED <<own, via, commits, policy, records, heard, helperAt, bounds>>
 
@@ -478,7 +483,7 @@ HasCompany(c) ==
 HelperJoins(c) ==
   /\ cs[c] = "told" /\ Translated(c) /\ ~Translates(c) /\ ~HasCompany(c)
   /\ Beats(Helper, {})
-  /\ mem' = mem \cup {Helper} /\ new' = new \cup {Helper} /\ helperAt' = via[c]
+  /\ mem' = mem \cup {Helper} /\ new' = new \cup {Helper} /\ helperAt' = via[c] /\ standsIn' = FALSE
   /\ last' = <<"HelperJoins", c>>
   /\ UNCHANGED <<claims, timed, client, policy, member, records, heard, bounds>>
 
@@ -492,7 +497,7 @@ JoinBack(c) ==
   /\ Forgets(c)
   /\ Records(c, mEpoch'[c] = gen[c])
   /\ last' = <<"JoinBack", c>>
-  /\ UNCHANGED <<via, commits, policy, helperAt, bounds>>
+  /\ UNCHANGED <<via, commits, policy, helping, bounds>>
 
 -----------------------------------------------------------------------------
 (* Clients of the classic protocol, translated *)
@@ -525,7 +530,7 @@ HeartbeatAsNew(c) ==
      /\ cs' = IF told THEN [cs EXCEPT ![c] = "told"] ELSE cs
      /\ ps' = IF told THEN [ps EXCEPT ![c] = "Prepare"] ELSE ps
   /\ last' = <<"HeartbeatAsNew", c>>
-  /\ UNCHANGED <<gen, own, via, commits, policy, synced, possibly, records, heard, helperAt, bounds>>
+  /\ UNCHANGED <<gen, own, via, commits, policy, synced, possibly, records, heard, helping, bounds>>
 
 \* A heartbeat of the proxy's own accord: to keep a session alive, or because the group has changed. Its client hears of
 \* it at its next Heartbeat. It has no list, so there is none while the proxy does not know what the broker answered last.
@@ -535,19 +540,19 @@ KeepAlive(c) ==
   /\ Learns(c, NoList)
   /\ ps' = IF ps[c] = "Stable" /\ HasOtherPartitions(c) THEN [ps EXCEPT ![c] = "Prepare"] ELSE ps
   /\ last' = <<"KeepAlive", c>>
-  /\ UNCHANGED <<client, policy, synced, possibly, records, heard, helperAt, bounds>>
+  /\ UNCHANGED <<client, policy, synced, possibly, records, heard, helping, bounds>>
 
 \* The broker's response to a heartbeat is lost, and the connection with it: the client comes back on another one. With
 \* several proxies it could have been elsewhere meanwhile, so it is adopted anew.
 LoseResponse(c) ==
-  /\ faults < MaxFaults
+  /\ faults + deaths < MaxFaults
   /\ Translated(c) /\ cs[c] = "stable"
   /\ Beat(c, ListOfHeartbeat(c))
   /\ IF IsSoleProxy THEN lost' = [lost EXCEPT ![c] = TRUE] /\ UNCHANGED <<ps, known, synced, possibly, pending>>
      ELSE Forgets(c)
   /\ faults' = faults + 1
   /\ last' = <<"LoseResponse", c>>
-  /\ UNCHANGED <<client, policy, records, heard, helperAt, changes>>
+  /\ UNCHANGED <<client, policy, records, heard, helping, changes, deaths>>
 
 \* A JoinGroup of a client that was told to rejoin: its own list goes to the broker.
 RejoinAsNew(c) ==
@@ -564,7 +569,7 @@ RejoinAsNew(c) ==
   /\ cs' = [cs EXCEPT ![c] = "joined"]
   /\ ps' = [ps EXCEPT ![c] = "Completing"]
   /\ last' = <<"RejoinAsNew", c>>
-  /\ UNCHANGED <<via, commits, policy, synced, records, heard, helperAt, bounds>>
+  /\ UNCHANGED <<via, commits, policy, synced, records, heard, helping, bounds>>
 
 \* A SyncGroup is answered from what is known, after a heartbeat if the broker waits for what the client never had. A
 \* cooperative client that loses something joins once more without it.
@@ -582,21 +587,21 @@ SyncAsNew(c) ==
   /\ cs' = [cs EXCEPT ![c] = IF again THEN "told" ELSE "stable"]
   /\ ps' = [ps EXCEPT ![c] = IF again THEN "Prepare" ELSE "Stable"]
   /\ last' = <<"SyncAsNew", c>>
-  /\ UNCHANGED <<gen, via, commits, policy, records, heard, helperAt, bounds>>
+  /\ UNCHANGED <<gen, via, commits, policy, records, heard, helping, bounds>>
 
 -----------------------------------------------------------------------------
 (* Faults and what follows *)
 
 \* A client's connection ends, and it goes on at the other proxy, which may know nothing of it, or what was true before.
 Reconnect(c) ==
-  /\ faults < MaxFaults /\ cs[c] \notin {"dead", "waiting"}
+  /\ faults + deaths < MaxFaults /\ cs[c] \notin {"dead", "waiting"}
   /\ \E p \in Proxies \ {via[c]}:
        /\ c \in new => policy[p] = "translate"
        /\ via' = [via EXCEPT ![c] = p]
   /\ Forgets(c)
   /\ faults' = faults + 1
   /\ last' = <<"Reconnect", c>>
-  /\ UNCHANGED <<broker, cs, gen, own, commits, policy, records, heard, helperAt, changes>>
+  /\ UNCHANGED <<broker, cs, gen, own, commits, policy, records, heard, helping, changes, deaths>>
 
 \* A call of a translated member that this proxy does not know: it adopts the member, and tells the client to rejoin. The
 \* call goes on as a heartbeat without a list.
@@ -605,7 +610,7 @@ IsAdopted(c) ==
   /\ IF Mutation = "an adopted member goes on without a rejoin"
      THEN ps' = [ps EXCEPT ![c] = "Completing"] /\ cs' = [cs EXCEPT ![c] = "joined"]
      ELSE ps' = [ps EXCEPT ![c] = "Prepare"] /\ cs' = [cs EXCEPT ![c] = "told"]
-  /\ UNCHANGED <<gen, own, via, commits, policy, synced, possibly, records, heard, helperAt, bounds>>
+  /\ UNCHANGED <<gen, own, via, commits, policy, synced, possibly, records, heard, helping, bounds>>
 
 Adopt(c) ==
   /\ IsAdopted(c)
@@ -628,19 +633,31 @@ EndAtTheFormerProxy(c) ==
   /\ UNCHANGED <<client, policy, proxy, bounds>>
 
 Die(c) ==
-  /\ faults < MaxFaults /\ cs[c] # "dead"
+  /\ faults + deaths < MaxFaults /\ cs[c] # "dead"
   /\ cs' = [cs EXCEPT ![c] = "dead"]
   /\ gen' = [gen EXCEPT ![c] = 0]
   /\ own' = [own EXCEPT ![c] = {}]
   /\ commits' = commits \ {c}
   /\ Forgets(c)
   /\ NoRecords(c)
-  /\ faults' = faults + 1
+  /\ deaths' = deaths + 1
   /\ last' = <<"Die", c>>
-  /\ UNCHANGED <<broker, via, policy, helperAt, changes>>
+  /\ UNCHANGED <<broker, via, policy, helping, changes, faults>>
+
+\* Whether the end of a membership makes the group a classic one while a member is behind the group epoch.
+LeavesOthersBehind(c) == type = "consumer" /\ new = {c} /\ \E m \in Classics: mEpoch[m] # epoch
+
+\* Its proxy has a helper take its place first, which moves no epoch.
+HelperStandsIn(c) ==
+  /\ cs[c] = "dead" /\ LeavesOthersBehind(c)
+  /\ Beats(Helper, {})
+  /\ mem' = mem \cup {Helper} /\ new' = new \cup {Helper} /\ helperAt' = via[c] /\ standsIn' = TRUE
+  /\ last' = <<"HelperStandsIn", c>>
+  /\ UNCHANGED <<claims, timed, client, policy, member, records, heard, bounds>>
 
 ExpireSession(c) ==
   /\ cs[c] = "dead"
+  /\ ~LeavesOthersBehind(c) \/ Mutation = "the last member ends while others lag behind"
   /\ c \in mem \ waiting  \* a member whose JoinGroup waits is alive for the broker
   /\ Leave(c)
   /\ last' = <<"ExpireSession", c>>
@@ -654,12 +671,12 @@ StartAgain(c) ==
 
 \* The helper's proxy has ended: so does its session.
 LoseHelper ==
-  /\ faults < MaxFaults /\ Helper \in mem
+  /\ faults + deaths < MaxFaults /\ Helper \in mem
   /\ Leave(Helper)
-  /\ helperAt' = "nobody"
+  /\ helperAt' = "nobody" /\ standsIn' = FALSE
   /\ faults' = faults + 1
   /\ last' = <<"LoseHelper">>
-  /\ UNCHANGED <<client, policy, member, records, heard, changes>>
+  /\ UNCHANGED <<client, policy, member, records, heard, changes, deaths>>
 
 ChangePolicy(p) ==
   /\ changes < MaxChanges
@@ -667,7 +684,7 @@ ChangePolicy(p) ==
   /\ policy' = [policy EXCEPT ![p] = IF @ = "observe" THEN "translate" ELSE "observe"]
   /\ changes' = changes + 1
   /\ last' = <<"ChangePolicy", p>>
-  /\ UNCHANGED <<broker, client, proxy, faults>>
+  /\ UNCHANGED <<broker, client, proxy, faults, deaths>>
 
 -----------------------------------------------------------------------------
 
@@ -691,8 +708,8 @@ Init ==
   /\ pending = TLCEval([c \in Clients |-> {}])
   /\ lost = TLCEval([c \in Clients |-> FALSE])
   /\ records = TLCEval([c \in Clients |-> [p \in Proxies |-> NoRecord]])
-  /\ heard = {} /\ helperAt = "nobody"
-  /\ changes = 0 /\ faults = 0
+  /\ heard = {} /\ helperAt = "nobody" /\ standsIn = FALSE
+  /\ changes = 0 /\ faults = 0 /\ deaths = 0
   /\ last = <<"Init">>
 
 Relayed(c) == \/ JoinClassicGroup(c) \/ JoinAsClassic(c) \/ SyncAsClassic(c) \/ HeartbeatAsClassic(c) \/ EndCommit(c)
@@ -700,7 +717,7 @@ Moves(c) == \/ HelperConverts(c) \/ ConvertMember(c) \/ RepeatConversion(c) \/ A
             \/ AskToGoBack(c) \/ HelperJoins(c) \/ JoinBack(c)
 IsTranslated(c) == HeartbeatAsNew(c) \/ KeepAlive(c) \/ RejoinAsNew(c) \/ SyncAsNew(c) \/ Adopt(c)
                    \/ AdoptAgain(c)
-Ends(c) == ExpireSession(c) \/ StartAgain(c) \/ EndAtTheFormerProxy(c)
+Ends(c) == HelperStandsIn(c) \/ ExpireSession(c) \/ StartAgain(c) \/ EndAtTheFormerProxy(c)
 Faults(c) == Die(c) \/ Reconnect(c) \/ LoseResponse(c) \/ LoseConversion(c) \/ BeginCommit(c)
 
 Protocol == CompleteClassicRebalance \/ HelperBeats \/ HelperLeaves
@@ -750,7 +767,7 @@ NotTimed == timed \cap new = {}
 \* A member that is converted has no classic commit under way, which would be refused.
 Committed == commits \cap new = {}
 
-\* Where nobody has died, the generation of no client is refused.
+\* The generation of no client is refused, also if others die. It is if what a proxy needs for that is lost.
 NotIllegal == faults = 0 => \A c \in Clients: cs[c] \in {"joined", "stable"} => ~IsOfAnOlderGeneration(c)
 
 \* No partition has been forgotten by an assignment that is not to be computed anew.

@@ -31,8 +31,8 @@ NOTHING: frozenset[int] = frozenset()
 ONLY_OF_MUTATIONS = frozenset({"EndAtTheFormerProxy"})
 """Actions of the model that happen only where a rule is left out."""
 
-NOT_PLAYED = frozenset({"BeginCommit", "EndCommit", "LoseHelper"})
-"""Calls that cross others, and the end of a proxy."""
+NOT_PLAYED = frozenset({"BeginCommit", "EndCommit", "LoseHelper", "HelperStandsIn"})
+"""Calls that cross others, the end of a proxy, and what precedes a session that a proxy ends."""
 
 ACTIONS = frozenset(
     {

@@ -77,6 +77,7 @@ MUTANTS = (
     Scope(mutation="a partition without an owner stays so", faults=1),
     Scope(mutation="the helper leaves before all have the group epoch", changes=2),
     Scope(mutation="the last one goes back without a helper", changes=2),
+    Scope(mutation="the last member ends while others lag behind", changes=2, faults=1),
     Scope(mutation="the way back names nothing", changes=2),
     Scope(mutation="a heartbeat has an empty list"),
     Scope(mutation="a heartbeat reports the assignment"),
