@@ -27,7 +27,7 @@ from translation.migration.admission import why_wave_waits
 from translation.migration.command_writes import CommandOutcome, obey_command
 from translation.migration.commands import Command
 from translation.migration.mending import Description, described
-from translation.migration.move_view import MoveView, show, view_of_waiting
+from translation.migration.move_view import TO_APPROVE, MoveView, show, view_of_waiting
 from translation.migration.wave_progress import is_look_due, look
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Mode, Policy
@@ -263,9 +263,16 @@ class Translator:
         return self._actions()
 
     def moves_by_phase(self) -> Counter[str]:
-        """How many groups are moved by steps, by phase, as this process knows them; not those that are over."""
-        phases = (move.phase for _, move in self._context.moves.records.moves())
-        return Counter(phase for phase in phases if phase != Phase.OVER)
+        """How many groups are moved by steps, by phase, as this process knows them; not those that are over.
+
+        Those that wait for an approval count as :data:`~translation.migration.move_view.TO_APPROVE`.
+        """
+        phases = Counter[str]()
+        for group_id, move in self._context.moves.records.moves():
+            view = self.move_of(group_id)
+            phases[TO_APPROVE if view is not None and view.needs_approval else move.phase] += 1
+        del phases[Phase.OVER]
+        return phases
 
     def gated_groups(self) -> dict[str, AbortIf]:
         """The groups whose move has gates and goes on, each with the thresholds of its rule."""

@@ -350,8 +350,9 @@ class Metrics:
     def _declare_fleet(self) -> None:
         self.group_moves = self._gauge(
             "group_moves",
-            "Groups that are moved by steps, by phase (`awaiting`, `moving`, `paused`, `held`, `aborted`, "
-            "`rolled_back`). With a member log every process knows those of all.",
+            "Groups that are moved by steps, by phase (`to_approve`: the next step waits for an approval; `awaiting` a "
+            "window of time or the hook; `moving`, `paused`, `held`, `aborted`, `rolled_back`). With a member log "
+            "every process knows those of all.",
             "phase",
         )
         self.control_requests = self._counter(

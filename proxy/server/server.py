@@ -58,6 +58,7 @@ from translation.fleet.group_records import Phase
 from translation.fleet.signals import Say
 from translation.migration.command_writes import CommandOutcome
 from translation.migration.commands import Command
+from translation.migration.move_view import TO_APPROVE
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
 
 
-_SHOWN_PHASES = tuple(phase for phase in Phase if phase is not Phase.OVER)
+_SHOWN_PHASES = (TO_APPROVE, *(phase for phase in Phase if phase is not Phase.OVER))
 _WALL_CLOCK_S = 60.0
 """Seconds between two looks at what the clock on the wall shows."""
 
@@ -515,5 +516,5 @@ def _count_gates(translator: Translation, say: Say) -> int:
     return translator.gates_by_say()[say]
 
 
-def _count_moves(translator: Translation, phase: Phase) -> int:
+def _count_moves(translator: Translation, phase: str) -> int:
     return translator.moves_by_phase()[phase]

@@ -16,6 +16,8 @@ from translation.migration.step_start import (
 )
 from translation.policy.policy import Rule
 
+TO_APPROVE = "to_approve"
+"""Among the phases by which moves are counted: it waits for somebody to approve the next step."""
 _GOES_ON = frozenset({Phase.AWAITING, Phase.MOVING})
 
 

@@ -13,6 +13,7 @@ from translation.actions import CallHook, EventKind
 from translation.fleet.group_records import MOVE, GroupRecord, HookCall, Move, Phase, encode_group_value
 from translation.migration.command_writes import CommandOutcome, CommandState
 from translation.migration.commands import Act, Command, Present, Refused, obey
+from translation.migration.move_view import TO_APPROVE
 from translation.migration.next_step import begin
 from translation.policy.digest import digest_of
 from translation.policy.policy import Approval, Mode, Policy, Rule
@@ -188,12 +189,14 @@ def is_admitted(bench: Bench) -> bool:
 def test_a_first_step_begins_when_it_is_approved() -> None:
     bench = Bench(policy=policy_of(replace(APPROVED, steps=(2, "100%"))), new_group=False)
     assert not is_admitted(bench)
+    assert bench.translator.moves_by_phase() == {TO_APPROVE: 1}
     digest = bench.translator._context.rules.digest
     refused = give(bench, say("approve", step=2, policy=digest))
     assert (refused.state, refused.changed) == (CommandState.REFUSED, False)
     done = give(bench, say("approve", step=1, policy=digest, id="2"))
     assert (done.state, done.changed) == (CommandState.DONE, True)
     assert is_admitted(bench)
+    assert bench.translator.moves_by_phase() == {Phase.MOVING: 1}
     assert "approve by uid 7: before step 1 of 2 (2)" in [
         event.reason for event in bench.events if event.kind is EventKind.STEP_CHANGED
     ]
