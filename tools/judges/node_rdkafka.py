@@ -8,7 +8,7 @@ import msgspec
 
 from tools.judges.librdkafka import build_library
 from tools.judges.source import Archive, Registry
-from tools.judges.suite import Outcome, Result, UnavailableError, build, output
+from tools.judges.suite import INITIAL_REBALANCE_DELAY, Outcome, Result, UnavailableError, build, output
 
 ARCHIVE = Archive(
     Registry.NPM,
@@ -27,7 +27,10 @@ class NodeRdkafka:
 
     name = "node-rdkafka"
     version = f"{ARCHIVE.package} {ARCHIVE.version}"
-    broker: Mapping[str, str] = {"auto.create.topics.enable": "true"}
+    broker: Mapping[str, str] = {"auto.create.topics.enable": "true", INITIAL_REBALANCE_DELAY: "0"}
+    """As in its docker-compose.yml."""
+    topics = ("test", "test2", "test3", "test4", "test5", "test6")
+    """Those of its run_docker.sh."""
     has_consumer_protocol = False
     is_alone = True
     """They read what others of the same topic write."""

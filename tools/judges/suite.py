@@ -11,6 +11,8 @@ from typing import Protocol
 
 import msgspec
 
+INITIAL_REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
+
 
 class Outcome(StrEnum):
     """What became of one test."""
@@ -46,6 +48,10 @@ class Suite(Protocol):
     @property
     def broker(self) -> Mapping[str, str]:
         """The broker's settings that the tests need, besides Kafka's defaults."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics, with one partition, that have to exist before the tests."""
 
     @property
     def has_consumer_protocol(self) -> bool:
