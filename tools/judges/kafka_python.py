@@ -32,6 +32,7 @@ class KafkaPython:
     name = "kafka-python"
     version = f"{ARCHIVE.package} {ARCHIVE.version}"
     broker: Mapping[str, str] = {"auto.create.topics.enable": "true", "num.partitions": "4"}
+    topics = ()
     has_consumer_protocol = False
     is_alone = False
 

@@ -4,15 +4,16 @@ import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from benchmarks.test_bed import Gateway, kafka
 from tools.judges.comparison import Attempt, Entry, Verdict, compare
 from tools.judges.source import BUILD
-from tools.judges.suite import Suite
+from tools.judges.suite import INITIAL_REBALANCE_DELAY, Suite
 from tools.kafka.settings import GROUP_DEFAULTS
 
 POLICY = "default: translate\n"
 """All groups are translated."""
-INITIAL_REBALANCE_DELAY_MS = int(GROUP_DEFAULTS["group.initial.rebalance.delay.ms"])
 
 Say = Callable[[str], None]
 
@@ -25,10 +26,14 @@ def run(suite: Suite, jobs: Sequence[str], runs: int, at_once: int, say: Say = p
     """
     overrides = {**GROUP_DEFAULTS, **suite.broker}
     with kafka(**{key.replace(".", "_"): value for key, value in overrides.items()}) as cluster:
+        if suite.topics:
+            admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+            for created in admin.create_topics([NewTopic(topic, 1, 1) for topic in suite.topics]).values():
+                created.result()
         proxy = Gateway(
             cluster.bootstrap,
             BUILD / "proxy" / suite.name,
-            initial_rebalance_delay_ms=INITIAL_REBALANCE_DELAY_MS,
+            initial_rebalance_delay_ms=int(overrides[INITIAL_REBALANCE_DELAY]),
             policy=POLICY,
         )
         try:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+
+INITIAL_REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 
 
 class Outcome(StrEnum):
@@ -47,6 +50,10 @@ class Suite(Protocol):
         """The broker's settings that the tests need, besides Kafka's defaults."""
 
     @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics, with one partition, that have to exist before the tests."""
+
+    @property
     def has_consumer_protocol(self) -> bool:
         """Whether the same tests can run with the library's own client of the new protocol."""
 
@@ -71,26 +78,37 @@ class UnavailableError(Exception):
     """The suite cannot be run; the message says what is missing."""
 
 
-def build(command: Sequence[str | Path], folder: Path, **environment: str) -> None:
-    """Run a step of a build in this folder.
+BUILD_TIMEOUT_S = 900
 
-    :raises UnavailableError: it fails, or there is no such program.
+
+def build(command: Sequence[str | Path], folder: Path, **environment: str) -> None:
+    """Run a step of a build in this folder, and end it with all that it started after BUILD_TIMEOUT_S.
+
+    :raises UnavailableError: it fails or takes longer, or there is no such program.
     """
+    shown = " ".join(map(str, command))
     try:
-        done = subprocess.run(
+        step = subprocess.Popen(
             command,
             cwd=folder,
             env={**os.environ, **environment},
-            check=False,
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
+            start_new_session=True,
         )
     except FileNotFoundError as error:
         raise UnavailableError(f"there is no {command[0]}") from error
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip())[-500:]
-        raise UnavailableError(f"{' '.join(map(str, command))} failed: {last}")
+    try:
+        out, err = step.communicate(timeout=BUILD_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        os.killpg(step.pid, signal.SIGKILL)
+        step.communicate()
+        raise UnavailableError(f"{shown} took longer than {BUILD_TIMEOUT_S} s") from error
+    if step.returncode:
+        raise UnavailableError(f"{shown} failed: {(err.strip() or out.strip())[-500:]}")
 
 
 def output(command: Sequence[str | Path], folder: Path, timeout_s: float, **environment: str) -> str:
