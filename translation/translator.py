@@ -15,6 +15,7 @@ from translation.actions import Action, CallId, Connection, ConnectionId, Reques
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
 from translation.engine.group_router import GroupRouter
+from translation.engine.member_ids import kafka_uuid
 from translation.engine.mends import Unowned
 from translation.engine.wave_counts import WaveCount
 from translation.fleet.group_records import Phase, Proof
@@ -34,7 +35,6 @@ from translation.routing.call_routing import predict_heartbeat, route
 from translation.routing.relayed_calls import is_relayed, may_be_translated_still
 from translation.settings import TranslatorSettings
 from translation.upstream.assignor_vote import update_assignors
-from translation.uuids import kafka_uuid
 
 if TYPE_CHECKING:
     from translation.fleet.member_log import MemberLog
