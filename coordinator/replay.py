@@ -26,8 +26,8 @@ from protocol_codecs import experimental as x
 from protocol_codecs import records as r
 from protocol_codecs.all_messages import JoinGroupRequestProtocol
 from protocol_codecs.message import Message
+from protocol_codecs.record_batch import NO_PRODUCER_ID
 from protocol_codecs.records import CoordinatorRecord
-from protocol_codecs.records.batch import NO_PRODUCER_ID
 from protocol_codecs.uuids import Uuid
 
 G = TypeVar("G", ConsumerGroup, ShareGroup)

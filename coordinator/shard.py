@@ -25,8 +25,8 @@ from coordinator.timers import Timer, Timers
 from coordinator.uuids import UuidSource
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
+from protocol_codecs.record_batch import NO_PRODUCER_ID
 from protocol_codecs.records import CoordinatorRecord
-from protocol_codecs.records.batch import NO_PRODUCER_ID
 from protocol_codecs.uuids import Uuid
 
 Group = ConsumerGroup | ClassicGroup | ShareGroup

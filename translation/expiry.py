@@ -9,6 +9,7 @@ asks that first, and what the log says ends the membership; without one, only th
 """
 
 import math
+from typing import TYPE_CHECKING
 
 from protocol_codecs import ErrorCode
 from translation.actions import EventKind
@@ -17,13 +18,15 @@ from translation.engine.join_outcomes import Failed
 from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure, UpstreamLost, Wait
 from translation.error_mapping import IS_OUT, NO_COORDINATOR
-from translation.fleet.member_log import MemberLog
 from translation.fleet.records import Kind, MemberKey, member_key
 from translation.leave_epoch import leave, leave_dead, let_others_begin
 from translation.member_state import MemberEvent, MemberState
 from translation.reach import END_AGAIN_S, remember_dead
 from translation.upstream.assignor_vote import update_assignors
 from translation.upstream.consumer_group_heartbeat import HeartbeatProcedure
+
+if TYPE_CHECKING:
+    from translation.fleet.member_log import MemberLog
 
 
 def timeout_expired(context: Context, member: Member) -> bool:
@@ -150,7 +153,7 @@ def ensure_dead(context: Context, member: Member) -> Procedure[None]:
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the member log does not say that its id is dead")
 
 
-def _is_dead(log: MemberLog, key: MemberKey) -> bool:
+def _is_dead(log: "MemberLog", key: MemberKey) -> bool:
     record = log.record(key)
     return record is not None and record.kind.is_dead
 

@@ -15,6 +15,7 @@ nobody. Without a member log every call goes on at once.
 """
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
@@ -26,13 +27,16 @@ from translation.engine.member import Member
 from translation.engine.member_ids import is_issued_form
 from translation.engine.procedure import Procedure, ProcedureQueue, Wait
 from translation.error_mapping import IS_OUT
-from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Terms, Verdict
 from translation.fleet.records import Kind, MemberKey, member_key
 from translation.fleet.seats import Seat
 from translation.leave_epoch import leave_dead
 from translation.reach import END_AGAIN_S, remember_dead
 from translation.upstream.member_lookup import Described, Found, lookup_member
+
+if TYPE_CHECKING:
+    from translation.fleet.member_log import MemberLog
+
 
 _REFUSALS: Mapping[Verdict, ErrorCode] = {
     Verdict.PENDING: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -106,7 +110,9 @@ def unless_served_since(
     return decide
 
 
-def _is_new_here(context: Context, log: MemberLog, key: MemberKey, request: Request, member_id: str) -> bool:
+def _is_new_here(
+    context: Context, log: "MemberLog", key: MemberKey, request: Request, member_id: str
+) -> bool:
     """Whether nobody contests an id that this process has given out: a client joins under it for the first time.
 
     Or it was given up before the log had it; but while the log is away, it may have it without our knowledge.
@@ -131,7 +137,7 @@ def _terms(request: Request) -> Terms | None:
 
 def _settle(
     context: Context,
-    log: MemberLog,
+    log: "MemberLog",
     connection: Connection,
     request: Request,
     member_id: str,
@@ -203,13 +209,13 @@ def _relay(
     context.forward(request)
 
 
-def _is_relayed(log: MemberLog, key: MemberKey) -> bool:
+def _is_relayed(log: "MemberLog", key: MemberKey) -> bool:
     record = log.record(key)
     return record is not None and record.kind is Kind.RELAYED
 
 
 def _await_verdict(
-    context: Context, log: MemberLog, key: MemberKey, connection: Connection, verdict: Verdict
+    context: Context, log: "MemberLog", key: MemberKey, connection: Connection, verdict: Verdict
 ) -> Procedure[Verdict]:
     """Wait until the log has a verdict, but not for longer than a record may take to be read back."""
     until = context.now + log.settings.wait_s
@@ -219,7 +225,7 @@ def _await_verdict(
     return verdict
 
 
-def _finish_expiry(context: Context, log: MemberLog, group_id: str, member_id: str) -> Procedure[None]:
+def _finish_expiry(context: Context, log: "MemberLog", group_id: str, member_id: str) -> Procedure[None]:
     """Send epoch -1 for a dead id for which it may not have been done: who wanted it may have ended before."""
     record = log.record(member_key(group_id, member_id))
     if record is not None and record.kind is Kind.EXPIRING:

@@ -5,7 +5,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,10 +15,10 @@ from translation.actions import Action, CallId, Connection, ConnectionId, Reques
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
 from translation.engine.group_router import GroupRouter
+from translation.engine.member_ids import kafka_uuid
 from translation.engine.mends import Unowned
 from translation.engine.wave_counts import WaveCount
 from translation.fleet.group_records import Phase, Proof
-from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Output
 from translation.fleet.signals import Report
 from translation.member_state import MemberState
@@ -35,7 +35,10 @@ from translation.routing.call_routing import predict_heartbeat, route
 from translation.routing.relayed_calls import is_relayed, may_be_translated_still
 from translation.settings import TranslatorSettings
 from translation.upstream.assignor_vote import update_assignors
-from translation.uuids import kafka_uuid
+
+if TYPE_CHECKING:
+    from translation.fleet.member_log import MemberLog
+
 
 _HEARTBEAT = int(ApiKey.HEARTBEAT)
 
@@ -59,7 +62,7 @@ class Translator:
         *,
         settings: TranslatorSettings | None = None,
         new_uuid: Callable[[], str] = kafka_uuid,
-        member_log: MemberLog | None = None,
+        member_log: "MemberLog | None" = None,
         make_router: Callable[[Context], GroupRouter] | None = None,
     ) -> None:
         settings = settings or TranslatorSettings()

@@ -4,17 +4,21 @@ classic members, votes for assignors and regular expressions.
 
 from collections.abc import Collection
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from coordinator import java_order
-from coordinator.consumer_groups.client_side.computation import Computation
 from coordinator.consumer_groups.client_side.declarations import NO_DETAILS, AssignmentDetails
 from coordinator.consumer_groups.member import ConsumerGroupMember, MemberState
 from coordinator.errors import BrokenInvariant
 from coordinator.modern_group import ModernGroup, are_homogeneous, counts_after, with_regex_topics
 from coordinator.partitions import EpochedPartitions, Partitions
 from protocol_codecs.uuids import Uuid
+
+if TYPE_CHECKING:
+    from coordinator.consumer_groups.client_side.computation import Computation
+
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 _MINUS_INFINITY = -(1 << 63)

@@ -1,7 +1,7 @@
 """A member of a consumer group: an immutable value that is replaced when the member changes."""
 
 from enum import IntEnum
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -11,8 +11,10 @@ from coordinator.consumer_groups.client_side.declarations import (
     ClientAssignor,
 )
 from coordinator.partitions import EpochedPartitions
-from protocol_codecs.records import ConsumerGroupClassicMemberMetadata, ConsumerGroupClassicProtocol
 from protocol_codecs.uuids import Uuid
+
+if TYPE_CHECKING:  # shadows have no log, so they need no records
+    from protocol_codecs.records import ConsumerGroupClassicMemberMetadata, ConsumerGroupClassicProtocol
 
 LEAVE_EPOCH = -1
 """The member epoch that says goodbye."""
@@ -49,7 +51,7 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
     server_assignor: str | None = None
     assigned: EpochedPartitions = {}
     pending_revocation: EpochedPartitions = {}
-    classic: ConsumerGroupClassicMemberMetadata | None = None
+    classic: "ConsumerGroupClassicMemberMetadata | None" = None
     """The member's declarations in JoinGroup; None if it speaks the new protocol."""
     client_assignors: tuple[ClientAssignor, ...] = ()
     """The assignors that it can run itself, the preferred one first (an experiment)."""
@@ -73,7 +75,7 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
         return self.classic is not None
 
     @property
-    def classic_protocols(self) -> tuple[ConsumerGroupClassicProtocol, ...]:
+    def classic_protocols(self) -> "tuple[ConsumerGroupClassicProtocol, ...]":
         """Return the assignors that a classic member offers; none for others."""
         return self.classic.supported_protocols if self.classic else ()
 

@@ -11,6 +11,7 @@ import msgspec
 
 from coordinator.errors import CorruptLog
 from protocol_codecs.errors import CodecError
+from protocol_codecs.record_batch import NO_PRODUCER_ID
 from protocol_codecs.records import (
     CONSUMER_OFFSETS,
     CoordinatorRecord,
@@ -22,7 +23,6 @@ from protocol_codecs.records import (
     encode_batch,
     read_header,
 )
-from protocol_codecs.records.batch import NO_PRODUCER_ID
 
 ABORT_MARKER, COMMIT_MARKER = 0, 1
 _MARKER_KEY_VERSION = 0

@@ -11,8 +11,8 @@ from typing import Self
 
 from coordinator.errors import CorruptLog
 from coordinator.log.batches import LoggedBatch, encode_change, encode_marker, read_batches, recover
+from protocol_codecs.record_batch import NO_PRODUCER_ID
 from protocol_codecs.records import CONSUMER_OFFSETS, CoordinatorRecord, TopicCodec
-from protocol_codecs.records.batch import NO_PRODUCER_ID
 
 
 class FileLog:

@@ -1,11 +1,12 @@
 """Formats of stored data: record batches, and the records that a group coordinator writes.
 
-:mod:`batch` has the batches, :mod:`classic_group`, :mod:`consumer_group`, :mod:`share_group` and :mod:`offset_commit`
-the coordinator's records, :mod:`coordinator_record` which key belongs to which value. :mod:`share_state` and
-:mod:`share_state_record` are the same for the state of share partitions, which is in a topic of its own.
+:mod:`protocol_codecs.record_batch` has the batches, and is imported alone where only those are written.
+:mod:`classic_group`, :mod:`consumer_group`, :mod:`share_group` and :mod:`offset_commit` have the coordinator's records,
+:mod:`coordinator_record` which key belongs to which value. :mod:`share_state` and :mod:`share_state_record` are the
+same for the state of share partitions, which is in a topic of its own.
 """
 
-from protocol_codecs.records.batch import (
+from protocol_codecs.record_batch import (
     BatchHeader,
     Compression,
     CorruptBatch,

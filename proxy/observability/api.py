@@ -11,8 +11,7 @@ from starlette.routing import Route
 
 from proxy.config.schema import Visibility
 from proxy.observability.api_query import GROUPS, LARGEST_LIMIT, ONE_GROUP, Problem, QueryError, read_query
-from proxy.observability.fleet_join import with_fleet
-from proxy.observability.fleet_reading import FleetReading
+from proxy.observability.fleet_view import FleetReading
 from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot, merge
@@ -59,6 +58,10 @@ async def merged_snapshot(processes: Processes, *, events: bool, members: bool =
     if not snapshots:
         return None
     readings = await processes.query("fleet with members" if members else "fleet", FleetReading)
+    if not readings:
+        return merge(snapshots)
+    from proxy.observability.fleet_join import with_fleet  # noqa: PLC0415 - a proxy without a member log has none
+
     return await with_fleet(merge(snapshots), readings)
 
 

@@ -13,8 +13,7 @@ import msgspec
 from proxy.config.schema import Visibility
 from proxy.metrics.bounds import Bound
 from proxy.shadow.view import ShadowView
-from translation.actions import Event
-from translation.connect_worker import ConnectWorker
+from translation.actions import ConnectWorker, Event
 from translation.partitions import TopicOffsets, TopicPartitions
 
 TRUNCATED = "…"

@@ -8,8 +8,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from proxy.observability.fleet_reading import FleetReading, GroupReading, PolicyView
-from proxy.observability.fleet_view import FleetView, GroupFleet, ServedBy
+from proxy.observability.fleet_view import (
+    FleetReading,
+    FleetView,
+    GroupFleet,
+    GroupReading,
+    PolicyView,
+    ServedBy,
+)
 from proxy.observability.snapshot import ELSEWHERE, GroupView, Progress, Snapshot, protocol_of, state_of
 from proxy.runtime.time_slice import TimeSlice
 from translation.fleet.records import shortened
@@ -22,10 +28,8 @@ _STATES = ("ready", "reading", "away", "refused")
 async def with_fleet(snapshot: Snapshot, readings: Sequence[FleetReading]) -> Snapshot:
     """Return the snapshot with the fleet, and with the groups that only other replicas serve.
 
-    Without readings (no member log) it is returned as it is. It yields to other tasks in between.
+    ``readings`` has one at least. It yields to other tasks in between.
     """
-    if not readings:
-        return snapshot
     best = min(
         readings,
         key=lambda one: (_STATES.index(one.view.state), -(one.view.newest_record_at or 0.0)),

@@ -6,12 +6,18 @@ It goes through all members of the log in time slices. What is listed is within 
 from collections import Counter
 from typing import Protocol
 
-import msgspec
 import trio
 
 from proxy.config.schema import Visibility
 from proxy.observability.bounds import truncate
-from proxy.observability.fleet_view import FleetMember, FleetReplica, FleetView
+from proxy.observability.fleet_view import (
+    FleetMember,
+    FleetReading,
+    FleetReplica,
+    FleetView,
+    GroupReading,
+    PolicyView,
+)
 from proxy.observability.group_registry import GroupRegistry
 from proxy.runtime.time_slice import TimeSlice
 from translation.fleet.counting import Stored
@@ -38,36 +44,6 @@ class LogSource(Protocol):
     def replica(self) -> Replica:
         """This process."""
         ...
-
-
-class PolicyView(msgspec.Struct, frozen=True, gc=False):
-    """What the policy says of a group (:class:`proxy.observability.snapshot.GroupView`)."""
-
-    mode: str
-    rule: str
-    assignor: str | None
-
-
-class GroupReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A group in the member log. ``served`` counts its members by the id of the replica that serves them.
-
-    ``members`` are those whose record another replica wrote. ``policy`` is None for a group that is known here.
-    """
-
-    id: str
-    served: dict[str, int]
-    members: tuple[FleetMember, ...]
-    left_out: int
-    policy: PolicyView | None
-    written_at: float
-
-
-class FleetReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one process, whose replica id is ``own``, reads of the fleet."""
-
-    own: str
-    view: FleetView
-    groups: tuple[GroupReading, ...]
 
 
 class _Group:

@@ -2,6 +2,8 @@
 
 All of it comes from the member log (docs/explanation/fleet.md), which says who serves a translated member; of members
 that other replicas pass through it says nothing. Fields are only added, never removed or changed.
+
+A :class:`FleetReading` is what one process reads; :mod:`proxy.observability.fleet_join` makes the views of them.
 """
 
 import msgspec
@@ -96,3 +98,33 @@ class GroupFleet(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def served_elsewhere(self) -> int:
         """How many members other replicas serve."""
         return sum(one.members for one in self.served_by)
+
+
+class PolicyView(msgspec.Struct, frozen=True, gc=False):
+    """What the policy says of a group (:class:`proxy.observability.snapshot.GroupView`)."""
+
+    mode: str
+    rule: str
+    assignor: str | None
+
+
+class GroupReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A group in the member log. ``served`` counts its members by the id of the replica that serves them.
+
+    ``members`` are those whose record another replica wrote. ``policy`` is None for a group that is known here.
+    """
+
+    id: str
+    served: dict[str, int]
+    members: tuple[FleetMember, ...]
+    left_out: int
+    policy: PolicyView | None
+    written_at: float
+
+
+class FleetReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What one process, whose replica id is ``own``, reads of the fleet."""
+
+    own: str
+    view: FleetView
+    groups: tuple[GroupReading, ...]

@@ -8,8 +8,7 @@ import msgspec
 from proxy.observability.proof_view import ProofView
 from proxy.observability.snapshot import REBALANCING, BrokerView
 from proxy.shadow.view import ShadowView
-from translation.actions import Event
-from translation.connect_worker import ConnectWorker
+from translation.actions import ConnectWorker, Event
 from translation.engine.mends import Unowned
 from translation.member_state import MemberState
 from translation.migration.move_view import MoveView

@@ -16,8 +16,7 @@ import trio
 
 from proxy.metrics.registry import Metrics
 from proxy.observability.bounds import estimated_bytes
-from translation.actions import Event, EventKind
-from translation.connect_worker import ConnectWorker
+from translation.actions import ConnectWorker, Event, EventKind
 from translation.partitions import TopicOffsets, TopicPartitions
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.journal")

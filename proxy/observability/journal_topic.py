@@ -25,7 +25,7 @@ from protocol_codecs.messages.produce import (
     ProduceRequestTopic,
     ProduceResponse,
 )
-from protocol_codecs.records import Record, RecordBatch, encode_batch
+from protocol_codecs.record_batch import Record, RecordBatch, encode_batch
 from protocol_codecs.registry import APIS
 from proxy.cluster.dialer import Open
 from proxy.config.schema import Address

@@ -22,7 +22,7 @@ part                    who uses it
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -44,10 +44,12 @@ from translation.engine.native_members import NativeMembers
 from translation.engine.procedure import WakeReason
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
-from translation.fleet.member_log import MemberLog
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
 from translation.settings import TranslatorSettings
+
+if TYPE_CHECKING:
+    from translation.fleet.member_log import MemberLog
 
 
 class Context(Environment):
@@ -61,7 +63,7 @@ class Context(Environment):
         on_member_time: Callable[[Member, float], None],
         on_group_time: Callable[[Group, float], None],
         on_other_rule: Callable[[str], None],
-        member_log: MemberLog | None,
+        member_log: "MemberLog | None",
         make_router: Callable[["Context"], GroupRouter] | None = None,
     ) -> None:
         super().__init__(settings)

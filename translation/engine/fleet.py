@@ -7,19 +7,23 @@ and whether the member is ended. Others ask here and need not know whether there
 
 import math
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from protocol_codecs import ErrorCode
 from translation.actions import ConnectionId
 from translation.engine.environment import Environment
 from translation.engine.member import Member
 from translation.engine.member_ids import MemberIds, is_issued_form
-from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Terms, Verdict
 from translation.fleet.records import NO_GENERATION, Kind, MemberKey, MemberRecord, member_key
 from translation.fleet.seats import Seat
 from translation.fleet.snapshots import NO_SNAPSHOT, Snapshot, decode_snapshot, encode_snapshot
 from translation.member_state import MemberState
 from translation.partitions import to_topics
+
+if TYPE_CHECKING:
+    from translation.fleet.member_log import MemberLog
+
 
 _UNAVAILABLE_LIMIT = 10_000
 """Members whose calls are remembered to have had no verdict."""
@@ -28,7 +32,7 @@ _UNAVAILABLE_LIMIT = 10_000
 class Fleet:
     """The member log of this process (None: it shares its groups with no other that has one), asked about members."""
 
-    def __init__(self, environment: Environment, ids: MemberIds, log: MemberLog | None) -> None:
+    def __init__(self, environment: Environment, ids: MemberIds, log: "MemberLog | None") -> None:
         self._environment = environment
         self._ids = ids
         self.log = log

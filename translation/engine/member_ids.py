@@ -13,9 +13,11 @@ Only the form of its member id tells one from the other:
 """
 
 import re
+import uuid
 from collections.abc import Callable
 from hashlib import sha256
 
+from protocol_codecs.uuids import Uuid, uuid_to_text
 from translation.actions import ConnectionId
 
 ISSUED_PREFIX = "epochgate-"
@@ -41,6 +43,14 @@ def is_issued_form(member_id: str) -> bool:
     A classic coordinator's id for a client whose client id begins with :data:`ISSUED_PREFIX` is none.
     """
     return member_id.startswith(ISSUED_PREFIX) and _OF_CLASSIC_COORDINATOR.fullmatch(member_id) is None
+
+
+def kafka_uuid() -> str:
+    """A random UUID as Kafka prints it: 22 url-safe characters, never beginning with a dash."""
+    while True:
+        text = uuid_to_text(Uuid(uuid.uuid4().bytes))
+        if not text.startswith("-"):
+            return text
 
 
 class MemberIds:

@@ -7,15 +7,19 @@ groups whose members come through here gets in.
 import math
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from translation.engine.environment import Environment
 from translation.fleet.group_log import GroupLog
 from translation.fleet.group_records import MEND, GroupKey, Mend
-from translation.fleet.member_log import MemberLog
 from translation.mending.backoff import Suspicion
 from translation.mending.look import TopicPartition
+
+if TYPE_CHECKING:
+    from translation.fleet.member_log import MemberLog
+
 
 _GROUPS_LIMIT = 10_000
 _TOPICS_LIMIT = 20_000
@@ -59,7 +63,7 @@ class Told(msgspec.Struct, frozen=True):
 class Mends:
     """The knowledge of one process. ``records`` are those of its member log, or its own."""
 
-    def __init__(self, environment: Environment, records: GroupLog, log: MemberLog | None) -> None:
+    def __init__(self, environment: Environment, records: GroupLog, log: "MemberLog | None") -> None:
         self._environment = environment
         self._log = log
         self.records = records

@@ -6,6 +6,7 @@ The records are those of the member log, or this process's own (:mod:`translatio
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -27,11 +28,14 @@ from translation.fleet.group_records import (
     group_key,
     slot_name,
 )
-from translation.fleet.member_log import MemberLog
 from translation.fleet.records import MemberKey, member_key
 from translation.policy.policy import Rule
 from translation.policy.rule_cache import RuleCache
 from translation.policy.steps import text_of
+
+if TYPE_CHECKING:
+    from translation.fleet.member_log import MemberLog
+
 
 _BIDIRECTIONAL = "bidirectional"
 _LIMIT = 10_000
@@ -47,7 +51,7 @@ class Moves:
         self,
         environment: Environment,
         rules: RuleCache,
-        log: MemberLog | None,
+        log: "MemberLog | None",
         on_other_rule: Callable[[str], None],
     ) -> None:
         self._environment = environment

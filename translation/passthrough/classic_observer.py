@@ -12,8 +12,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRespo
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from translation import rebalance_timeout
-from translation.actions import Connection, EventKind, MemberProtocol, Request
-from translation.connect_worker import ConnectWorker
+from translation.actions import Connection, ConnectWorker, EventKind, MemberProtocol, Request
 from translation.member_state import MemberEvent, MemberState
 from translation.passthrough import connect_messages
 from translation.passthrough.observed_member import ObservedMember

@@ -13,7 +13,7 @@ from protocol_codecs.messages.connect_protocol import (
     decode_metadata,
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest
-from translation.connect_worker import ConnectWorker
+from translation.actions import ConnectWorker
 from translation.partitions import Role
 from translation.passthrough.observed_partitions import NOTHING, Owned
 

@@ -4,8 +4,7 @@ import math
 
 import msgspec
 
-from translation.actions import ConnectionId, MemberProtocol
-from translation.connect_worker import ConnectWorker
+from translation.actions import ConnectionId, ConnectWorker, MemberProtocol
 from translation.member_state import OBSERVED_TRANSITIONS, MemberState, MemberStateMachine
 from translation.passthrough.observed_partitions import NOTHING, Owned
 

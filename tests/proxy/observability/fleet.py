@@ -5,7 +5,8 @@ from collections import Counter
 import trio
 
 from proxy.config.schema import Visibility
-from proxy.observability.fleet_reading import FleetReader, FleetReading
+from proxy.observability.fleet_reading import FleetReader
+from proxy.observability.fleet_view import FleetReading
 from proxy.observability.group_registry import GroupRegistry
 from translation.fleet.counting import Stored
 from translation.fleet.member_log import MemberLog

@@ -23,8 +23,7 @@ from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.runtime.log_setup import configure, count_suppressed_lines, log_suppressed_lines
 from proxy.shadow.view import MemberForecast, ShadowView, Span
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
-from translation.actions import Event, EventKind
-from translation.connect_worker import ConnectWorker
+from translation.actions import ConnectWorker, Event, EventKind
 from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Mode, Policy, Rule
 

@@ -18,8 +18,7 @@ from proxy.observability.journal_topic import TopicSink
 from proxy.wire.framing import response_frame
 from tests.proxy.observability.events import event, topic
 from tests.proxy.observability.journal_writer import IDENTITY, line
-from translation.actions import Event, EventKind
-from translation.connect_worker import ConnectWorker
+from translation.actions import ConnectWorker, Event, EventKind
 
 
 class Memory:

@@ -26,8 +26,7 @@ from proxy.observability.timeline import longest_without_owner, timeline
 from proxy.shadow.view import ShadowView, Span, not_told
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from tests.proxy.observability.site import NOW_S, PAGE, Page, Site
-from translation.actions import EventKind
-from translation.connect_worker import ConnectWorker
+from translation.actions import ConnectWorker, EventKind
 from translation.engine.mends import Unowned
 from translation.migration.move_view import MoveView
 from translation.partitions import Role, TopicPartitionSet

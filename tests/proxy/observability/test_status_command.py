@@ -22,8 +22,7 @@ from proxy.console.exit_codes import ExitCode
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import Snapshot
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
-from translation.actions import EventKind
-from translation.connect_worker import ConnectWorker
+from translation.actions import ConnectWorker, EventKind
 from translation.migration.in_place import REASON as CONVERTED
 from translation.migration.move_view import MoveView
 from translation.partitions import Role, TopicPartitionSet

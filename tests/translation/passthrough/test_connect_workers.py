@@ -20,8 +20,7 @@ from protocol_codecs.messages.join_group import (
     JoinGroupResponse,
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import Connection, ConnectionId, Event, EventKind, Request, RequestId
-from translation.connect_worker import ConnectWorker
+from translation.actions import Connection, ConnectionId, ConnectWorker, Event, EventKind, Request, RequestId
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 

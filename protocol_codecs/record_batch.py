@@ -15,7 +15,7 @@ import crc32c
 import msgspec
 
 from protocol_codecs.errors import CodecError
-from protocol_codecs.records.varint import append_varint, read_varint
+from protocol_codecs.varint import append_varint, read_varint
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 """base offset, length, leader epoch, magic, crc, attributes, last offset delta, timestamps, producer, count."""
