@@ -18,8 +18,10 @@ from starlette.routing import Route
 from proxy.config.exporter import Exporter as Settings
 from proxy.config.fleet import Property
 from proxy.config.schema import Address, Config
+from proxy.exporter.broker_connection import BrokerAccount, UnsupportedAccount
 from proxy.exporter.census import Census
-from proxy.exporter.families import LISTED, LeftOut, Shown, families
+from proxy.exporter.cluster_census import ClusterCount, count_cluster
+from proxy.exporter.families import LISTED, LeftOut, Shown, cluster_families, families
 from proxy.lag.reader import PATIENCE_S, LagReader
 from proxy.lag.readings import GroupLag, Unknown
 from proxy.observability.admin_http import serve_admin
@@ -42,6 +44,9 @@ class Exporter(Collector):
         self._groups: list[str] = []
         self._beyond = 0
         self._said: str | None = None
+        self._account = account
+        self._counted: tuple[float, ClusterCount] | None = None
+        """The last count of the cluster's groups, and until when it is shown."""
 
     def app(self) -> Starlette:
         """The ASGI application: `/metrics`, and `/healthz` for Kubernetes."""
@@ -58,6 +63,7 @@ class Exporter(Collector):
         """Read, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._reader.run)
+            nursery.start_soon(self._count_cluster)
             while True:
                 next_at = trio.current_time() + self._settings.every_s
                 await self._read()
@@ -78,6 +84,29 @@ class Exporter(Collector):
                 if (why := one if isinstance(one, Unknown) else one.stale) is not None
             }
         )
+
+    async def _count_cluster(self) -> None:
+        try:
+            account = BrokerAccount(self._account)
+        except UnsupportedAccount as error:
+            _logger.warning("the cluster's groups are not counted", reason=str(error))
+            return
+        said: tuple[str, ...] | None = None
+        while True:
+            began_at = trio.current_time()
+            count = await count_cluster(account)
+            ended_at = trio.current_time()
+            # The next count may take as long.
+            self._counted = 2 * ended_at - began_at + self._settings.forget_after_s, count
+            if count.reasons != said:
+                said = count.reasons
+                if count.is_complete:
+                    _logger.info("the cluster's groups are counted", groups=count.groups.total())
+                else:
+                    _logger.warning(
+                        "the count of the cluster's groups lacks some", reasons="; ".join(said[:3])
+                    )
+            await trio.sleep_until(began_at + self._settings.every_s)
 
     def _say(self, reasons: set[str]) -> None:
         said = "; ".join(sorted(reasons)[:3])
@@ -118,6 +147,9 @@ class Exporter(Collector):
         )
         complete.add_metric((), self._census.groups != frozenset() and self._census.missing is None)
         yield complete
+        yield from cluster_families(
+            None if self._counted is None or self._counted[0] < now else self._counted[1]
+        )
 
 
 async def serve_exporter(config: Config, account: Mapping[str, Property]) -> None:

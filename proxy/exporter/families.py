@@ -15,13 +15,18 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from proxy.config.exporter import Names
+from proxy.exporter.cluster_census import ClusterCount, Gap, Kind, MemberKind
 from proxy.lag.readings import GroupLag, Partition, PartitionLag
 
 AGE = "epochgate_exporter_reading_age_seconds"
 LEFT_OUT = "epochgate_exporter_left_out_groups"
 LISTED = "epochgate_exporter_groups_listed_completely"
-OWN_METRICS = (AGE, LEFT_OUT, LISTED)
-"""Metrics about the readings, which are of no other exporter."""
+CLUSTER_GROUPS = "epochgate_cluster_groups"
+CLUSTER_MEMBERS = "epochgate_cluster_members"
+CLUSTER_GAPS = "epochgate_cluster_gaps"
+CLUSTER_COMPLETE = "epochgate_cluster_complete"
+OWN_METRICS = (AGE, LEFT_OUT, LISTED, CLUSTER_GROUPS, CLUSTER_MEMBERS, CLUSTER_GAPS, CLUSTER_COMPLETE)
+"""Metrics that no other exporter has."""
 
 NO_COMMIT = -1
 
@@ -185,3 +190,43 @@ def families(
     left.add_metric(("max_series",), left_out.max_series + beyond)
     left.add_metric(("unknown",), left_out.unknown)
     yield left
+
+
+def cluster_families(count: ClusterCount | None) -> Iterator[Metric]:
+    """The metrics of the whole cluster; None: nothing is known, or it is too old.
+
+    Without any group in the lists there are no counts: the brokers did not answer.
+    """
+    complete = GaugeMetricFamily(
+        CLUSTER_COMPLETE,
+        "1 if the counts of the cluster's groups and members lack nothing; else they are lower bounds",
+    )
+    complete.add_metric((), count is not None and count.is_complete)
+    yield complete
+    if count is None:
+        return
+    gaps = GaugeMetricFamily(
+        CLUSTER_GAPS,
+        "What the counts lack: brokers that did not list their groups, groups that are not described, the right to "
+        "list all groups",
+        labels=("what",),
+    )
+    for gap in Gap:
+        gaps.add_metric((gap,), count.gaps[gap])
+    yield gaps
+    if not count.groups.total() and not count.is_complete:
+        return
+    groups = GaugeMetricFamily(
+        CLUSTER_GROUPS, "Groups of the cluster, by type and protocol type", labels=Kind._fields
+    )
+    for kind, number in sorted(count.groups.items()):
+        groups.add_metric(kind, number)
+    yield groups
+    members = GaugeMetricFamily(
+        CLUSTER_MEMBERS,
+        "Members of the cluster's groups, by type and protocol type of the group and by the protocol of the member",
+        labels=MemberKind._fields,
+    )
+    for member, number in sorted(count.members.items()):
+        members.add_metric(member, number)
+    yield members

@@ -1,26 +1,18 @@
 """Members of share groups and streams groups behind the proxy: it shows what the broker itself says of them."""
 
-import datetime as dt
 import json
 import urllib.error
 import urllib.request
-import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
 from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeRequest
-from kio.schema.streams_group_heartbeat.v0.request import (
-    StreamsGroupHeartbeatRequest,
-    Subtopology,
-    TaskIds,
-    Topology,
-)
 from support import raw
 from support.entry import Proxy, running_proxy
+from support.raw_streams_member import RawStreamsMember
 from support.share import SHARE_CONSUMER, configure_group
 from support.waiting import eventually
 
@@ -28,7 +20,6 @@ from tests.skips import not_here
 
 pytestmark = pytest.mark.kafka
 
-SUBTOPOLOGY = "0"
 PARTITIONS = 4
 
 Shown = dict[str, tuple[int, set[tuple[str, str, int]]]]
@@ -122,64 +113,6 @@ def test_share_consumers_are_shown_with_what_the_broker_lets_them_read(kafka, pr
     )
 
 
-class StreamsMember:
-    """A member of a streams group made by hand, that enters at the proxy."""
-
-    def __init__(self, proxy: Proxy, group: str, topic: str) -> None:
-        self._connection = raw.to_coordinator(proxy.bootstrap, group)
-        self._connection.call(
-            ApiVersionsRequest()
-        )  # as every client does; before it the proxy observes nothing
-        self._group = group
-        self._topic = topic
-        self.id = str(uuid.uuid4())
-        self.epoch = 0
-        self._tasks: tuple[TaskIds, ...] = ()
-        self._told: tuple[TaskIds, ...] | None = None
-
-    def close(self) -> None:
-        """Say nothing more."""
-        self._connection.close()
-
-    def beat(self) -> None:
-        """A heartbeat, which says what the member has if that has changed."""
-        joins = self.epoch == 0
-        reports = joins or self._tasks != self._told
-        subtopology = Subtopology(
-            subtopology_id=SUBTOPOLOGY,
-            source_topics=(self._topic,),
-            state_changelog_topics=(),
-            repartition_source_topics=(),
-            copartition_groups=(),
-        )
-        answer = self._connection.call(
-            StreamsGroupHeartbeatRequest(
-                group_id=self._group,
-                member_id=self.id,
-                member_epoch=self.epoch,
-                endpoint_information_epoch=0,
-                rebalance_timeout=dt.timedelta(seconds=60) if joins else dt.timedelta(milliseconds=-1),
-                topology=Topology(epoch=0, subtopologies=(subtopology,)) if joins else None,
-                active_tasks=self._tasks if reports else None,
-                standby_tasks=() if reports else None,
-                warmup_tasks=() if reports else None,
-                process_id=self.id if joins else None,
-                client_tags=() if joins else None,
-                task_offsets=None,
-                task_end_offsets=None,
-                shutdown_application=False,
-            )
-        )
-        assert answer.error_code == 0, answer
-        self._told = self._tasks
-        self.epoch = answer.member_epoch
-        if answer.active_tasks is not None:
-            self._tasks = tuple(
-                TaskIds(subtopology_id=one.subtopology_id, partitions=one.partitions)
-                for one in answer.active_tasks
-            )
-
-
 def test_members_of_a_streams_group_are_shown_with_the_tasks_that_the_broker_gives_them(kafka, proxy, group):
     topic = kafka.new_topic(partitions=PARTITIONS)
 
@@ -201,7 +134,7 @@ def test_members_of_a_streams_group_are_shown_with_the_tasks_that_the_broker_giv
             member.member_id: (member.member_epoch, found[member.member_id]) for member in described.members
         }
 
-    streams: list[StreamsMember] = []
+    streams: list[RawStreamsMember] = []
 
     def settled(tasks: int) -> None:
         def beat() -> tuple[Shown, Shown]:
@@ -218,9 +151,9 @@ def test_members_of_a_streams_group_are_shown_with_the_tasks_that_the_broker_giv
             between_s=0.3,
         )
 
-    streams.append(StreamsMember(proxy, group, topic))
+    streams.append(RawStreamsMember(proxy.bootstrap, group, topic))
     settled(tasks=4)
-    streams.append(StreamsMember(proxy, group, topic))
+    streams.append(RawStreamsMember(proxy.bootstrap, group, topic))
     settled(tasks=2)
     assert shown(proxy, group)["protocol"] == "streams"
     kinds = [event["kind"] for event in shown(proxy, group)["events"]]

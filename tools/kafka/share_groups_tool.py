@@ -1,13 +1,15 @@
-"""Runs `kafka-share-groups.sh` of a Kafka version, whose jars Maven fetches at first use."""
+"""Runs `kafka-share-groups.sh`, or `kafka-groups.sh`, of a Kafka version, whose jars Maven fetches at first use."""
 
 import subprocess
 
 from tools.kafka import extra_jars, jars
 
-_MAIN = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+_SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+GROUPS = "org.apache.kafka.tools.GroupsCommand"
+"""The main class of `kafka-groups.sh`."""
 
 
-def run(version: str, bootstrap: str, *arguments: str) -> str:
+def run(version: str, bootstrap: str, *arguments: str, main: str = _SHARE_GROUPS) -> str:
     """Return what the tool prints, without its warnings.
 
     :raises jars.KafkaUnavailableError: Java or Maven is missing.
@@ -15,8 +17,8 @@ def run(version: str, bootstrap: str, *arguments: str) -> str:
     """
     java = jars.check_java()
     libs = extra_jars.ensure(extra_jars.Part.TOOLS, version)
-    command = [java, "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*", _MAIN, "--bootstrap-server", bootstrap]
+    command = [java, "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*", main, "--bootstrap-server", bootstrap]
     answer = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=120)
     if answer.returncode != 0 or "Error" in answer.stdout:
-        raise RuntimeError(f"kafka-share-groups {' '.join(arguments)}:\n{answer.stdout}{answer.stderr}")
+        raise RuntimeError(f"{main} {' '.join(arguments)}:\n{answer.stdout}{answer.stderr}")
     return answer.stdout

@@ -184,6 +184,10 @@ class RawMember:
         request = LeaveGroupRequest(group_id=self._group, members=(MemberIdentity(member_id=self.member_id),))
         assert self._connection.call(request).error_code == NONE
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
     def vanish_in_a_frame(self) -> None:
         """Half of a Heartbeat, then a reset."""
         frame = self._connection.frame(self._heartbeat_request())

@@ -1,0 +1,74 @@
+"""A client's side of SASL PLAIN (RFC 4616) and SCRAM (RFC 5802). Sans-IO.
+
+A login is a generator: it yields a token for the broker and is sent the broker's token.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Generator
+
+Login = Generator[bytes, bytes, None]
+
+_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = ("PLAIN", *_HASHES)
+
+_MOST_ITERATIONS = 1_000_000
+"""Kafka's default is 4,096. A million of them take about a second."""
+
+
+class LoginError(Exception):
+    """The broker's token is not what the mechanism requires, or does not prove that it knows the password."""
+
+
+def login(mechanism: str, user: str, password: str, nonce: str | None = None) -> Login:
+    """The tokens of one authentication by one of :data:`MECHANISMS`. Tests choose the nonce.
+
+    :raises LoginError: see there.
+    """
+    if mechanism == "PLAIN":
+        return _plain(user, password)
+    return _scram(_HASHES[mechanism], user, password, nonce or secrets.token_urlsafe(24))
+
+
+def _plain(user: str, password: str) -> Login:
+    yield f"\0{user}\0{password}".encode()
+
+
+def _scram(name: str, user: str, password: str, nonce: str) -> Login:
+    first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+    answer = yield f"n,,{first}".encode()
+    told = _attributes(answer)
+    both, iterations = told.get("r", ""), _number(told.get("i", ""))
+    if not both.startswith(nonce) or not 0 < iterations <= _MOST_ITERATIONS:
+        raise LoginError("the broker's first SCRAM message has another nonce or no usable iteration count")
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), _bytes(told.get("s", "")), iterations)
+    unproven = f"c=biws,r={both}"
+    signed = f"{first},{answer.decode()},{unproven}".encode()
+    key = hmac.digest(salted, b"Client Key", name)
+    signature = hmac.digest(hashlib.new(name, key).digest(), signed, name)
+    proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
+    answer = yield f"{unproven},p={base64.b64encode(proof).decode()}".encode()
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name)
+    if not hmac.compare_digest(_bytes(_attributes(answer).get("v", "")), expected):
+        raise LoginError("the broker does not prove that it knows the password")
+
+
+def _attributes(token: bytes) -> dict[str, str]:
+    try:
+        parts = token.decode().split(",")
+    except UnicodeDecodeError:
+        raise LoginError("the broker's SCRAM message is no text") from None
+    return {name: value for name, _, value in (part.partition("=") for part in parts)}
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise LoginError("the broker's SCRAM message has invalid base64") from None
