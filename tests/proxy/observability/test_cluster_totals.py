@@ -28,8 +28,8 @@ CASES: dict[str, tuple[list[ClusterCount | None], dict[str, float]]] = {
         {"migrated:ratio": 0, "groups:max": 4, "members:max": 10},
     ),
     "half of the members, one of them in a group that moves": (
-        [count({CLASSIC: 1, MIXED: 1, MOVED: 2})],
-        {"migrated:ratio": 0.5, "groups:max": 2, "members:max": 4},
+        [count({CLASSIC: 1, MIXED: 1, MOVED: 2, **OTHERS})],
+        {"migrated:ratio": 0.5, "groups:max": 4, "members:max": 11},
     ),
     "two exporters count the same": (
         [count({CLASSIC: 1, MOVED: 3})] * 2,
