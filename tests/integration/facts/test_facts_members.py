@@ -26,6 +26,11 @@ def test_a_heartbeat_with_epoch_0_creates_the_group_and_carries_the_assignment(k
     assert alone.epoch > 0
 
 
+def test_the_first_member_of_a_group_has_epoch_1_before_4_3_and_a_higher_one_since(newcomer, kafka):
+    newcomer.join()
+    assert (newcomer.epoch == 1) == (kafka.version < "4.3")
+
+
 def test_epoch_0_of_an_existing_member_is_accepted_since_4_2(kafka, alone):
     answer = alone.full(epoch=0)
     if kafka.version < "4.2":
