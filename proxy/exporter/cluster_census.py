@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
-from protocol_codecs import ApiKey, CodecError, ErrorCode
+from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -55,11 +55,10 @@ _WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
 _CLASSIC_MEMBER = 0
 _FAILURES = (
     OSError,
-    UnicodeError,
+    ValueError,  # an answer that can't be decoded, or a host that is no name
     trio.BrokenResourceError,
     trio.TooSlowError,
     UnreachableError,
-    CodecError,
     FrameError,
     BrokerRefuses,
     LoginError,
@@ -209,7 +208,7 @@ class _Round:
                 return
             pending = [group for group in await _list(connection) if group.group_id in gone]
             for group_id in gone - {group.group_id for group in pending}:
-                del self._listed[group_id]
+                self._listed.pop(group_id, None)  # two brokers may have listed it while its coordinator moved
 
     async def _describe(self, connection: BrokerConnection, groups: Iterable[ListedGroup]) -> set[str]:
         """Describe groups, and return those that are not there any more, or not of this type."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs import ApiKey, CodecError, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseDescribedGroup,
@@ -53,6 +53,7 @@ class Broker:
         self.helpers = 0
         self.error = ErrorCode.NONE
         self.fails: ApiKey | None = None
+        self.fails_with: Exception = trio.BrokenResourceError()
         self.rights = ALL_RIGHTS
         self.ports: tuple[int, ...] = (1,)
         self.before_describe: Any = lambda: None
@@ -63,7 +64,7 @@ class Broker:
 
     async def call(self, api_key: ApiKey, message: Any, _response: Any) -> Any:
         if api_key is self.fails:
-            raise trio.BrokenResourceError
+            raise self.fails_with
         match api_key:
             case ApiKey.DESCRIBE_CLUSTER:
                 return DescribeClusterResponse(
@@ -145,6 +146,29 @@ async def test_a_group_that_moves_between_list_and_description_counts_by_its_new
     assert count.is_complete
     assert {kind: number for kind, number in count.groups.items() if number} == {CONSUMER: 1}
     assert {kind: number for kind, number in count.members.items() if number} == {OF_CONSUMER: 1}
+
+
+async def test_a_group_that_two_brokers_list_may_be_gone_at_both(autojump_clock):
+    """Its coordinator moved in between; or the brokers are not what they say."""
+    brokers = [Broker({"gone": CLASSIC}), Broker({"gone": CLASSIC})]
+    brokers[0].ports = (1, 2)
+    for broker in brokers:
+        broker.before_describe = broker.groups.clear
+    count = await counted(*brokers)
+    assert (count.groups[CLASSIC], count.is_complete) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "error", [CodecError("cut off"), ValueError("no host name"), UnicodeError("label too long")]
+)
+async def test_a_broker_with_an_answer_or_a_name_that_can_not_be_used_is_a_gap(autojump_clock, error):
+    broken = Broker({"b": CLASSIC})
+    broken.fails_with = error
+    broken.fails = ApiKey.LIST_GROUPS
+    first = Broker({"a": CLASSIC})
+    first.ports = (1, 2)
+    count = await counted(first, broken)
+    assert (count.gaps, count.groups[CLASSIC]) == ({Gap.BROKERS: 1}, 1)
 
 
 async def test_what_is_not_known_is_counted_as_a_gap(autojump_clock):
