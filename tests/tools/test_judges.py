@@ -1,6 +1,7 @@
 """What the comparison of client suites counts as a difference, and what the allow list may hold."""
 
 import json
+import re
 
 import pytest
 
@@ -10,8 +11,8 @@ from tools.judges.__main__ import SUITES
 from tools.judges.allowed import MAX_ENTRIES, Allowed, AllowListError
 from tools.judges.comparison import Attempt, Count, Entry, Verdict, compare, unneeded
 from tools.judges.librdkafka import result
-from tools.judges.report import SHORT_S, SuiteReport, merged, short
-from tools.judges.suite import Outcome
+from tools.judges.report import SHORT_S, STORED, SuiteReport, merged, short
+from tools.judges.suite import ROOT, Outcome, one_line
 
 PASSED, FAILED, SKIPPED = Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED
 
@@ -238,6 +239,13 @@ def test_mochas_report_names_the_tests_of_a_file() -> None:
         ("file/Consumer b", FAILED, "Timeout of 60 s"),
     ]
     assert node_rdkafka.results("file", "", "Aborted")[0].outcome is FAILED
+
+
+def test_a_reason_is_one_line_without_a_path_of_this_machine() -> None:
+    assert one_line(f"Timeout\n  ({ROOT}/build/judges/a.js)") == "Timeout (build/judges/a.js)"
+    assert len(one_line("long " * 100)) <= 200
+    recorded = STORED.read_text(encoding="utf-8")
+    assert re.findall(r"/[\w/]+/build/judges", recorded) == []
 
 
 def test_the_page_shows_what_differs_and_not_what_is_the_same() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.test_bed import kafka_version
 from tools.judges.source import BUILD, Archive, Registry, go
-from tools.judges.suite import Outcome, Result, build, output
+from tools.judges.suite import Outcome, Result, build, one_line, output
 
 TIMEOUT_S = 600
 _END = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+) \((\d+\.\d+)s\)$", re.MULTILINE)
@@ -87,13 +87,13 @@ def results(job: str, printed: str) -> list[Result]:
     ended = [(name, _OUTCOMES[word], float(seconds)) for word, name, seconds in _END.findall(printed)]
     if not ended:
         last = next((line for line in reversed(printed.splitlines()) if line.strip()), "it printed nothing")
-        return [Result(job, Outcome.FAILED, 0.0, f"it did not end: {last.strip()[:200]}")]
+        return [Result(job, Outcome.FAILED, 0.0, f"it did not end: {one_line(last)}")]
     current, last_of = job, dict[str, str]()
     for said in _SAID.finditer(printed):
         if said["test"]:
             current = said["test"]
         else:
-            last_of[current] = " ".join(said["line"].split())[:200]
+            last_of[current] = one_line(said["line"])
     return [
         Result(name, outcome, seconds, last_of.get(name, "") if outcome is Outcome.FAILED else "")
         for name, outcome, seconds in ended

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.test_bed import kafka_version
 from tools.judges.source import Archive, Registry
-from tools.judges.suite import Outcome, Result, output
+from tools.judges.suite import Outcome, Result, one_line, output
 
 ARCHIVE = Archive(
     Registry.PYPI,
@@ -75,7 +75,7 @@ def results(job: str, report: str, printed: str) -> list[Result]:
     """Return what became of the tests of a file, by pytest's report."""
     if not report:
         last = printed.strip().splitlines()[-1:] or ["no output"]
-        return [Result(job, Outcome.FAILED, 0.0, f"no report: {last[0][:200]}")]
+        return [Result(job, Outcome.FAILED, 0.0, f"no report: {one_line(last[0])}")]
     return [_result(job, case) for case in ET.fromstring(report).iter("testcase")]  # noqa: S314  it is of pytest
 
 
@@ -83,7 +83,7 @@ def _result(job: str, case: ET.Element) -> Result:
     outcome, reason = Outcome.PASSED, ""
     for child in case:
         if child.tag in {"failure", "error"}:
-            outcome, reason = Outcome.FAILED, " ".join((child.get("message") or "").split())[:200]
+            outcome, reason = Outcome.FAILED, one_line(child.get("message") or "")
         elif child.tag == "skipped":
             outcome = Outcome.SKIPPED
     return Result(f"{job}/{case.get('name')}", outcome, float(case.get("time") or 0), reason)

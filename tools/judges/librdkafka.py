@@ -9,7 +9,7 @@ import msgspec
 
 from benchmarks.test_bed import kafka_version
 from tools.judges.source import Archive, Registry
-from tools.judges.suite import Outcome, Result, build, output
+from tools.judges.suite import Outcome, Result, build, one_line, output
 
 ARCHIVE = Archive(
     Registry.NPM,
@@ -157,7 +157,7 @@ def result(job: str, report: str, said: str, seconds: float) -> Result:
 def _why(said: str) -> str:
     """Return where the first failure was, and what the test said of it; names of topics are random."""
     failure = re.search(r"^### Test .*? failed at (\S+?:\d+):.*\n(.*)$", said, re.MULTILINE)
-    return "" if failure is None else f"{failure[1]}: {_RANDOM.sub('', failure[2].strip())[:200]}"
+    return "" if failure is None else f"{failure[1]}: {one_line(_RANDOM.sub('', failure[2]))}"
 
 
 def _last_line(said: str) -> str:

@@ -8,7 +8,15 @@ import msgspec
 
 from tools.judges.librdkafka import build_library
 from tools.judges.source import Archive, Registry
-from tools.judges.suite import INITIAL_REBALANCE_DELAY, Outcome, Result, UnavailableError, build, output
+from tools.judges.suite import (
+    INITIAL_REBALANCE_DELAY,
+    Outcome,
+    Result,
+    UnavailableError,
+    build,
+    one_line,
+    output,
+)
 
 ARCHIVE = Archive(
     Registry.NPM,
@@ -99,13 +107,11 @@ def results(job: str, report: str, printed: str) -> list[Result]:
     """Return what became of the tests of a file, by mocha's report."""
     if not report:
         last = printed.strip().splitlines()[-1:] or ["no output"]
-        return [Result(job, Outcome.FAILED, 0.0, f"no report: {last[0][:200]}")]
+        return [Result(job, Outcome.FAILED, 0.0, f"no report: {one_line(last[0])}")]
     read = msgspec.json.decode(report, type=_Report)
     by_outcome = {Outcome.PASSED: read.passes, Outcome.FAILED: read.failures, Outcome.SKIPPED: read.pending}
     return [
-        Result(
-            f"{job}/{one.full_title}", outcome, one.duration / 1000, " ".join(one.err.message.split())[:200]
-        )
+        Result(f"{job}/{one.full_title}", outcome, one.duration / 1000, one_line(one.err.message))
         for outcome, tests in by_outcome.items()
         for one in tests
     ]

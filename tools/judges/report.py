@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 
 from tools.judges.comparison import Attempt, Entry
-from tools.judges.suite import Outcome
+from tools.judges.suite import ROOT, Outcome
 
-STORED = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "judges.json"
+STORED = ROOT / "docs" / "evidence" / "judges.json"
 
 SHORT_S = 10.0
 """What the short form runs took no longer in its stored runs."""

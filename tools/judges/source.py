@@ -13,9 +13,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from tools.chart.binaries import NoGoError, find_go
-from tools.judges.suite import UnavailableError
+from tools.judges.suite import ROOT, UnavailableError
 
-BUILD = Path(__file__).resolve().parents[2] / "build" / "judges"
+BUILD = ROOT / "build" / "judges"
 
 
 class Registry(StrEnum):

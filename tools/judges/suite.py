@@ -74,6 +74,15 @@ class Suite(Protocol):
         """Run a job, in this folder, with ``group.protocol`` set to this one, and return what became of its tests."""
 
 
+ROOT = Path(__file__).resolve().parents[2]
+_LONGEST_LINE = 200
+
+
+def one_line(text: str) -> str:
+    """Return a failure in one line that can be recorded: not too long, and with no path of this machine's checkout."""
+    return " ".join(text.replace(f"{ROOT}/", "").split())[:_LONGEST_LINE]
+
+
 class UnavailableError(Exception):
     """The suite cannot be run; the message says what is missing."""
 
