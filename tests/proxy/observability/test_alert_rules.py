@@ -184,8 +184,8 @@ def test_an_alert_fires_in_its_scenario_and_no_other_does(firing, promtool, tmp_
 
 
 def test_nothing_fires_while_a_replica_is_replaced_by_one_of_another_version(promtool, tmp_path):
-    """The old one's series end; the new one has none that the old version knew no names for, and its members come
-    back one after another, so fewer are connected than the broker reports."""
+    """The replaced replica is of a version without the newer metrics, and for a while its members are connected
+    nowhere, so that the broker reports more of them than the replicas do."""
     calm = scenario(None, {}, 2)
     older = [
         one | {"values": "_x4"} if "proof" in one["series"] or "fleet_replicas" in one["series"] else one
