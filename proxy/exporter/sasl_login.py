@@ -39,11 +39,11 @@ def _plain(user: str, password: str) -> Login:
 def _scram(name: str, user: str, password: str, nonce: str) -> Login:
     first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
     answer = yield f"n,,{first}".encode()
-    told = _attributes(answer)
-    both, iterations = told.get("r", ""), _number(told.get("i", ""))
+    given = _attributes(answer)
+    both, iterations = given.get("r", ""), _number(given.get("i", ""))
     if not both.startswith(nonce) or not 0 < iterations <= _MOST_ITERATIONS:
         raise LoginError("the broker's first SCRAM message has another nonce or no usable iteration count")
-    salted = hashlib.pbkdf2_hmac(name, password.encode(), _bytes(told.get("s", "")), iterations)
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), _bytes(given.get("s", "")), iterations)
     unproven = f"c=biws,r={both}"
     signed = f"{first},{answer.decode()},{unproven}".encode()
     key = hmac.digest(salted, b"Client Key", name)
