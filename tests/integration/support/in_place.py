@@ -211,11 +211,11 @@ def until(member: RawMember, code: int) -> None:
 
 
 def settle(natives: Sequence[RawNewMember], epoch: int) -> None:
-    """Full heartbeats of all until each has this epoch: each acknowledges what the answer before it took away."""
+    """Heartbeats of all until each has this epoch: each acknowledges what the answer before it took away."""
 
     def look() -> set[int]:
         for native in natives:
-            answer = native.full(native.shares)
+            answer = native.acknowledge()
             assert answer.error_code == ErrorCode.none, answer
         return {native.epoch for native in natives}
 

@@ -74,18 +74,17 @@ class RawNewMember:
 
         `owned` is what it says to hold, of its first topic or by topic; `topics` are others than its own.
         """
-        claims = owned if isinstance(owned, Mapping) else {self.topic: owned}
         return self._send(
             epoch,
             rebalance_timeout=dt.timedelta(milliseconds=rebalance_timeout_ms),
             subscribed_topic_names=tuple(self._topics) if topics is None else topics,
-            topic_partitions=tuple(
-                TopicPartitions(topic_id=self._topics[topic], partitions=tuple(sorted(partitions)))
-                for topic, partitions in claims.items()
-                if partitions
-            ),
+            topic_partitions=self._claims(owned if isinstance(owned, Mapping) else {self.topic: owned}),
             server_assignor=server_assignor,
         )
+
+    def acknowledge(self) -> Any:
+        """A heartbeat with what the last assignment said as its owned list, all else null."""
+        return self._send(None, topic_partitions=self._claims(self.shares))
 
     def join(self, **options: int) -> Self:
         """Epoch 0; must succeed, once the coordinator has loaded."""
@@ -120,6 +119,13 @@ class RawNewMember:
     def call(self, request: Any) -> Any:
         """Another request on its connection."""
         return self._connection.call(request)
+
+    def _claims(self, owned: Mapping[str, Iterable[int]]) -> tuple[TopicPartitions, ...]:
+        return tuple(
+            TopicPartitions(topic_id=self._topics[topic], partitions=tuple(sorted(partitions)))
+            for topic, partitions in owned.items()
+            if partitions
+        )
 
     def _send(self, epoch: int | None, *, instance_id: bool = True, **fields: Any) -> Any:
         request = ConsumerGroupHeartbeatRequest(
