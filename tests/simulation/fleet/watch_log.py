@@ -60,6 +60,9 @@ class LogWatch:
         self._arrived_ms: dict[tuple[Any, int], int] = {}
         self._left: dict[tuple[Boot, str], bool] = {}
         """Whether the boot that sent epoch -1 for a member had read that its id is dead."""
+        self._expired: set[tuple[Boot, str]] = set()
+        """Memberships whose end by a deadline was reported, with epoch -1 still to be sent: the broker is asked first
+        whether a helper has to stand in."""
 
     def written(
         self,
@@ -172,12 +175,16 @@ class LogWatch:
         if epoch == 0:
             # An epoch -1 before was of the membership before, which a JoinGroup found lost at the broker.
             self._left.pop((boot, member_id), None)
+            self._expired.discard((boot, member_id))
         if epoch == 0 and member_id.startswith(ISSUED_PREFIX):
             began = self._began.setdefault(member_id, boot)
             if began != boot:
                 raise Violation(11, f"{boot} begins under {member_id}, under which {began} did")
         elif epoch == -1:
             self._left[boot, member_id] = self.is_dead(process, member_id)
+            if (boot, member_id) in self._expired:
+                self._expired.discard((boot, member_id))
+                self._check_dead(process, member_id)
 
     def has_begun_elsewhere(self, process: "ProxyProcess", member_id: str) -> bool:
         """Whether the membership under an id of ours was begun by another boot than this."""
@@ -188,8 +195,14 @@ class LogWatch:
 
     def expired(self, process: "ProxyProcess", member_id: str) -> None:
         """A replica reports that a deadline has ended a membership."""
-        boot = process.name, process.incarnation
-        if not self._left.pop((boot, member_id), True):
+        ended = (process.name, process.incarnation), member_id
+        if ended in self._left:
+            self._check_dead(process, member_id)
+        else:
+            self._expired.add(ended)
+
+    def _check_dead(self, process: "ProxyProcess", member_id: str) -> None:
+        if not self._left.pop(((process.name, process.incarnation), member_id)):
             raise Violation(11, f"{process} has removed {member_id}, and had not read that it is dead")
 
     def read(self, process: "ProxyProcess", ask: Ask) -> None:
