@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.broker import Kafka
 from support.share import skip_without_share_groups
 from support.waiting import eventually
 
@@ -52,7 +53,10 @@ def children(pid: int) -> set[int]:
     return found
 
 
-def test_the_demo_passes_and_leaves_nothing_behind(kafka):
+def test_the_demo_passes_and_leaves_nothing_behind(own_kafka):
+    """Preflight looks at the whole cluster, so no other test may have left anything in it."""
+    cluster = own_kafka()
+    kafka = Kafka(cluster.bootstrap, source="of its own", version=cluster.version)
     before = topics_of_demos(kafka)
     demo = start(kafka)
     output, _ = demo.communicate(timeout=TIMEOUT_S)
