@@ -110,6 +110,20 @@ def visible_to_client(
     return frozenset([pair for pair in assigned if names.get(pair[0]) in subscription])
 
 
+def created_anew(owned: Partitions, assigned: Partitions, names: Mapping[Uuid, str]) -> Partitions:
+    """The owned partitions that are assigned again under another topic id: their topic was deleted and created again.
+
+    Clients know partitions by name. One that gets such an assignment goes on with the new partition, and has nothing
+    to revoke.
+    """
+    if owned <= assigned:
+        return NONE
+    by_client = {(names.get(topic_id), index) for topic_id, index in assigned}
+    return frozenset(
+        [pair for pair in owned - assigned if pair[0] in names and (names[pair[0]], pair[1]) in by_client]
+    )
+
+
 def to_topic_partitions(partitions: Partitions, names: Mapping[Uuid, str]) -> TopicPartitions:
     """The set for people: sorted by name and index, with the topic's id."""
     return tuple(

@@ -23,7 +23,7 @@ from translation.engine.procedure import Procedure, Wait, WakeReason
 from translation.member_state import MemberEvent, MemberState
 from translation.migration.adoption import readopt
 from translation.migration.resumption import has_stayed
-from translation.partitions import NONE, Partitions, by_name, visible_to_client
+from translation.partitions import NONE, Partitions, by_name, created_anew, visible_to_client
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
 from translation.upstream.metadata_lookup import learn_topic_names
 
@@ -70,6 +70,9 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     kept = member.partitions.possibly_owned
     member.partitions.synced_assignment = visible_to_client(
         member.partitions.broker_assignment, context.topic_names, member.client.subscription
+    )
+    member.partitions.possibly_owned -= created_anew(
+        kept, member.partitions.synced_assignment, context.topic_names
     )
     withheld = member.partitions.possibly_owned - member.partitions.synced_assignment
     member.partitions.possibly_owned |= member.partitions.synced_assignment

@@ -10,6 +10,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
 from tests.translation.answers import A, cooperative_member, described, member
 from tests.translation.bench import OTHER_TOPIC, TOPIC, Bench, owned
+from translation.actions import Connection
 
 
 def test_what_a_client_has_just_unsubscribed_from_is_not_released_while_it_claims_it() -> None:
@@ -62,10 +63,8 @@ def test_the_generation_of_a_member_from_elsewhere_is_the_newest_that_its_client
     assert bench.error(bench.heartbeat(other, A, 4)) == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_of_a_topic_that_was_created_again_a_client_reports_what_is_assigned_now() -> None:
-    """A report has names. The client has been given the new topic's partitions, and the older ones are withheld."""
-    partitions = tuple(range(8))
-    bench = Bench()
+def given_the_topic_created_anew(bench: Bench, partitions: tuple[int, ...]) -> tuple[Connection, Uuid]:
+    """A client whose waiting JoinGroup was answered with the same partitions of the new topic, whose id is second."""
     connection = bench.connect()
     bench.stable_member(connection, partitions, protocol="cooperative-sticky")
     bench.join(connection, A, claims=partitions, protocol="cooperative-sticky")
@@ -78,6 +77,26 @@ def test_of_a_topic_that_was_created_again_a_client_reports_what_is_assigned_now
     bench.reply(msgspec.structs.replace(bench.heartbeat_answer(2), assignment=assignment))
     bench.reply(MetadataResponse(topics=(MetadataResponseTopic(name=TOPIC, topic_id=new_id),)))
     bench.sync(connection, A, 2)
+    return connection, new_id
+
+
+def test_of_a_topic_that_was_created_again_a_client_reports_what_is_assigned_now() -> None:
+    """A report has names, and the client has been given the new topic's partitions."""
+    partitions = tuple(range(8))
+    bench = Bench()
+    connection, new_id = given_the_topic_created_anew(bench, partitions)
     bench.join(connection, A, claims=partitions, protocol="cooperative-sticky")
     (listed,) = bench.heartbeat_call().message.topic_partitions
     assert (listed.topic_id, listed.partitions) == (new_id, partitions)
+
+
+def test_the_partitions_of_a_topic_that_was_created_again_need_no_revocation() -> None:
+    """The client knows partitions by name: to it nothing changed, so its next Heartbeat is answered NONE."""
+    bench = Bench()
+    connection, new_id = given_the_topic_created_anew(bench, (0, 1))
+    bench.settle(2)
+    heartbeat = bench.heartbeat(connection, A, 2)
+    (listed,) = bench.heartbeat_call().message.topic_partitions
+    assert (listed.topic_id, listed.partitions) == (new_id, (0, 1))
+    bench.beat(2)
+    assert bench.error(heartbeat) == ErrorCode.NONE
