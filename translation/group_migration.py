@@ -124,6 +124,7 @@ class GroupMigration:
         "_failures",
         "_grace_until",
         "_relayed_until",
+        "classic_assignor",
         "pace",
         "routing",
     )
@@ -136,6 +137,8 @@ class GroupMigration:
         self._failures = 0
         """How often all members were told at once, and somebody stayed in the classic group all the same."""
         self._grace_until = math.inf
+        self.classic_assignor = ""
+        """The assignor of the classic group, as the broker described it last."""
 
     @property
     def is_unknown(self) -> bool:

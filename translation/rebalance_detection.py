@@ -58,6 +58,15 @@ def detect_rebalance(context: Context, member: Member) -> None:
         _delay_additions(context, member, visible)
 
 
+def client_has_all(context: Context, member: Member) -> bool:
+    """Whether the client got by SyncGroup just what the broker assigns, and has nothing to give up."""
+    partitions = member.partitions
+    return not partitions.pending_revocation & partitions.possibly_owned and (
+        partitions.synced_assignment
+        == visible_to_client(partitions.broker_assignment, context.topic_names, member.client.subscription)
+    )
+
+
 def _delay_additions(context: Context, member: Member, visible: Partitions) -> None:
     """Delay the rejoin for added partitions; each further addition prolongs the delay, up to a limit."""
     settings = context.settings

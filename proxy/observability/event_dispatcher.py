@@ -11,7 +11,8 @@ from proxy.observability.group_records import RecordedEvent
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.wall_clock import WallClock
 from translation.actions import Event, EventKind, MemberProtocol
-from translation.migration.in_place import REASON as CONVERTED
+from translation.member_state import MemberEvent
+from translation.migration.in_place import UNNOTICED
 from translation.partitions import TopicPartitions
 from translation.policy.policy import Policy
 from translation.reasons import category
@@ -81,9 +82,9 @@ class EventDispatcher:
         event, metrics = recorded.event, self._metrics
         if event.kind is EventKind.STATE_CHANGED:
             metrics.state_changes.labels(event.previous_state, event.state).inc()
-        elif event.kind is EventKind.ADOPTED and event.reason == CONVERTED:
+        elif event.kind is EventKind.ADOPTED and event.reason == UNNOTICED:
             metrics.conversions.inc()
-        elif event.kind is EventKind.ADOPTED:
+        elif event.kind is EventKind.ADOPTED and not event.reason.startswith(MemberEvent.CONVERTED):
             metrics.adoptions.labels(event.protocol).inc()
         elif event.kind is EventKind.PASSED_THROUGH:
             metrics.passed_through.labels(category(event.reason)).inc()

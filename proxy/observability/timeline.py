@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from proxy.observability.snapshot import EventView, GroupView
-from translation.migration.in_place import REASON
+from translation.member_state import MemberEvent
 from translation.partitions import Role, TopicPartitions
 
 WINDOW_S = 15 * 60.0
@@ -250,7 +250,7 @@ def _bars(
 
 
 def _is_conversion(event: EventView) -> bool:
-    return event.kind == "adopted" and event.reason == REASON
+    return event.kind == "adopted" and event.reason.startswith(MemberEvent.CONVERTED)
 
 
 def _mark_text(event: EventView, names: dict[str, str]) -> str:

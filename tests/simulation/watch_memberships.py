@@ -14,7 +14,6 @@ from tests.simulation.wire import GROUP, Ask, codes_in
 from translation.actions import Call, Event, EventKind
 from translation.engine.conversion import is_helper
 from translation.member_state import MemberEvent
-from translation.migration.in_place import REASON as CONVERTED
 
 if TYPE_CHECKING:
     from tests.simulation.clients.caller import Caller
@@ -320,7 +319,7 @@ class MembershipWatch:
             return
         if event.kind is not EventKind.ADOPTED:
             return
-        if event.reason == CONVERTED:
+        if event.reason.startswith(MemberEvent.CONVERTED):
             self._converted(process, standing)
             return
         alone = process.translator._context.settings.sole_process

@@ -72,7 +72,7 @@ def find_obstacle(context: Context, group: Group) -> Procedure[tuple[Obstacle, s
 
     A group whose members have partitions to give up counts as convertible once it has had time for that.
     """
-    obstacle, why = yield from _described_obstacle(context, group.group_id)
+    obstacle, why = yield from _described_obstacle(context, group)
     if obstacle is not Obstacle.REVOCATION_PENDING:
         group.migration.nothing_to_revoke()
         return obstacle, why
@@ -80,23 +80,24 @@ def find_obstacle(context: Context, group: Group) -> Procedure[tuple[Obstacle, s
     return (Obstacle.TRANSIENT, why) if waits else (Obstacle.NONE, "")
 
 
-def _described_obstacle(context: Context, group_id: str) -> Procedure[tuple[Obstacle, str]]:
+def _described_obstacle(context: Context, group: Group) -> Procedure[tuple[Obstacle, str]]:
     response: DescribeGroupsResponse = yield Send(
-        ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
+        ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group.group_id,))
     )
     if not response.groups:
         return Obstacle.TRANSIENT, "the broker did not describe it"
-    group = response.groups[0]
-    if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+    described = response.groups[0]
+    if described.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         # It may not be described; the broker itself says what it thinks of the conversion.
         return Obstacle.NONE, ""
-    if group.error_code != ErrorCode.NONE:
-        return Obstacle.TRANSIENT, f"the broker answered {ErrorCode(group.error_code).name}"
-    context.registry.described(group_id, is_new=group.group_state in _WITHOUT_MEMBERS)
+    if described.error_code != ErrorCode.NONE:
+        return Obstacle.TRANSIENT, f"the broker answered {ErrorCode(described.error_code).name}"
+    context.registry.described(group.group_id, is_new=described.group_state in _WITHOUT_MEMBERS)
+    group.migration.classic_assignor = described.protocol_data
     return obstacle_of(
-        group,
+        described,
         context.rules.policy.assignors_allowed,
-        assignor_is_set=context.rules.rule_for(group_id).assignor is not None,
+        assignor_is_set=context.rules.rule_for(group.group_id).assignor is not None,
     )
 
 

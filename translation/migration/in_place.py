@@ -47,7 +47,7 @@ from translation.migration.last_consumer_member import CLASSIC
 from translation.partitions import NONE, Partitions, from_topics
 from translation.policy.assignors import is_cooperative, map_assignor
 from translation.policy.policy import Rule
-from translation.rebalance_detection import detect_rebalance
+from translation.rebalance_detection import client_has_all, detect_rebalance
 from translation.upstream.assignor_vote import NO_VOTE, assignor_for
 from translation.upstream.consumer_group_heartbeat import full_heartbeat
 from translation.upstream.metadata_lookup import lookup_topics
@@ -62,7 +62,8 @@ _QUESTIONS = 50
 """While a commit is under way on another connection, so many questions to the broker are waited for: each takes a round
 trip, in which the member's new calls wait for their turn."""
 
-REASON = "converted in place: 0 ms, not noticed"
+UNNOTICED = f"{MemberEvent.CONVERTED}: 0 ms, not noticed"
+_NOTICED = f"{MemberEvent.CONVERTED}, and rejoins: the group's assignment has moved on"
 
 
 class _Missing(Enum):
@@ -498,8 +499,9 @@ def _finish(context: Context, member: Member, connection: Connection) -> None:
     group.migration.converted()
     static_members.claim_instance(context, member)
     session_timeout.renew(member, context.now)
-    context.memberships.change_state(member, MemberEvent.CONVERTED, REASON)
-    context.events.emit(EventKind.ADOPTED, member, reason=REASON)
+    reason = UNNOTICED if client_has_all(context, member) else _NOTICED
+    context.memberships.change_state(member, MemberEvent.CONVERTED, reason)
+    context.events.emit(EventKind.ADOPTED, member, reason=reason)
     context.fleet.has_begun(member)
     context.fleet.heard(member, connection.id)
     context.moves.has_begun(group.group_id, member.member_id)

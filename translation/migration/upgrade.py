@@ -118,13 +118,16 @@ def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
 def _how_to_rejoin(context: Context, member: Member) -> ErrorCode:
     """The code that has the client of a member whose group has to be empty rejoin.
 
-    REBALANCE_IN_PROGRESS if its assignors are known to be eager: it gives up all its partitions by its own rules, its
-    commits count, and its JoinGroup under the same id shows that it owns nothing, so its membership can end. A
-    cooperative one keeps its partitions then, and gives them up at UNKNOWN_MEMBER_ID only.
+    REBALANCE_IN_PROGRESS if it is known to be eager: it gives up all its partitions by its own rules, its commits
+    count, and its JoinGroup under the same id shows that it owns nothing, so its membership can end. A cooperative one
+    keeps its partitions then, and gives them up at UNKNOWN_MEMBER_ID only. Of a client whose JoinGroup was not seen
+    here the group's assignor says so: a client is eager as soon as one of its assignors is.
     """
-    moves = member.group.pending_moves
-    known = context.classic_members.find(member.group.group_id, member.member_id)
-    if known is None or is_cooperative(known.offered) or member.member_id not in moves:
+    group = member.group
+    moves = group.pending_moves
+    known = context.classic_members.find(group.group_id, member.member_id)
+    offered = (group.migration.classic_assignor,) if known is None else known.offered
+    if is_cooperative(offered) or not any(offered) or member.member_id not in moves:
         return ErrorCode.UNKNOWN_MEMBER_ID
     moves[member.member_id] = msgspec.structs.replace(moves[member.member_id], is_eager=True)
     return ErrorCode.REBALANCE_IN_PROGRESS

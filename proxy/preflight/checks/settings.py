@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from proxy.observability.preflight_report import Finding, Source
 from proxy.preflight.checks.check import Check, Found, count, nodes
-from proxy.preflight.facts import Facts, Group, Unknown, names, number
+from proxy.preflight.facts import Facts, Group, Kind, Unknown, names, number
 from translation.policy.assignors import map_assignor
 from translation.policy.policy import Mode
 
@@ -165,15 +165,15 @@ def _has(assignor: str, settings: Mapping[str, str]) -> bool | None:
 
 def _size(facts: Facts) -> Found:
     for limit, ids in _by_number(facts, "group.consumer.max.size"):
-        larger = tuple(group for group in facts.to_move if group.size > limit)
-        if larger:
-            most = max(group.size for group in larger)
+        full = tuple(one for one in facts.to_move if one.size + (one.kind is Kind.CLASSIC) > limit)
+        if full:
+            most = max(group.size for group in full)
             yield Finding(
                 check="max_size",
-                what=f"group.consumer.max.size is {limit} at {nodes(ids)}, and these groups have more members (up to "
-                f"{most}): brokers refuse to convert them",
-                groups=_ids(larger),
-                do=f"raise group.consumer.max.size to at least {most} on every broker, and restart them",
+                what=f"group.consumer.max.size is {limit} at {nodes(ids)}, and these groups have so many members "
+                f"or more (up to {most}): there is no place for the helper that converts a group, so they stay classic",
+                groups=_ids(full),
+                do=f"raise group.consumer.max.size to at least {most + 1} on every broker, and restart them",
             )
 
 
@@ -327,7 +327,7 @@ CHECKS = (
         _WITH_GROUPS,
         _assignors,
     ),
-    Check("max_size", "No group is larger than `group.consumer.max.size`.", _WITH_GROUPS, _size),
+    Check("max_size", "Each group has a place left below `group.consumer.max.size`.", _WITH_GROUPS, _size),
     Check(
         "group_bounds",
         "The groups' own settings are within the brokers' bounds of session timeout, heartbeat and assignment "

@@ -24,7 +24,7 @@ from tests.pipeline.rules.journals import (
     saved,
     verified,
 )
-from translation.migration.in_place import REASON as CONVERTED
+from translation.migration.in_place import UNNOTICED
 
 MS, S = 1_000, 1_000_000
 
@@ -232,7 +232,7 @@ def test_pauses_count_by_the_protocol_that_the_member_had_when_it_began(tmp_path
 
 
 def test_a_member_that_is_converted_in_place_keeps_its_partitions_and_does_not_pause(tmp_path: Path) -> None:
-    conversion = {"reason": CONVERTED, "generation": 3, "epoch": 3}
+    conversion = {"reason": UNNOTICED, "generation": 3, "epoch": 3}
     found = certified(
         tmp_path,
         event(1, "started"),

@@ -5,7 +5,7 @@ from proxy.observability.group_views import view_of
 from proxy.observability.timeline import timeline
 from tests.proxy.observability.events import MICRO, event, life, topic
 from translation.actions import Event, EventKind
-from translation.migration.in_place import REASON
+from translation.migration.in_place import UNNOTICED
 from translation.policy.policy import Policy
 
 
@@ -15,7 +15,7 @@ def test_a_converted_member_keeps_its_partitions_and_the_timeline_has_its_conver
     events = [
         *life(owned=topic(0, 1), protocol="classic"),
         refused,
-        event(EventKind.ADOPTED, owned=topic(0, 1), reason=REASON),
+        event(EventKind.ADOPTED, owned=topic(0, 1), reason=UNNOTICED),
         event(EventKind.ADOPTED, owned=topic(0, 1), reason="found at the broker"),
     ]
     for number, one in enumerate(events):
@@ -24,4 +24,4 @@ def test_a_converted_member_keeps_its_partitions_and_the_timeline_has_its_conver
     (member,) = shown.members
     assert (member.protocol, member.partitions) == ("translated", topic(0, 1))
     assert shown.why_not is None
-    assert [REASON in mark.text for mark in timeline(shown, 10.0).marks] == [True]
+    assert [UNNOTICED in mark.text for mark in timeline(shown, 10.0).marks] == [True]

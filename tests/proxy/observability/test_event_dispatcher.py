@@ -13,7 +13,7 @@ from proxy.runtime.log_setup import configure
 from tests.proxy.fakes.log_lines import Terminal, lines_of
 from tests.proxy.observability.events import event, life, topic
 from translation.actions import Event, EventKind
-from translation.migration.in_place import REASON as CONVERTED
+from translation.migration.in_place import UNNOTICED
 from translation.partitions import TopicPartitionSet
 
 pytestmark = pytest.mark.usefixtures("restored_logging")
@@ -82,8 +82,8 @@ def test_a_conversion_in_place_is_no_adoption_no_rebalance_and_no_pause():
     dispatcher = EventDispatcher(metrics)
     for one in life(owned=topic(0), protocol="classic"):
         dispatcher.dispatch(one)
-    dispatcher.dispatch(changed("Absent", "Stable", CONVERTED))
-    for reason in (CONVERTED, "found at the broker"):
+    dispatcher.dispatch(changed("Absent", "Stable", UNNOTICED))
+    for reason in (UNNOTICED, "found at the broker"):
         dispatcher.dispatch(event(EventKind.ADOPTED, owned=topic(0), reason=reason))
 
     def total(name: str) -> float:

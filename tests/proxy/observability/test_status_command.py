@@ -23,7 +23,7 @@ from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import Snapshot
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import ConnectWorker, EventKind
-from translation.migration.in_place import REASON as CONVERTED
+from translation.migration.in_place import UNNOTICED
 from translation.migration.move_view import MoveView
 from translation.partitions import Role, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
@@ -118,7 +118,7 @@ def test_one_group_with_its_members_and_events(proxy):
 
 
 def test_a_group_whose_member_was_converted_in_place(proxy):
-    conversion = event(EventKind.ADOPTED, owned=topic(0), reason=CONVERTED)
+    conversion = event(EventKind.ADOPTED, owned=topic(0), reason=UNNOTICED)
     proxy.record([*life(owned=topic(0), protocol="classic"), conversion])
     said = " ".join(proxy.run("g").output.split())
     assert "app-m-1, adopted, converted in place: 0 ms, not noticed" in said

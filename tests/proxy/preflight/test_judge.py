@@ -99,7 +99,7 @@ FAULTS = {
     "rebalance_protocols": {"brokers": (broker(group_coordinator_rebalance_protocols="classic"),)},
     "migration_policy": {"brokers": (broker(group_consumer_migration_policy="disabled"),)},
     "assignors": {"brokers": (broker(group_consumer_assignors="uniform"),)},
-    "max_size": {"brokers": (broker(group_consumer_max_size="1"),), "groups": (classic(members=2),)},
+    "max_size": {"brokers": (broker(group_consumer_max_size="2"),), "groups": (classic(members=2),)},
     "group_bounds": {"groups": (classic(settings={"consumer.session.timeout.ms": "70000"}),)},
     "heartbeat_interval": {"brokers": (broker(group_consumer_session_timeout_ms="9999"),)},
     "assignment_interval": {"brokers": (broker(group_consumer_assignment_interval_ms="5001"),)},

@@ -46,10 +46,18 @@ def test_no_member_of_a_group_that_can_not_be_converted_is_disturbed(
 
 
 @pytest.mark.parametrize("group", [classic_group(user_data=b"sticky"), classic_group(cut_short=True)])
-def test_a_group_that_the_broker_converts_only_without_members_is_moved_all_at_once(
+def test_eager_members_of_a_group_that_has_to_be_empty_are_told_of_a_rebalance_although_they_joined_elsewhere(
     group: DescribeGroupsResponse,
 ) -> None:
-    """Assignors that keep user data (sarama's and librdkafka's sticky), subscriptions that are cut short (kafka-go)."""
+    """Assignors that keep user data (sarama's sticky), subscriptions that are cut short (kafka-go)."""
+    bench = Bench()
+    told = told_to_move(bench, bench.connect(), group)
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_cooperative_group_that_the_broker_converts_only_without_members_is_moved_all_at_once() -> None:
+    """librdkafka's cooperative-sticky keeps user data, and its clients keep their partitions in a rebalance."""
+    group = classic_group(user_data=b"sticky", assignor="cooperative-sticky")
     bench = Bench()
     first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
     told = told_to_move(bench, first, group)

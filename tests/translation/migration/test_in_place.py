@@ -47,6 +47,7 @@ from translation.actions import Call, Connection, EventKind, RequestId
 from translation.engine.conversion import is_helper
 from translation.engine.member_ids import LONGEST_MEMBER_ID
 from translation.member_state import MemberState
+from translation.migration.in_place import UNNOTICED
 from translation.settings import TranslatorSettings
 
 USUAL = usual_answers()
@@ -593,6 +594,8 @@ def test_an_answer_with_fewer_partitions_makes_the_client_rejoin_for_what_it_giv
     assert member is not None
     assert member.state is MemberState.PREPARE_REBALANCE
     assert len(member.partitions.possibly_owned) == 2  # its client works on both until it has rejoined
+    (adopted,) = [event for event in bench.events if event.kind is EventKind.ADOPTED]
+    assert adopted.reason != UNNOTICED  # so it does not count among those that nobody noticed
 
 
 # -- a lost answer -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tests.translation.live_groups import A, B, classic_group, leaves, told_to_m
 from translation.actions import Connection, RequestId
 from translation.settings import TranslatorSettings
 
-CUT_SHORT = classic_group(cut_short=True)
+CUT_SHORT = classic_group(cut_short=True, assignor="cooperative-sticky")
 REBALANCING = classic_group(state="PreparingRebalance")
 
 

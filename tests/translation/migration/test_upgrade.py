@@ -30,7 +30,7 @@ from translation.actions import Connection, EventKind, RequestId
 from translation.engine.conversion import is_helper
 from translation.engine.member_parts import PendingMove
 
-HAS_TO_BE_EMPTY = classic_group(user_data=b"sticky")
+HAS_TO_BE_EMPTY = classic_group(user_data=b"sticky", assignor="cooperative-sticky")
 
 
 def accepted_heartbeat(bench: Bench, connection: Connection, member_id: str = A) -> RequestId:

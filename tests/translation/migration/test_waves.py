@@ -227,7 +227,7 @@ def test_a_group_that_is_moved_all_at_once_is_moved_in_its_wave(whole: DescribeG
     told = bench.heartbeat(bench.connect(), A, 4)
     for answer in (NO_CONSUMER_GROUP, whole, NO_CONSUMER_GROUP, whole, HeartbeatResponse()):
         bench.reply(answer)
-    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def alone(policy: Policy) -> tuple[Bench, int]:
