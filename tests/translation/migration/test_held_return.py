@@ -2,16 +2,24 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolTopicPartition,
+    encode_assignment,
+)
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.translation.answers import commit_answer, commit_error
-from tests.translation.bench import GROUP, Bench
+from tests.translation.bench import GROUP, TOPIC, Bench
 from tests.translation.classic_group import CLASSIC, NEW, consumer_group, joined, to_observe, to_translate
 from translation.actions import Call, Connection, RequestId
+from translation.engine.conversion import HELPER_PREFIX
+from translation.settings import TranslatorSettings
 
 A, B = "epochgate-a", "epochgate-b"
 NATIVE = "mK2xYc0tQ7mWcWQx3r3O1g"
@@ -19,9 +27,9 @@ HAD, HAS = 1, 3
 """The generation of the client, and the one at which the broker has its member."""
 
 
-def held(*, others: bool = True) -> tuple[Bench, Connection, RequestId]:
+def held(*, others: bool = True, sole_process: bool = True) -> tuple[Bench, Connection, RequestId]:
     """The broker has A as a classic member of a consumer group, and its client waits for the answer."""
-    bench = Bench()
+    bench = Bench(settings=TranslatorSettings(sole_process=sole_process))
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), member_id=A)
     if others:
@@ -30,12 +38,14 @@ def held(*, others: bool = True) -> tuple[Bench, Connection, RequestId]:
     to_observe(bench)
     bench.heartbeat(connection, A, HAD)
     join = bench.join(connection, A)
+    if not sole_process:
+        bench.reply(consumer_group({A: (NEW, HAD, (0, 1))}, HAD))
     if not others:
         bench.reply(bench.heartbeat_answer(HAS))
     bench.reply(of_consumer_group())
     sync = only(bench, ApiKey.SYNC_GROUP)
     assert (sync.message.member_id, sync.message.generation_id) == (A, HAS)
-    bench.reply(SyncGroupResponse(), sync)
+    bench.reply(SyncGroupResponse(assignment=assignment_of(0, 1)), sync)
     return bench, connection, join
 
 
@@ -58,6 +68,11 @@ def commit_behind_the_join_group() -> tuple[Bench, RequestId]:
 def of_consumer_group() -> JoinGroupResponse:
     """The answer to a classic JoinGroup in a consumer group: it has no leader."""
     return JoinGroupResponse(generation_id=HAS, protocol_type="consumer", protocol_name="range", member_id=A)
+
+
+def assignment_of(*partitions: int) -> bytes:
+    topics = (ConsumerProtocolTopicPartition(topic=TOPIC, partitions=partitions),)
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=topics), 0)
 
 
 def only(bench: Bench, api_key: ApiKey) -> Call:
@@ -118,13 +133,26 @@ def test_a_client_that_joins_a_classic_group_is_answered_at_once() -> None:
     assert bench.answers[join] == joined(A, HAS)
 
 
-def test_the_broker_that_says_more_is_asked_what_it_says_now() -> None:
-    """REBALANCE_IN_PROGRESS of a consumer group: its own partitions have changed, and its client has to hear of it."""
+@pytest.mark.parametrize("assigned", [(0, 1), (0,)])
+def test_a_client_hears_of_another_epoch_of_its_consumer_group_only_with_another_assignment(
+    assigned: tuple[int, ...],
+) -> None:
+    """REBALANCE_IN_PROGRESS of a consumer group: its partitions have changed, or one of several helpers has left."""
     bench, _, join = held()
     beat(bench, ErrorCode.REBALANCE_IN_PROGRESS)
-    answer = of_consumer_group()
+    answer = msgspec.structs.replace(of_consumer_group(), generation_id=HAS + 1)
     bench.reply(answer, only(bench, ApiKey.JOIN_GROUP))
-    assert bench.answers[join] == answer
+    sync = only(bench, ApiKey.SYNC_GROUP)
+    assert sync.message.generation_id == HAS + 1
+    bench.reply(SyncGroupResponse(assignment=assignment_of(*assigned)), sync)
+    if assigned != (0, 1):
+        assert bench.answers[join] == answer
+        return
+    assert join not in bench.answers
+    bench.advance(0.3)
+    bench.reply(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), only(bench, ApiKey.HEARTBEAT))
+    bench.reply(joined(A, HAS + 2), only(bench, ApiKey.JOIN_GROUP))
+    assert bench.answers[join] == joined(A, HAS + 2)
 
 
 def test_a_member_that_the_broker_has_lost_meanwhile_is_refused_by_the_broker() -> None:
@@ -162,6 +190,15 @@ def test_a_client_does_not_wait_for_native_members() -> None:
     bench, _, join = held()
     assert until_answered(bench, join, {A: (CLASSIC, HAS, ()), NATIVE: (NEW, HAS, (2, 3))}) < 2.0
     assert bench.answers[join] == of_consumer_group()
+
+
+@pytest.mark.parametrize("other_helper", [True, False])
+def test_a_client_waits_while_the_helper_of_another_process_is_in_the_group(other_helper: bool) -> None:
+    """It saw the policy's change later: its members are still to go back, and then the group becomes a classic one."""
+    bench, _, join = held(others=False, sole_process=False)
+    elsewhere = {f"{HELPER_PREFIX}another": (NEW, HAS, ())} if other_helper else {}
+    waited = until_answered(bench, join, {A: (CLASSIC, HAS, (0, 1)), **elsewhere})
+    assert waited == pytest.approx(15.0, abs=0.5) if other_helper else waited < 5.0
 
 
 def test_a_client_does_not_wait_if_its_group_is_to_be_translated_after_all() -> None:
