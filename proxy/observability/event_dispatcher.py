@@ -11,7 +11,7 @@ from proxy.observability.group_records import RecordedEvent
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.wall_clock import WallClock
 from translation.actions import Event, EventKind, MemberProtocol
-from translation.migration.in_place import REASON as CONVERTED
+from translation.moving.in_place import REASON as CONVERTED
 from translation.partitions import TopicPartitions
 from translation.policy.policy import Policy
 from translation.reasons import category

@@ -56,7 +56,7 @@ CHARTS_KEYS = (
     "proxy.lag",
     "proxy.observability.fleet_reading",
     "proxy.observability.journal_sinks",
-    "translation.fleet.member_log",
+    "translation.member_log.member_log",
 )
 NO_KEY = ("hosting", "proxy.proof", "proxy.exporter", "proxy.workers", "proxy.control.hook_caller")
 WITHOUT_ITS_KEY = {
