@@ -17,8 +17,8 @@ from proxy.config.fleet import Fleet
 from proxy.fleet.driver import FleetDriver
 from proxy.fleet.topic import prepare_topic
 from tools.kafka.cluster import Cluster
-from translation.fleet.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
-from translation.fleet.records import (
+from translation.member_log.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
+from translation.member_log.records import (
     Kind,
     MemberRecord,
     Writer,

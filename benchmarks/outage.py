@@ -51,7 +51,7 @@ from tools.kafka import probe
 from tools.kafka.cluster import Cluster
 from tools.kafka.ports import LOOPBACK
 from tools.kafka.settings import GROUP_DEFAULTS
-from translation.fleet.records import member_key, partition_of
+from translation.member_log.records import member_key, partition_of
 
 FOLDER = ROOT / "build" / "bench-outage"
 

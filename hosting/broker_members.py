@@ -6,7 +6,7 @@ from protocol_codecs.messages.describe_groups import DescribeGroupsRequest
 from protocol_codecs.messages.list_groups import ListGroupsRequest
 from protocol_codecs.messages.share_group_describe import ShareGroupDescribeRequest
 from translation.actions import Connection
-from translation.engine.procedure import Procedure, Send
+from translation.members.procedure import Procedure, Send
 
 _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _DESCRIBE_SHARE, _LIST_WITH_TYPES = 5, 1, 1, 5
 _WITHOUT_MEMBERS = frozenset({"Dead", "Empty"})

@@ -20,8 +20,8 @@ left behind guards the partitions of a client that was told and has not come bac
 A group of Connect's workers that stop for each rebalance (``connect.protocol=eager``) is left to the broker.
 
 A call changes nothing here before the broker has said that its sender may act in the group: it is asked each time, as
-in :mod:`translation.authorization`. A commit with a member's present generation goes to the broker as that of a simple
-consumer, without a member; the broker checks its sender itself.
+in :mod:`translation.admission.authorization`. A commit with a member's present generation goes to the broker as that of
+a simple consumer, without a member; the broker checks its sender itself.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,16 +45,16 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import generation
 from translation.actions import Authorized, Connection, EventKind, Relayed, Request
+from translation.admission.authorization import ALLOWED, NOBODY
+from translation.admission.guarded_joins import HEARTBEAT_RESPONSES
 from translation.apis import commit_messages
-from translation.authorization import ALLOWED, NOBODY
 from translation.engine.context import replaced
 from translation.engine.group_router import RouteAgain
 from translation.engine.join_outcomes import refused
-from translation.engine.procedure import Procedure, ProcedureQueue, Send, Wait
+from translation.members import generation
+from translation.members.procedure import Procedure, ProcedureQueue, Send, Wait
 from translation.policy.policy import Mode
-from translation.routing.guarded_joins import HEARTBEAT_RESPONSES
 
 _PAUSE_S = 0.5
 """How long a JoinGroup waits before the broker is asked a second time whether it has members of the group."""

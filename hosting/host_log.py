@@ -3,8 +3,9 @@
 Theory of operation
 -------------------
 A group has at most one host, and while it has one its members are not at the broker. The record ``host`` of a group is
-a compare-and-set like all others (:mod:`translation.fleet.counting`), so all replicas agree whose record counts. But a
-replica may act for a while on what it has read before it reads on. Two rules bound that, without clocks that agree:
+a compare-and-set like all others (:mod:`translation.member_log.counting`), so all replicas agree whose record counts.
+But a replica may act for a while on what it has read before it reads on. Two rules bound that, without clocks that
+agree:
 
 * **Nobody acts on old news.** A replica acts on what it has read of a group, as its host or because nobody hosts it,
   only if it has read back a probe that it wrote at most :data:`LEASE_S` ago. It has then read whatever was in the log
@@ -27,9 +28,9 @@ stopped: what was decided and is under way then is the risk of every coordinator
 from enum import StrEnum
 from typing import NamedTuple
 
-from translation.fleet.group_log import GroupLog
-from translation.fleet.group_records import HOST, Host, StoredGroup
-from translation.fleet.records import shortened
+from translation.member_log.group_log import GroupLog
+from translation.member_log.group_records import HOST, Host, StoredGroup
+from translation.member_log.records import shortened
 
 PROBE_S = 2.0
 """Between two probes of a partition where groups may be hosted."""

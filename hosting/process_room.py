@@ -12,7 +12,7 @@ from hosting.groups.room import HostedAnswer, HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
 from translation.actions import Connection, ConnectionId, Request
-from translation.engine.member_ids import kafka_uuid
+from translation.members.member_ids import kafka_uuid
 
 Answers: TypeAlias = Sequence[tuple[Request, Any]]
 """Requests that are answered now, each with its response."""

@@ -20,9 +20,9 @@ from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from translation.actions import Request
+from translation.admission.guarded_joins import HEARTBEAT_RESPONSES
 from translation.apis import commit_messages
 from translation.engine.join_outcomes import refused
-from translation.routing.guarded_joins import HEARTBEAT_RESPONSES
 
 LOOK_EVERY_S = 5.0
 """How often the groups are looked at of which this replica is the host."""

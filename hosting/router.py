@@ -12,8 +12,8 @@ from hosting.state import Hosting
 from translation.actions import Connection, ConnectionId, Request
 from translation.engine.context import Context
 from translation.engine.group_router import RouteAgain
-from translation.fleet.group_records import HOST
-from translation.fleet.records import MemberKey
+from translation.member_log.group_records import HOST
+from translation.member_log.records import MemberKey
 from translation.policy.policy import Mode
 
 

@@ -20,7 +20,7 @@ from proxy.observability.proof_view import ProofView
 from proxy.shadow import view
 from tools import cli_docs, compatibility, module_map, preflight_docs, state_diagrams
 from tools.judges import page as judges
-from translation.migration.move_view import MoveView
+from translation.moving.move_view import MoveView
 from translation.partitions import TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Policy

@@ -6,9 +6,9 @@ from typing import Any
 
 from proxy.session.session_state import CLIENT, REQUEST, UPSTREAM
 from tools.markers import replaced
-from translation.fleet.seats import SEATS
-from translation.group_migration import PACE, ROUTING
-from translation.member_state import OBSERVED_TRANSITIONS, TRANSITIONS
+from translation.member_log.seats import SEATS
+from translation.members.group_migration import PACE, ROUTING
+from translation.members.member_state import OBSERVED_TRANSITIONS, TRANSITIONS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

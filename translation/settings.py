@@ -23,12 +23,12 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     initial_rebalance_delay_s: float = 0.0
     """How long the first JoinGroup of a group without members waits for others
-    (:mod:`translation.engine.initial_rebalance`); 0: not at all. The configuration has Kafka's default
+    (:mod:`translation.members.initial_rebalance`); 0: not at all. The configuration has Kafka's default
     (``group.initial.rebalance.delay.ms``)."""
 
     first_member_wait_s: float = 3.0
     """How long the first heartbeat of a group without members waits for classic ones, if its step lets only some of its
-    clients be translated (:mod:`translation.migration.starting`). A classic group waits for its first members as long
+    clients be translated (:mod:`translation.joining.starting`). A classic group waits for its first members as long
     (``group.initial.rebalance.delay.ms``)."""
 
     topics_asked_after_s: float = 3.0

@@ -10,34 +10,36 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from protocol_codecs import ApiKey
-from translation import deadlines, log_outputs, relayed_responses
 from translation.actions import Action, CallId, Connection, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
+from translation.conversion import helper
 from translation.engine.context import Context
 from translation.engine.group_router import GroupRouter
-from translation.engine.member_ids import kafka_uuid
-from translation.engine.mends import Unowned
-from translation.engine.wave_counts import WaveCount
-from translation.fleet.group_records import Phase, Proof
-from translation.fleet.outputs import Output
-from translation.fleet.signals import Report
-from translation.member_state import MemberState
-from translation.migration import helper, hook_calls, judging
-from translation.migration.admission import why_wave_waits
-from translation.migration.command_writes import CommandOutcome, obey_command
-from translation.migration.commands import Command
-from translation.migration.mending import Description, described
-from translation.migration.move_view import TO_APPROVE, MoveView, show, view_of_waiting
-from translation.migration.wave_progress import is_look_due, look
+from translation.member_log.group_records import Phase, Proof
+from translation.member_log.outputs import Output
+from translation.member_log.signals import Report
+from translation.members.member_ids import kafka_uuid
+from translation.members.member_state import MemberState
+from translation.mending.mends import Unowned
+from translation.moving import hook_answers, judging
+from translation.moving.command_writes import CommandOutcome, obey_command
+from translation.moving.mend import Description, described
+from translation.moving.move_view import TO_APPROVE, MoveView, show, view_of_waiting
+from translation.moving.slot_admission import why_wave_waits
+from translation.moving.wave_progress import is_look_due, look
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Mode, Policy
+from translation.rollout.commands import Command
+from translation.rollout.wave_counts import WaveCount
+from translation.routing import deadlines, log_outputs
 from translation.routing.call_routing import predict_heartbeat, route
 from translation.routing.relayed_calls import is_relayed, may_be_translated_still
 from translation.settings import TranslatorSettings
+from translation.upstream import relayed_responses
 from translation.upstream.assignor_vote import update_assignors
 
 if TYPE_CHECKING:
-    from translation.fleet.member_log import MemberLog
+    from translation.member_log.member_log import MemberLog
 
 
 _HEARTBEAT = int(ApiKey.HEARTBEAT)
@@ -157,7 +159,7 @@ class Translator:
 
     def is_authorized(self, connection_id: ConnectionId, group_id: str) -> bool:
         """Whether the broker has accepted a call of this connection for this group
-        (:mod:`translation.authorization`)."""
+        (:mod:`translation.admission.authorization`)."""
         return self._context.authorized_groups.includes(connection_id, group_id)
 
     def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:
@@ -184,7 +186,8 @@ class Translator:
     def handle_log_outputs(self, now: float, outputs: Sequence[Output]) -> list[Action]:
         """Handle what the member log of this process says of its members.
 
-        The shell produces a :class:`~translation.fleet.outputs.WriteRecord` itself, and keeps the health of partitions.
+        The shell produces a :class:`~translation.member_log.outputs.WriteRecord` itself, and keeps the health of
+        partitions.
         """
         context = self._context
         context.now = now
@@ -195,7 +198,7 @@ class Translator:
         self, now: float, connection_id: ConnectionId, group_id: str, description: Description
     ) -> list[Action]:
         """Learn from how a broker describes a group without an error, to the principal of this connection: whether
-        nobody has some of its partitions (:mod:`translation.migration.mending`)."""
+        nobody has some of its partitions (:mod:`translation.moving.mend`)."""
         context = self._context
         context.now = now
         described(context, context.connections.connection(connection_id), group_id, description)
@@ -262,13 +265,13 @@ class Translator:
         """
         context = self._context
         context.now = now
-        hook_calls.note_answer(context, group_id, number, step, veto)
+        hook_answers.note_answer(context, group_id, number, step, veto)
         return self._actions()
 
     def moves_by_phase(self) -> Counter[str]:
         """How many groups are moved by steps, by phase, as this process knows them; not those that are over.
 
-        Those that wait for an approval count as :data:`~translation.migration.move_view.TO_APPROVE`.
+        Those that wait for an approval count as :data:`~translation.moving.move_view.TO_APPROVE`.
         """
         phases = Counter[str]()
         for group_id, move in self._context.moves.records.moves():
@@ -291,7 +294,7 @@ class Translator:
 
     def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
         """Report what was seen of these groups, and judge all moves with gates; to be called every ten seconds
-        (:data:`~translation.fleet.signals.WINDOW_S`)."""
+        (:data:`~translation.member_log.signals.WINDOW_S`)."""
         self._context.now = now
         judging.judge_moves(self._context, reports)
         return self._actions()
@@ -333,7 +336,7 @@ class Translator:
         """Use another policy from now on.
 
         Conversions that the broker refused are tried again. The members of live groups are moved one after another, at
-        their own Heartbeats (:mod:`translation.migration.upgrade`). A changed assignor goes upstream at once and
+        their own Heartbeats (:mod:`translation.moving.upgrade`). A changed assignor goes upstream at once and
         disturbs nobody (:func:`translation.upstream.assignor_vote.update_assignors`).
         """
         context = self._context

@@ -24,8 +24,8 @@ from benchmarks.attacks.topic_changes import WRONG
 from benchmarks.hostile import frame, text
 from benchmarks.wire import Line
 from protocol_codecs import ApiKey
-from translation.fleet.group_records import MOVE, group_key
-from translation.fleet.records import MemberKey, encode_key, member_key, partition_of
+from translation.member_log.group_records import MOVE, group_key
+from translation.member_log.records import MemberKey, encode_key, member_key, partition_of
 
 LOOKS_FOR_S = 10.0
 """How long what was done has its effect before anything is counted."""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
-from translation.fleet.formats import FORMAT_HEADER
-from translation.fleet.group_records import (
+from translation.member_log.formats import FORMAT_HEADER
+from translation.member_log.group_records import (
     MOVE,
     GroupRecord,
     Move,
@@ -16,7 +16,7 @@ from translation.fleet.group_records import (
     encode_group_value,
     group_key,
 )
-from translation.fleet.records import (
+from translation.member_log.records import (
     Kind,
     MemberRecord,
     Writer,

@@ -13,7 +13,7 @@ import typer
 from protocol_codecs.foreign import JsonDecoder, Undecodable
 from proxy.config.loader import ConfigError, load_config
 from proxy.control.requests import CommandAnswer, CommandBody
-from translation.migration.commands import Act
+from translation.rollout.commands import Act
 
 ControlAddress = Annotated[
     str | None,

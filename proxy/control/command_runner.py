@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import trio
 
-from translation.migration.command_writes import CommandOutcome, CommandState
-from translation.migration.commands import Command
+from translation.moving.command_writes import CommandOutcome, CommandState
+from translation.rollout.commands import Command
 
 COUNTS_WITHIN_S = 5.0
 """A record is read back long before, or the member log is away."""

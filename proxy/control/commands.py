@@ -21,8 +21,8 @@ from proxy.control.client import (
     place,
 )
 from proxy.control.requests import CommandAnswer, CommandBody
-from translation.migration.command_writes import CommandState
-from translation.migration.commands import Act
+from translation.moving.command_writes import CommandState
+from translation.rollout.commands import Act
 
 _Group = Annotated[str, typer.Argument(help="The group, by its id.", show_default=False)]
 _Policy = Annotated[

@@ -23,7 +23,7 @@ from proxy.metrics.registry import Metrics
 from proxy.transport.tls_errors import TlsFilesError
 from proxy.version import VERSION
 from translation.actions import CallHook
-from translation.fleet.group_records import LONGEST_WORDS
+from translation.member_log.group_records import LONGEST_WORDS
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.control.hook")
 

@@ -8,11 +8,11 @@ import msgspec
 
 from protocol_codecs.foreign import JsonDecoder, Undecodable
 from proxy.control.http_exchange import BODY_BYTES, HttpAnswer, HttpRequest
-from translation.fleet.group_records import LONGEST_WORDS
-from translation.migration.command_writes import CommandOutcome, CommandState
-from translation.migration.commands import Act, Command
+from translation.member_log.group_records import LONGEST_WORDS
+from translation.moving.command_writes import CommandOutcome, CommandState
 from translation.policy.policy import LONGEST_GROUP_ID
 from translation.policy.steps import MOST_STEPS
+from translation.rollout.commands import Act, Command
 
 RunCommand = Callable[[Command], Awaitable[CommandOutcome]]
 """Has a command obeyed."""

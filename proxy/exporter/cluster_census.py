@@ -38,7 +38,7 @@ from proxy.exporter.broker_connection import BrokerAccount, BrokerConnection, Br
 from proxy.exporter.sasl_login import LoginError
 from proxy.session.request_metrics import error_name
 from proxy.wire.frame_splitter import FrameError
-from translation.engine.conversion import is_helper
+from translation.members.conversion import is_helper
 
 MAX_GROUPS_PER_S = 50
 """The most groups that are described in one second."""

@@ -33,10 +33,10 @@ from proxy.fleet.log_messages import (
 from proxy.fleet.record_decoding import RawRecord, decode_record
 from proxy.fleet.refusals import MemberLogRefused, TopicRefused
 from proxy.runtime.kafka_process import KafkaProcess, ProcessEnded
-from translation.fleet.formats import FORMAT_HEADER, FORMATS
-from translation.fleet.outputs import WriteRecord
-from translation.fleet.records import Writer
-from translation.fleet.replicas import REPLICA_HEADER, Replica, replica_header
+from translation.member_log.formats import FORMAT_HEADER, FORMATS
+from translation.member_log.outputs import WriteRecord
+from translation.member_log.records import Writer
+from translation.member_log.replicas import REPLICA_HEADER, Replica, replica_header
 
 MODULE = "proxy.fleet.log_process"
 _MAX_UNSENT = 20_000

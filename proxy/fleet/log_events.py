@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from translation.fleet.counting import Stored
-from translation.fleet.group_records import GroupKey, StoredGroup
-from translation.fleet.records import Ignored, MemberKey, Writer
+from translation.member_log.counting import Stored
+from translation.member_log.group_records import GroupKey, StoredGroup
+from translation.member_log.records import Ignored, MemberKey, Writer
 
 
 class RecordRead(NamedTuple):
@@ -23,7 +23,7 @@ class RecordRead(NamedTuple):
     offset: int
     appended_ms: int
     replica: bytes | None = None
-    """Of a probe: which process wrote it (:data:`translation.fleet.replicas.REPLICA_HEADER`)."""
+    """Of a probe: which process wrote it (:data:`translation.member_log.replicas.REPLICA_HEADER`)."""
 
 
 class GroupRecordRead(NamedTuple):

@@ -19,7 +19,7 @@ from proxy.fleet.log_events import (
     WriteFailed,
 )
 from proxy.runtime.frames import message_decoder
-from translation.fleet.records import Writer
+from translation.member_log.records import Writer
 
 MAX_PART_BYTES = 1024 * 1024
 """A longer key or value is sent as None. None of the log's own is."""
@@ -34,7 +34,7 @@ class Begin(Message, frozen=True):
     fleet: Fleet
     properties: dict[str, Property]
     replica: bytes
-    """The value of :data:`translation.fleet.replicas.REPLICA_HEADER`."""
+    """The value of :data:`translation.member_log.replicas.REPLICA_HEADER`."""
     topic_id: str | None
 
 
@@ -54,7 +54,7 @@ class Write(Message, frozen=True):
     key: bytes
     value: bytes | None
     format: bytes
-    """The value of :data:`translation.fleet.formats.FORMAT_HEADER`."""
+    """The value of :data:`translation.member_log.formats.FORMAT_HEADER`."""
 
 
 class ReplaceWriter(Message, frozen=True):

@@ -6,13 +6,13 @@ import trio
 
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
-from translation.fleet.fleet_counts import FleetCounts, MemberState, count_fleet
-from translation.fleet.formats import FORMATS
-from translation.fleet.group_records import is_group_key
-from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import Decision, Health, WriteRecord
-from translation.fleet.records import Ignored, Kind, MemberRecord
-from translation.fleet.replicas import Replica, Replicas
+from translation.member_log.fleet_counts import FleetCounts, MemberState, count_fleet
+from translation.member_log.formats import FORMATS
+from translation.member_log.group_records import is_group_key
+from translation.member_log.member_log import MemberLog
+from translation.member_log.outputs import Decision, Health, WriteRecord
+from translation.member_log.records import Ignored, Kind, MemberRecord
+from translation.member_log.replicas import Replica, Replicas
 
 _PROBE, _GROUP = "probe", "group"
 _KINDS = (*(str(kind) for kind in Kind), _PROBE, _GROUP)

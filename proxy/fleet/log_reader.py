@@ -15,8 +15,8 @@ from proxy.fleet.log_events import AccessLost, EndReached, Noted, PartitionLost
 from proxy.fleet.log_messages import MAX_PART_BYTES, Record, Reported
 from proxy.fleet.refusals import TopicRefused
 from proxy.fleet.topic import FORBIDDEN, TIMEOUT_S, access_hint
-from translation.fleet.formats import FORMAT_HEADER
-from translation.fleet.replicas import REPLICA_HEADER
+from translation.member_log.formats import FORMAT_HEADER
+from translation.member_log.replicas import REPLICA_HEADER
 
 if TYPE_CHECKING:
     from proxy.fleet.log_threads import LogThreads

@@ -1,7 +1,7 @@
 """The threads of the member log's process: one consumes, one produces, one looks after the topic.
 
 librdkafka does the connections, the account and the idempotent producer. What counts is decided in the proxy by
-:class:`translation.fleet.member_log.MemberLog`.
+:class:`translation.member_log.member_log.MemberLog`.
 """
 
 import threading

@@ -15,9 +15,9 @@ from proxy.config.fleet import Property
 from proxy.fleet.log_events import AccessLost, WriteFailed
 from proxy.fleet.log_messages import ReplaceWriter, Write
 from proxy.fleet.topic import FORBIDDEN, access_hint
-from translation.fleet.formats import FORMAT_HEADER
-from translation.fleet.records import Writer
-from translation.fleet.replicas import REPLICA_HEADER
+from translation.member_log.formats import FORMAT_HEADER
+from translation.member_log.records import Writer
+from translation.member_log.replicas import REPLICA_HEADER
 
 if TYPE_CHECKING:
     from proxy.fleet.log_threads import LogThreads

@@ -11,7 +11,7 @@ partition is reported once at least.
 
 import math
 
-from translation.fleet.outputs import Health
+from translation.member_log.outputs import Health
 
 PATIENCE_S = 15.0
 """Three probes of a partition that is away. Doubled with each replacement, until the whole log is ready."""

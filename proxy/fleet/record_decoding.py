@@ -10,7 +10,7 @@ that names why, is counted, shown and skipped. All replicas of a release decide 
 * **A format of a later release.** What such a record says is not known, but whose it is: keys are the same in all
   formats. A member's stands for ``ended``: it is served here no longer, epoch -1 is sent for it by nobody here, and its
   client joins anew if it comes here. The moves of a group stay as they are for a while
-  (:meth:`~translation.fleet.group_log.GroupLog.read_unknown`).
+  (:meth:`~translation.member_log.group_log.GroupLog.read_unknown`).
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from typing import NamedTuple
 import structlog
 
 from proxy.fleet.log_events import GroupRecordRead, ReadEvent, RecordIgnored, RecordRead, RecordUnknown
-from translation.fleet.counting import CLOCK_SKEW_MS, Stored
-from translation.fleet.formats import FORMAT_HEADER, Format, format_of, known_formats
-from translation.fleet.group_records import (
+from translation.member_log.counting import CLOCK_SKEW_MS, Stored
+from translation.member_log.formats import FORMAT_HEADER, Format, format_of, known_formats
+from translation.member_log.group_records import (
     GroupRecord,
     StoredGroup,
     decode_group_key,
@@ -29,7 +29,7 @@ from translation.fleet.group_records import (
     is_group_key,
     times_of,
 )
-from translation.fleet.records import (
+from translation.member_log.records import (
     PROBE,
     Ignored,
     InvalidRecord,
@@ -40,7 +40,7 @@ from translation.fleet.records import (
     decode_key,
     partition_of,
 )
-from translation.fleet.replicas import LONGEST_HEADER, REPLICA_HEADER
+from translation.member_log.replicas import LONGEST_HEADER, REPLICA_HEADER
 
 LOG_APPEND_TIME = 2
 """The type of a timestamp that the broker has set, as librdkafka numbers it."""

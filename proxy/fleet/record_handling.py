@@ -6,11 +6,11 @@ import structlog
 
 from proxy.fleet.log_events import GroupRecordRead, ReadEvent, RecordIgnored, RecordRead, RecordUnknown
 from proxy.fleet.log_metrics import LogMetrics
-from translation.fleet.counting import Stored
-from translation.fleet.group_records import GroupKey
-from translation.fleet.member_log import MemberLog
-from translation.fleet.records import Ignored
-from translation.fleet.replicas import Replicas
+from translation.member_log.counting import Stored
+from translation.member_log.group_records import GroupKey
+from translation.member_log.member_log import MemberLog
+from translation.member_log.records import Ignored
+from translation.member_log.replicas import Replicas
 
 _LONGEST_WHY = 300
 

@@ -1,7 +1,7 @@
 """Makes the topic of the member log, or checks that it is what the member log's argument needs.
 
 What differs is refused with the command that mends it: a topic that is compacted too early, or deletes by size, makes
-replicas disagree (:mod:`translation.fleet.counting`).
+replicas disagree (:mod:`translation.member_log.counting`).
 """
 
 import time
@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from proxy.config.fleet import Fleet
 from proxy.fleet.refusals import TopicRefused
-from translation.fleet.counting import COMPACTION_LAG_MS, RETENTION_MS
+from translation.member_log.counting import COMPACTION_LAG_MS, RETENTION_MS
 
 T = TypeVar("T")
 

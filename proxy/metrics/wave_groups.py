@@ -6,7 +6,7 @@ from itertools import islice
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from translation.engine.wave_counts import WaveCount, WaveState
+from translation.rollout.wave_counts import WaveCount, WaveState
 
 MOST_WAVES = 50
 """Waves that have series; a policy of ten thousands of groups has about ten."""

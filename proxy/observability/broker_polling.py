@@ -1,6 +1,6 @@
 """Polls brokers about groups: how many members use the classic protocol, and how many the new one.
 
-The helper of a group that is being converted (:mod:`translation.engine.conversion`) is no member of any client.
+The helper of a group that is being converted (:mod:`translation.members.conversion`) is no member of any client.
 
 Each query goes over the connection of one of the group's own members. Its principal may describe the group, and no
 further connection is needed. The number of queries per second is limited, however many groups there are.
@@ -30,7 +30,7 @@ from proxy.observability.snapshot import BrokerView
 from proxy.observability.wall_clock import WallClock
 from proxy.session.request_metrics import error_name
 from translation.actions import Connection
-from translation.engine.conversion import is_helper
+from translation.members.conversion import is_helper
 
 MAX_GROUPS_PER_S = 20
 """The most groups that are polled in one second."""

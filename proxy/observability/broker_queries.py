@@ -7,7 +7,7 @@ import msgspec
 
 from protocol_codecs import Message
 from translation.actions import Connection
-from translation.migration.mending import Description
+from translation.moving.mend import Description
 
 
 class BrokerQuery(msgspec.Struct, frozen=True):

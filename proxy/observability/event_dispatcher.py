@@ -11,8 +11,8 @@ from proxy.observability.group_records import RecordedEvent
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.wall_clock import WallClock
 from translation.actions import Event, EventKind, MemberProtocol
-from translation.member_state import MemberEvent
-from translation.migration.in_place import UNNOTICED
+from translation.members.member_state import MemberEvent
+from translation.moving.in_place import UNNOTICED
 from translation.partitions import TopicPartitions
 from translation.policy.policy import Policy
 from translation.reasons import category

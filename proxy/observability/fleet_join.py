@@ -18,7 +18,7 @@ from proxy.observability.fleet_view import (
 )
 from proxy.observability.snapshot import ELSEWHERE, GroupView, Progress, Snapshot, protocol_of, state_of
 from proxy.runtime.time_slice import TimeSlice
-from translation.fleet.records import shortened
+from translation.member_log.records import shortened
 
 _BY_LOG = "log"
 _STATES = ("ready", "reading", "away", "refused")

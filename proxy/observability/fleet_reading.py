@@ -20,12 +20,12 @@ from proxy.observability.fleet_view import (
 )
 from proxy.observability.group_registry import GroupRegistry
 from proxy.runtime.time_slice import TimeSlice
-from translation.fleet.counting import Stored
-from translation.fleet.fleet_counts import MemberState, state_of, writer_of
-from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import Health
-from translation.fleet.records import Ignored, Kind, MemberKey
-from translation.fleet.replicas import Heard, Replica, Replicas
+from translation.member_log.counting import Stored
+from translation.member_log.fleet_counts import MemberState, state_of, writer_of
+from translation.member_log.member_log import MemberLog
+from translation.member_log.outputs import Health
+from translation.member_log.records import Ignored, Kind, MemberKey
+from translation.member_log.replicas import Heard, Replica, Replicas
 
 _REPLICAS_SHOWN = 1_000
 _ORDER = {state: number for number, state in enumerate(MemberState)}

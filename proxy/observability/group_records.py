@@ -9,9 +9,9 @@ from proxy.observability.proof_view import ProofView
 from proxy.observability.snapshot import REBALANCING, BrokerView
 from proxy.shadow.view import ShadowView
 from translation.actions import ConnectWorker, Event
-from translation.engine.mends import Unowned
-from translation.member_state import MemberState
-from translation.migration.move_view import MoveView
+from translation.members.member_state import MemberState
+from translation.mending.mends import Unowned
+from translation.moving.move_view import MoveView
 from translation.partitions import TopicPartitions
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode

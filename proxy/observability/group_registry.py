@@ -26,8 +26,8 @@ from proxy.observability.snapshot import BrokerView, GroupView
 from proxy.observability.vacant_groups import VacantGroups
 from proxy.shadow.view import ShadowView, not_told
 from translation.actions import Event, EventKind
-from translation.engine.mends import Unowned
-from translation.migration.move_view import MoveView
+from translation.mending.mends import Unowned
+from translation.moving.move_view import MoveView
 from translation.policy.policy import Mode, Policy, Rule
 from translation.reasons import OBSERVED
 

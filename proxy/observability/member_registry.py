@@ -8,7 +8,7 @@ from proxy.observability.formatting import count_partitions
 from proxy.observability.group_records import MICRO, GroupRecord, MemberRecord, RecordedEvent
 from proxy.observability.snapshot import REBALANCING
 from translation.actions import Event, EventKind
-from translation.member_state import MemberState
+from translation.members.member_state import MemberState
 from translation.partitions import TopicPartitions
 
 

@@ -24,7 +24,7 @@ from proxy.runtime.time_slice import TimeSlice
 from proxy.transport.tcp_stream import open_tcp
 from proxy.version import VERSION
 from translation.actions import Event, EventKind, MemberProtocol
-from translation.engine.member_ids import kafka_uuid
+from translation.members.member_ids import kafka_uuid
 from translation.policy.policy import Policy
 
 _EVICT_INTERVAL_S = 60.0

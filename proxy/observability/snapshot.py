@@ -17,9 +17,9 @@ from protocol_codecs.messages.connect_protocol import CONNECTOR
 from proxy.observability.fleet_view import FleetView, GroupFleet
 from proxy.observability.proof_view import ProofView
 from proxy.shadow.view import ShadowView
-from translation.engine.mends import Unowned
-from translation.member_state import MemberState
-from translation.migration.move_view import MoveView
+from translation.members.member_state import MemberState
+from translation.mending.mends import Unowned
+from translation.moving.move_view import MoveView
 from translation.partitions import TopicPartitions
 from translation.policy.client_offer import ClientOffer
 

@@ -26,7 +26,7 @@ from proxy.observability.formatting import (
 )
 from proxy.observability.snapshot import ConnectView, GroupView, Snapshot
 from proxy.observability.timeline import client_names
-from translation.fleet.group_records import Phase
+from translation.member_log.group_records import Phase
 
 _TIMEOUT_S = 5.0
 _EVENTS_SHOWN = 12

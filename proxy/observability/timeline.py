@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from proxy.observability.snapshot import EventView, GroupView
-from translation.member_state import MemberEvent
+from translation.members.member_state import MemberEvent
 from translation.partitions import Role, TopicPartitions
 
 WINDOW_S = 15 * 60.0

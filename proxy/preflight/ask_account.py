@@ -29,7 +29,7 @@ from proxy.config.schema import Address
 from proxy.preflight.account_messages import Answers
 from proxy.preflight.ask_brokers import CONCURRENT, BrokerAddress, believable
 from proxy.preflight.facts import Acl, BadProperty, Group, Kind, Member, Unknown
-from translation.engine.conversion import is_helper
+from translation.members.conversion import is_helper
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from proxy.observability.wall_clock import WallClock
 from proxy.proof.own_events import OwnEvents
 from proxy.proof.pace import Pace
 from proxy.proof.sources import Election, JournalUnreadable, Open, ReadNext
-from translation.fleet.group_records import Proof
+from translation.member_log.group_records import Proof
 
 LOOK_EVERY_S = 5.0
 DELAY_S = 15.0

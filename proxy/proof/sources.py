@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import NamedTuple
 
-from translation.fleet.replicas import Replica, Replicas
+from translation.member_log.replicas import Replica, Replicas
 
 
 class Read(NamedTuple):

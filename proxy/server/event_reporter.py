@@ -13,7 +13,7 @@ import trio
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
 from translation.actions import Connection, Event, EventKind, MemberProtocol, Request
-from translation.commits import CommitWatch
+from translation.passthrough.commits import CommitWatch
 from translation.passthrough.observer import Observer
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")

@@ -1,6 +1,6 @@
 """Collects what the gates of moves by steps judge, and has them judged every ten seconds.
 
-:class:`~translation.migration.signal_counts.SignalCounts` counts the events of all groups. What only the shell knows is
+:class:`~translation.rollout.signal_counts.SignalCounts` counts the events of all groups. What only the shell knows is
 added here: connections that end, brokers that can't be reached, and the lag.
 """
 
@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
 from translation.actions import Event
-from translation.fleet.signals import LONGEST_REASON, WINDOW_S, Gate, Report
-from translation.migration.signal_counts import SignalCounts
+from translation.member_log.signals import LONGEST_REASON, WINDOW_S, Gate, Report
 from translation.policy.gates import AbortIf
+from translation.rollout.signal_counts import SignalCounts
 
 LagSource = Callable[[Collection[str]], Awaitable[Mapping[str, int | str]]]
 """Returns the lag of each of these groups, in records, or why it is not known."""

@@ -54,15 +54,15 @@ from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId, Event
 from translation.engine.group_router import with_routed_groups
-from translation.fleet.group_records import Phase
-from translation.fleet.signals import Say
-from translation.migration.command_writes import CommandOutcome
-from translation.migration.commands import Command
-from translation.migration.move_view import TO_APPROVE
+from translation.member_log.group_records import Phase
+from translation.member_log.signals import Say
+from translation.moving.command_writes import CommandOutcome
+from translation.moving.move_view import TO_APPROVE
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
+from translation.rollout.commands import Command
 
 if TYPE_CHECKING:
     from proxy.control.listener import ControlListener

@@ -7,17 +7,17 @@ from typing import Any, Protocol
 from protocol_codecs import Message
 from proxy.session.speculation import Prediction
 from translation.actions import Action, Call, CallId, Connection, ConnectionId, Request, RequestId
-from translation.engine.mends import Unowned
-from translation.engine.wave_counts import WaveCount
-from translation.fleet.group_records import Proof
-from translation.fleet.outputs import Output
-from translation.fleet.signals import Report
-from translation.migration.command_writes import CommandOutcome
-from translation.migration.commands import Command
-from translation.migration.mending import Description
-from translation.migration.move_view import MoveView
+from translation.member_log.group_records import Proof
+from translation.member_log.outputs import Output
+from translation.member_log.signals import Report
+from translation.mending.mends import Unowned
+from translation.moving.command_writes import CommandOutcome
+from translation.moving.mend import Description
+from translation.moving.move_view import MoveView
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
+from translation.rollout.commands import Command
+from translation.rollout.wave_counts import WaveCount
 
 
 class Translation(Protocol):

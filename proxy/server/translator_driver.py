@@ -42,16 +42,16 @@ from translation.actions import (
     Request,
     RequestId,
 )
-from translation.commits import COMMITS, codes_of
-from translation.fleet.group_records import Proof
-from translation.fleet.outputs import Output
-from translation.fleet.signals import Report
-from translation.migration.command_writes import CommandOutcome
-from translation.migration.commands import Command
-from translation.migration.mending import Description
+from translation.member_log.group_records import Proof
+from translation.member_log.outputs import Output
+from translation.member_log.signals import Report
+from translation.moving.command_writes import CommandOutcome
+from translation.moving.mend import Description
+from translation.passthrough.commits import COMMITS, codes_of
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
+from translation.rollout.commands import Command
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
 _PAUSE_AFTER_ERROR_S = 1.0

@@ -23,7 +23,7 @@ from proxy.session.speculation import Prediction, Speculation
 from proxy.wire.api_versions import LEARNING_VERSION
 from proxy.wire.framing import request_frame, response_body_offset
 from translation.actions import Call
-from translation.commits import COMMITS
+from translation.passthrough.commits import COMMITS
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION
 
 FIRST_CORRELATION_ID = 1 << 30

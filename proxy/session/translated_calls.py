@@ -30,7 +30,7 @@ from proxy.wire.frame_splitter import Piece
 from proxy.wire.framing import response_frame
 from proxy.wire.request_header import RequestHeader, api_key_of, client_id_of
 from translation.actions import Answer, Call, ConnectionId, Request, RequestId
-from translation.commits import COMMITS
+from translation.passthrough.commits import COMMITS
 from translation.passthrough.observer import OBSERVED
 
 _HEARTBEAT = int(ApiKey.HEARTBEAT)

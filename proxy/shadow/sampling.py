@@ -24,7 +24,7 @@ from proxy.shadow.view import (
     ShadowView,
     Span,
 )
-from translation.engine.member_ids import ISSUED_PREFIX
+from translation.members.member_ids import ISSUED_PREFIX
 
 MOST_SAMPLES = 24
 FEWEST_SAMPLES = 4
@@ -97,7 +97,7 @@ def forecast(
 def _of_conversion(group: ClassicGroup, computed_at: float) -> Iterator[ShadowView | None]:
     """Compute the shadow of a group that is converted in place: all is known beforehand.
 
-    As :mod:`translation.migration.votes`: unless the policy names an assignor, the members vote for ``range`` only if
+    As :mod:`translation.conversion.votes`: unless the policy names an assignor, the members vote for ``range`` only if
     that leaves them what they have.
     """
     for outcome in outcome_of(group, in_place(group)):

@@ -24,8 +24,8 @@ from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.registry import APIS
 from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset, response_frame
 from proxy.wire.request_header import RequestHeader
-from translation import rebalance_timeout
 from translation.apis.commit_messages import TIMESTAMPS_IN, without_timestamps
+from translation.members import rebalance_timeout
 
 
 def lowest_offered_version(api_key: int, lowest: int) -> int:

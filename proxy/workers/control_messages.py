@@ -15,7 +15,7 @@ _SIZE = struct.Struct(">I")
 _MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 
 COMMAND = "command"
-"""The query by which a worker obeys a command (:class:`translation.migration.commands.Command`)."""
+"""The query by which a worker obeys a command (:class:`translation.rollout.commands.Command`)."""
 
 PortKey = tuple[int, int | None]
 """A port: the listener's index in the configuration, and the node id (None for the bootstrap port)."""

@@ -33,9 +33,9 @@ from proxy.workers.control_messages import COMMAND, HandoffHeader, PortKey, SetP
 from proxy.workers.last_good_tls import LastGoodTls
 from proxy.workers.worker_process import WorkerHandle
 from proxy.workers.worker_restart import keep_running
-from translation.migration.command_writes import CommandOutcome, CommandState
-from translation.migration.commands import Command
+from translation.moving.command_writes import CommandOutcome, CommandState
 from translation.policy.policy import Policy
+from translation.rollout.commands import Command
 
 if TYPE_CHECKING:
     from proxy.control.listener import ControlListener

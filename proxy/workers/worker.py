@@ -34,8 +34,8 @@ from proxy.workers.control_messages import (
     encode_message,
 )
 from proxy.workers.worker_ports import WorkerPorts
-from translation.migration.commands import Command
 from translation.policy.policy import Policy
+from translation.rollout.commands import Command
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 

@@ -22,8 +22,8 @@ from tests.formal.traces import Setting, State, Trace, draw
 from tests.simulation.clients.habits import JAVA_COOPERATIVE, JAVA_EAGER, Habits
 from tests.simulation.clients.speech import join_request, read_assignment, write_assignment
 from tests.simulation.wire import GROUP
-from translation.engine.conversion import is_helper
-from translation.engine.member import Member
+from translation.members.conversion import is_helper
+from translation.members.member import Member
 from translation.policy.policy import Mode
 
 NOTHING: frozenset[int] = frozenset()

@@ -23,7 +23,6 @@ from coordinator.uuids import SeededUuids
 from protocol_codecs import ApiKey
 from tests.simulation.broker import metadata
 from tests.simulation.wire import GROUP, KAFKA_4_3
-from translation import deadlines
 from translation.actions import (
     Action,
     Answer,
@@ -34,10 +33,11 @@ from translation.actions import (
     Request,
     RequestId,
 )
-from translation.engine.conversion import is_helper
-from translation.engine.member import Member
-from translation.migration import helper
+from translation.conversion import helper
+from translation.members.conversion import is_helper
+from translation.members.member import Member
 from translation.policy.policy import Mode, Policy, Rule
+from translation.routing import deadlines
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from proxy.control.hook_caller import _veto_in
 from proxy.fleet.log_events import GroupRecordRead, RecordIgnored, RecordRead, RecordUnknown
 from proxy.fleet.record_decoding import LOG_APPEND_TIME, RawRecord, decode_record
-from translation.fleet.formats import FORMAT_HEADER
-from translation.fleet.group_mac import GroupMac
-from translation.fleet.group_records import (
+from translation.member_log.formats import FORMAT_HEADER
+from translation.member_log.group_mac import GroupMac
+from translation.member_log.group_records import (
     MOVE,
     GroupKey,
     GroupRecord,
@@ -22,9 +22,9 @@ from translation.fleet.group_records import (
     encode_group_value,
     slot_name,
 )
-from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import FleetSettings
-from translation.fleet.records import (
+from translation.member_log.member_log import MemberLog
+from translation.member_log.outputs import FleetSettings
+from translation.member_log.records import (
     PROBE,
     Kind,
     MemberRecord,
@@ -34,8 +34,8 @@ from translation.fleet.records import (
     member_key,
     partition_of,
 )
-from translation.fleet.replicas import REPLICA_HEADER, Replica, Replicas, replica_header
-from translation.fleet.snapshots import (
+from translation.member_log.replicas import REPLICA_HEADER, Replica, Replicas, replica_header
+from translation.member_log.snapshots import (
     LONGEST_SNAPSHOT,
     NO_SNAPSHOT,
     Snapshot,

@@ -12,10 +12,15 @@ import pytest
 
 from hosting import host_log as module
 from hosting.host_log import HANDOVER_S, LEASE_S, PROBE_S, HostLog, HostSeat
-from translation.fleet.group_records import StoredGroup, decode_group_key, decode_group_value, is_group_key
-from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import FleetSettings, WriteRecord
-from translation.fleet.records import PROBE, Writer, decode_key
+from translation.member_log.group_records import (
+    StoredGroup,
+    decode_group_key,
+    decode_group_value,
+    is_group_key,
+)
+from translation.member_log.member_log import MemberLog
+from translation.member_log.outputs import FleetSettings, WriteRecord
+from translation.member_log.records import PROBE, Writer, decode_key
 
 GROUP = "billing"
 SETTINGS = FleetSettings(partitions=1, probe_s=PROBE_S)

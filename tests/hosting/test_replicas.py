@@ -12,9 +12,9 @@ from hosting.router import HostedRouter
 from protocol_codecs import ApiKey, ErrorCode
 from tests.hosting.test_calls import CALLS, VERSIONS, WITH_MEMBERS, Host, codes
 from tests.translation.bench import GROUP
-from tests.translation.fleet.bench import Replica, SharedLog
+from tests.translation.member_log.bench import Replica, SharedLog
 from tests.translation.victim import ACCEPTED, REFUSED
-from translation.fleet.group_records import GroupRecord
+from translation.member_log.group_records import GroupRecord
 from translation.policy.policy import Mode, Policy, Rule
 
 SESSION_S = 10.0

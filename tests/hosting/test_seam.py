@@ -21,8 +21,8 @@ NAMED = {
     "proxy/server/server.py": "counts by the label value",
     "proxy/session/group_calls.py": "hands calls over, as of all groups that are not relayed",
     "translation/engine/group_router.py": "the mode of a group that a router has",
-    "translation/fleet/group_log.py": "the record",
-    "translation/fleet/group_records.py": "the record",
+    "translation/member_log/group_log.py": "the record",
+    "translation/member_log/group_records.py": "the record",
     "translation/policy/policy.py": "the mode",
     "translation/translator.py": "says what makes the router",
 }

@@ -24,8 +24,8 @@ from support.waiting import eventually
 
 from tests.skips import program
 from tools.kafka.cluster import Cluster
-from translation.fleet.formats import FORMAT_HEADER, FORMATS
-from translation.fleet.records import (
+from translation.member_log.formats import FORMAT_HEADER, FORMATS
+from translation.member_log.records import (
     Kind,
     MemberRecord,
     Writer,

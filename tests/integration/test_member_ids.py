@@ -5,7 +5,7 @@ from support.clients import ALL, CONFLUENT
 from support.native_group import NATIVES
 from support.other_clients import OTHERS
 
-from translation.engine.member_ids import may_be_translated
+from translation.members.member_ids import may_be_translated
 
 pytestmark = pytest.mark.kafka
 

@@ -13,9 +13,9 @@ from proxy.fleet import log_client, reader_watch
 from proxy.fleet.driver import FleetDriver
 from proxy.fleet.log_events import LogEvent, RecordRead
 from proxy.metrics.registry import Metrics
-from translation.fleet.formats import FORMAT_HEADER, FORMATS
-from translation.fleet.outputs import Health, Terms, Verdict
-from translation.fleet.records import member_key
+from translation.member_log.formats import FORMAT_HEADER, FORMATS
+from translation.member_log.outputs import Health, Terms, Verdict
+from translation.member_log.records import member_key
 
 KEY = member_key("payments", "epochgate-1")
 TOPIC = "members"

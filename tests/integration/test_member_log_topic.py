@@ -28,10 +28,10 @@ from proxy.fleet.driver import FleetDriver
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.fleet.topic import required_settings
 from proxy.metrics.registry import Metrics
-from translation.fleet.group_records import MOVE, encode_group_key, group_key
-from translation.fleet.outputs import Expired, Health, Output, Taken, Terms, Verdict
-from translation.fleet.records import MemberKey, Writer, encode_key, member_key, partition_of
-from translation.fleet.seats import Seat
+from translation.member_log.group_records import MOVE, encode_group_key, group_key
+from translation.member_log.outputs import Expired, Health, Output, Taken, Terms, Verdict
+from translation.member_log.records import MemberKey, Writer, encode_key, member_key, partition_of
+from translation.member_log.seats import Seat
 
 pytestmark = pytest.mark.kafka
 

@@ -20,7 +20,7 @@ from support.raw_new_member import LEAVE, STATIC_LEAVE, RawNewMember
 from support.waiting import eventually
 
 from tools.kafka.settings import GROUP_DEFAULTS
-from translation.mending.backoff import SECOND_LOOK_S
+from translation.mending.look import SECOND_LOOK_S
 
 pytestmark = pytest.mark.kafka
 

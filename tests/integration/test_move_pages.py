@@ -17,8 +17,8 @@ from support.short_form import long
 from tests.proxy.observability.events import life, topic
 from tests.proxy.observability.site import NOW_S, Site
 from tests.skips import program
-from translation.fleet.group_records import Move, Phase, Said
-from translation.migration.move_view import MoveView, view_of
+from translation.member_log.group_records import Move, Phase, Said
+from translation.moving.move_view import MoveView, view_of
 from translation.policy.policy import Approval, Mode, Rule
 
 NOW_MS = int(NOW_S * 1000)

@@ -12,29 +12,29 @@ from protocol_codecs import ErrorCode
 from tests.simulation.mutations import Mutation
 from tests.translation import test_several_processes as several
 from tests.translation import test_stalled_connections as stalled
-from tests.translation import test_static_members as static_races
+from tests.translation.admission import test_serving as serving
 from tests.translation.apis import test_initial_rebalance as initial_rebalance
 from tests.translation.apis import test_many_commits as many_commits
 from tests.translation.classic_group import A_OWNS, CLASSIC
-from tests.translation.fleet import test_ends as ends
-from tests.translation.fleet import test_group_records as group_records
-from tests.translation.fleet import test_member_log as records
-from tests.translation.fleet import test_resumption as resumption
-from tests.translation.fleet import test_seams as seams
-from tests.translation.fleet import test_serving as serving
-from tests.translation.fleet.bench import SharedLog
+from tests.translation.conversion import test_convertibility as convertibility
+from tests.translation.conversion import test_helper as helper
+from tests.translation.conversion import test_last_consumer_member as last_consumer_member
+from tests.translation.joining import test_join_preflight as join_preflight
+from tests.translation.joining import test_resumption as resumption
 from tests.translation.live_groups import A, B
-from tests.translation.migration import test_convertibility as convertibility
-from tests.translation.migration import test_downgrade as downgrade
-from tests.translation.migration import test_gates as gates
-from tests.translation.migration import test_held_return as held_return
-from tests.translation.migration import test_helper as helper
-from tests.translation.migration import test_in_place as in_place
-from tests.translation.migration import test_join_preflight as join_preflight
-from tests.translation.migration import test_last_consumer_member as last_consumer_member
-from tests.translation.migration import test_moving_all_at_once as all_at_once
-from tests.translation.migration import test_return_in_place as return_in_place
-from tests.translation.migration import test_upgrade as upgrade
+from tests.translation.member_log import test_ends as ends
+from tests.translation.member_log import test_group_records as group_records
+from tests.translation.member_log import test_member_log as records
+from tests.translation.member_log import test_seams as seams
+from tests.translation.member_log.bench import SharedLog
+from tests.translation.membership import test_static_members as static_races
+from tests.translation.moving import test_downgrade as downgrade
+from tests.translation.moving import test_held_return as held_return
+from tests.translation.moving import test_in_place as in_place
+from tests.translation.moving import test_moving_all_at_once as all_at_once
+from tests.translation.moving import test_return_in_place as return_in_place
+from tests.translation.moving import test_upgrade as upgrade
+from tests.translation.rollout import test_gates as gates
 from translation.settings import TranslatorSettings
 
 

@@ -7,9 +7,9 @@ gives it again, at any replica, until it counts.
 from typing import TYPE_CHECKING
 
 from tests.simulation.wire import GROUP
-from translation.fleet.group_records import Phase
-from translation.migration.command_writes import CommandOutcome, CommandState
-from translation.migration.commands import Act, Command
+from translation.member_log.group_records import Phase
+from translation.moving.command_writes import CommandOutcome, CommandState
+from translation.rollout.commands import Act, Command
 
 if TYPE_CHECKING:
     from tests.simulation.proxy_process import ProxyProcess

@@ -23,9 +23,9 @@ from tests.simulation.network import Network
 from tests.simulation.story import Story
 from tests.simulation.wire import Ask, Reply
 from translation.actions import Call, Request
-from translation.engine.procedure import RunningProcedure
 from translation.engine.scheduler import Scheduler
-from translation.engine.timers import Timers
+from translation.environment import Timers
+from translation.members.procedure import RunningProcedure
 
 _HISTORY = frozenset(
     {

@@ -1,6 +1,6 @@
 """The gates of a move in a run: what each process counts and reports, and the harm that is planted.
 
-The real :class:`~translation.migration.signal_counts.SignalCounts` gets the events of the process, those of its
+The real :class:`~translation.rollout.signal_counts.SignalCounts` gets the events of the process, those of its
 translator and those of the real observer of what passes through, as the shell gives them to it (``proxy.server``).
 What is planted changes what is counted, at a moment of the plan and for a while:
 
@@ -19,10 +19,10 @@ from protocol_codecs import ApiKey
 from tests.simulation.gate_kinds import CONTROL, FAULT, HARM, SILENT
 from tests.simulation.wire import GROUP
 from translation.actions import Connection, Event, EventKind, MemberProtocol, Request
-from translation.fleet.signals import WINDOW_S, Gate
-from translation.migration.signal_counts import SignalCounts
+from translation.member_log.signals import WINDOW_S, Gate
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
+from translation.rollout.signal_counts import SignalCounts
 
 if TYPE_CHECKING:
     from tests.simulation.proxy_process import ProxyProcess

@@ -52,15 +52,15 @@ from translation.actions import (
     Request,
     RequestId,
 )
+from translation.admission.authorization import NOBODY
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
-from translation.authorization import NOBODY
-from translation.commits import COMMITS
-from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import Output
-from translation.fleet.signals import Report
-from translation.migration.command_writes import CommandOutcome, CommandState
-from translation.migration.commands import Command
+from translation.member_log.member_log import MemberLog
+from translation.member_log.outputs import Output
+from translation.member_log.signals import Report
+from translation.moving.command_writes import CommandOutcome, CommandState
+from translation.passthrough.commits import COMMITS
 from translation.policy.policy import Mode, Policy
+from translation.rollout.commands import Command
 from translation.translator import Translator
 
 MOST_COMMITS = 16
@@ -679,5 +679,5 @@ class ProxyProcess:
 
 
 def _is_question(sent: Call | Ask) -> bool:
-    """Whether this request asks the broker who may act in a group (:mod:`translation.authorization`)."""
+    """Whether this request asks the broker who may act in a group (:mod:`translation.admission.authorization`)."""
     return isinstance(sent, Call) and sent.api_key == ApiKey.HEARTBEAT and sent.message.member_id == NOBODY

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.consumer_groups.group import ConsumerGroupState
 from tests.simulation.clients.classic import ClassicClient, Phase
 from tests.simulation.clients.native import NativeMember
-from translation.engine.conversion import is_helper
+from translation.members.conversion import is_helper
 from translation.policy.assignors import map_assignor
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def _wrong_assignor(world: "World", client: Any) -> str | None:
     beside = [one for one in beside if world.process_of(one) is world.process_of(client)]
     wanted = {policy} if policy else {map_assignor(one.habits.protocols) for one in beside}
     if world.watch.memberships.has_converted and not policy:
-        wanted.add("uniform")  # a client's own range may not be the broker's (translation/migration/votes.py)
+        wanted.add(
+            "uniform"
+        )  # a client's own range may not be the broker's (translation/conversion/votes.py)
     has_no_vote = client.member_id in world.watch.memberships.without_vote
     if member.server_assignor in wanted or (has_no_vote and _is_partly_converted(world)):
         return None

@@ -19,7 +19,7 @@ from protocol_codecs.messages.offset_commit import OffsetCommitRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol_codecs.messages.txn_offset_commit import TxnOffsetCommitRequest
 from translation.actions import Event
-from translation.engine.member_ids import ISSUED_PREFIX
+from translation.members.member_ids import ISSUED_PREFIX
 
 
 class Story:

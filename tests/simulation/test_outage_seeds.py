@@ -11,10 +11,10 @@ import pytest
 
 from tests.simulation.__main__ import run_seed
 from tests.simulation.simulation import Result
-from translation import deadlines
 from translation.engine.context import Context
-from translation.engine.member import Member
-from translation.expiry import asks_log
+from translation.members.member import Member
+from translation.membership.expiry import asks_log
+from translation.routing import deadlines
 
 ALONE, TOGETHER, CHUNK = 60, 60, 20
 BROKEN = 40

@@ -28,7 +28,7 @@ from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP, Ask, Reply
 from tests.simulation.world import World
 from translation.actions import Call, CallId, ConnectionId, Event, EventKind
-from translation.member_state import MemberEvent
+from translation.members.member_state import MemberEvent
 
 
 def settled_world() -> World:

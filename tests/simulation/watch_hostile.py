@@ -25,11 +25,11 @@ from tests.simulation.wire import Ask
 from translation.actions import Action, Call, Emit
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
-from translation.engine.member import Group, Member
-from translation.engine.procedure import RunningProcedure
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
-from translation.engine.timers import Timed
+from translation.environment import Timed
+from translation.members.member import Group, Member
+from translation.members.procedure import RunningProcedure
 from translation.translator import Translator
 
 if TYPE_CHECKING:

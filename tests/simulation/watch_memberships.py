@@ -12,8 +12,8 @@ from tests.simulation.standing import MEMBERSHIP_IS_OVER, Pid, Standing
 from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP, Ask, codes_in
 from translation.actions import Call, Event, EventKind
-from translation.engine.conversion import is_helper
-from translation.member_state import MemberEvent
+from translation.members.conversion import is_helper
+from translation.members.member_state import MemberEvent
 
 if TYPE_CHECKING:
     from tests.simulation.clients.caller import Caller

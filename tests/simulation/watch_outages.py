@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.standing import Standing
 from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP
-from translation.fleet.records import Kind, member_key
+from translation.member_log.records import Kind, member_key
 
 if TYPE_CHECKING:
     from tests.simulation.proxy_process import ProxyProcess

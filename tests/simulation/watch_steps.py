@@ -9,7 +9,7 @@ process read which steps, and how many members the broker has had. Nothing here 
   its slot was taken it had :data:`ON_ITS_WAY_MS` to join.
 * A client that is translated already may begin anew under its id, and in the place of its instance id.
 * A process without a member log that starts again takes members with an id of a native client's form for native ones
-  (:mod:`translation.engine.member_ids`), and relays the calls of their clients: the broker answers UNKNOWN_MEMBER_ID,
+  (:mod:`translation.members.member_ids`), and relays the calls of their clients: the broker answers UNKNOWN_MEMBER_ID,
   or makes them classic members. No client is translated under such an id any more, so it does not count.
 * After the last translated member has left a group with classic members, none is translated by the same steps, unless
   somebody lets the move go on.
@@ -29,12 +29,12 @@ from tests.simulation.commands import is_rolled_back
 from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP
 from translation.actions import Call, Emit, EventKind
-from translation.engine.conversion import is_helper
-from translation.engine.member_ids import may_be_translated
-from translation.engine.wave_counts import WaveState
-from translation.migration.commands import Act
+from translation.members.conversion import is_helper
+from translation.members.member_ids import may_be_translated
 from translation.policy.policy import Approval, Mode, Rule
 from translation.policy.steps import parse_steps
+from translation.rollout.commands import Act
+from translation.rollout.wave_counts import WaveState
 
 if TYPE_CHECKING:
     from tests.simulation.proxy_process import ProxyProcess

@@ -25,7 +25,7 @@ from tests.simulation.watch import Watch
 from tests.simulation.watch_hostile import HostileWatch
 from tests.simulation.watch_natives import NativeWatch
 from tests.simulation.wire import GROUP
-from translation.fleet.member_log import MemberLog
+from translation.member_log.member_log import MemberLog
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Approval, Mode, Policy, Rule
 from translation.settings import TranslatorSettings

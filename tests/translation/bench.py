@@ -52,11 +52,11 @@ from translation.actions import (
     Request,
     RequestId,
 )
+from translation.admission.authorization import NOBODY
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
-from translation.authorization import NOBODY
 from translation.engine.context import Context
 from translation.engine.group_router import GroupRouter
-from translation.fleet.member_log import MemberLog
+from translation.member_log.member_log import MemberLog
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator

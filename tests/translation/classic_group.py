@@ -31,7 +31,7 @@ from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TOPIC, TOPIC_IDS, TRANSLATE_ALL, Bench
 from tests.translation.live_groups import OBSERVE_ALL, A, B, classic_group
 from translation.actions import Call, Connection, RequestId
-from translation.engine.conversion import is_helper
+from translation.members.conversion import is_helper
 from translation.settings import TranslatorSettings
 
 GENERATION = 4

@@ -32,7 +32,7 @@ from protocol_codecs.messages.metadata import (
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TOPIC, TOPIC_ID, TRANSLATE_ALL, Bench
 from translation.actions import Call, Connection, RequestId
-from translation.engine.conversion import is_helper
+from translation.members.conversion import is_helper
 from translation.policy.policy import Mode, Policy
 
 A, B = "app-7b4e1f0c-0000-4000-8000-000000000001", "app-7b4e1f0c-0000-4000-8000-000000000002"

@@ -21,7 +21,7 @@ from tests.translation.answers import (
 from tests.translation.bench import NO_CONSUMER_GROUP, TOPIC, TRANSLATE_ALL, Bench, owned
 from tests.translation.live_groups import OBSERVE_ALL, joins_cut_short, leaves
 from translation.actions import EventKind, RequestId
-from translation.engine.conversion import is_helper
+from translation.members.conversion import is_helper
 from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 

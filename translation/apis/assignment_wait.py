@@ -1,7 +1,7 @@
 """The wait of a JoinGroup for its member's assignment.
 
 There are two reasons to wait. In the initial rebalance of a group the JoinGroups of all its members wait, so that each
-client gets its final share at once (:mod:`translation.engine.initial_rebalance`). Later a client that owns nothing
+client gets its final share at once (:mod:`translation.members.initial_rebalance`). Later a client that owns nothing
 waits until the broker has assigned something to its member.
 """
 
@@ -13,9 +13,9 @@ from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.engine.join_wait import awaits_others, wait_in_join
-from translation.engine.member import Group, Member
-from translation.engine.procedure import Procedure
-from translation.member_state import MemberState
+from translation.members.member import Group, Member
+from translation.members.member_state import MemberState
+from translation.members.procedure import Procedure
 from translation.partitions import Partitions, visible_to_client
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
 from translation.upstream.member_lookup import has_settled as settled_at_broker

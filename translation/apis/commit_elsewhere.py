@@ -9,15 +9,15 @@ it came in time.
 """
 
 from protocol_codecs import ErrorCode
-from translation import generation
 from translation.actions import Connection, Request
+from translation.admission.serving import code_for_dead
 from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
-from translation.commits import codes_of
 from translation.engine.context import Context
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure
-from translation.fleet.records import NO_GENERATION, Kind
-from translation.serving import code_for_dead
+from translation.member_log.records import NO_GENERATION, Kind
+from translation.members import generation
+from translation.members.member import Member
+from translation.members.procedure import Procedure
+from translation.passthrough.commits import codes_of
 from translation.upstream.member_lookup import Described, lookup_member
 
 _ATTEMPTS = 2

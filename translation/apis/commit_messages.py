@@ -16,9 +16,9 @@ from protocol_codecs.messages.txn_offset_commit import (
 )
 from translation import error_mapping
 from translation.actions import Request
-from translation.commits import codes_of
 from translation.engine.context import replaced
-from translation.engine.procedure import Procedure, Send, SendBeside
+from translation.members.procedure import Procedure, Send, SendBeside
+from translation.passthrough.commits import codes_of
 
 _OFFSET_COMMIT_FOR_MEMBERS = 9
 """The first OffsetCommit version that takes the commits of new-protocol members (KIP-848)."""

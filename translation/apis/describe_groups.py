@@ -28,8 +28,8 @@ from protocol_codecs.messages.describe_groups import (
 )
 from translation.actions import Connection, Request
 from translation.engine.context import Context, replaced
-from translation.engine.conversion import is_helper
-from translation.engine.procedure import Procedure, Send
+from translation.members.conversion import is_helper
+from translation.members.procedure import Procedure, Send
 
 _EMBEDDED_VERSION = 0
 """The version of the embedded consumer protocol that every tool decodes."""

@@ -1,7 +1,7 @@
 """Heartbeat: becomes one ConsumerGroupHeartbeat in which every field that has not changed is null.
 
 It is answered REBALANCE_IN_PROGRESS exactly if this member's own partitions changed, which
-:mod:`translation.rebalance_detection` decides. Nearly all Heartbeats take the short way of
+:mod:`translation.upstream.rebalance_detection` decides. Nearly all Heartbeats take the short way of
 :mod:`translation.apis.predicted_heartbeat` instead.
 """
 
@@ -13,15 +13,16 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation import generation, rebalance_timeout, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure
-from translation.member_state import MemberState
-from translation.migration import downgrade
-from translation.migration.adoption import readopt
-from translation.migration.resumption import has_stayed
+from translation.joining.adoption import readopt
+from translation.joining.resumption import has_stayed
+from translation.members import generation, rebalance_timeout, session_timeout
+from translation.members.member import Member
+from translation.members.member_state import MemberState
+from translation.members.procedure import Procedure
+from translation.membership import static_members
+from translation.moving import downgrade
 from translation.upstream.consumer_group_heartbeat import (
     complete_heartbeat,
     keepalive_request,

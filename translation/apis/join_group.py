@@ -8,9 +8,11 @@ client expects to wait.
 from protocol_codecs import ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation import error_mapping, generation, rebalance_timeout, session_timeout, static_members
+from translation import error_mapping
 from translation.actions import Connection, EventKind, Request
 from translation.apis.assignment_wait import await_assignment
+from translation.conversion.classic_join import relay_classic_join
+from translation.conversion.convertibility import passthrough_backoff_s, type_of_other_group
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
     Failed,
@@ -28,22 +30,21 @@ from translation.engine.join_wait import (
     take_over_waiting_join,
     wait_in_join,
 )
-from translation.engine.member import Member
-from translation.engine.member_parts import PendingMove
-from translation.engine.procedure import Procedure, UpstreamLost
-from translation.expiry import drop_taken
-from translation.leave_epoch import leave, leave_to_rejoin
-from translation.member_state import MemberEvent
-from translation.migration.adoption import resync_epoch
-from translation.migration.classic_join import relay_classic_join
-from translation.migration.convertibility import passthrough_backoff_s
-from translation.migration.group_type_lookup import type_of_other_group
-from translation.migration.join_preflight import ensure_convertible, ensure_may_begin, join_preflight
+from translation.joining.adoption import resync_epoch
+from translation.joining.join_preflight import ensure_convertible, ensure_may_begin, join_preflight
+from translation.members import generation, rebalance_timeout, session_timeout
+from translation.members.member import Member
+from translation.members.member_parts import PendingMove
+from translation.members.member_state import MemberEvent
+from translation.members.procedure import Procedure, UpstreamLost
+from translation.membership import static_members
+from translation.membership.expiry import drop_taken
 from translation.partitions import NONE, Partitions
 from translation.policy.assignors import is_cooperative, map_assignor
 from translation.policy.client_offer import offer_of
 from translation.upstream.assignor_vote import assignor_for
 from translation.upstream.consumer_group_heartbeat import full_heartbeat
+from translation.upstream.leave_epoch import leave, leave_to_rejoin
 from translation.upstream.metadata_lookup import learn_topic_names, lookup_topics
 from translation.upstream.owned_partitions import emit_revoked, owned_in_join, reported_partitions
 

@@ -1,16 +1,16 @@
-"""LeaveGroup: the client ends its membership. :mod:`translation.expiry` ends one by a timeout."""
+"""LeaveGroup: the client ends its membership. :mod:`translation.membership.expiry` ends one by a timeout."""
 
 from contextlib import ExitStack
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from translation.actions import Connection, EventKind, Request
+from translation.conversion.stand_in import stand_in
 from translation.engine.context import Context, replaced
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure, Send
-from translation.leave_epoch import leave, let_others_begin
-from translation.member_state import MemberEvent
-from translation.migration.stand_in import stand_in
+from translation.members.member import Member
+from translation.members.member_state import MemberEvent
+from translation.members.procedure import Procedure, Send
+from translation.upstream.leave_epoch import leave, let_others_begin
 
 _NOT_DONE_BY_BROKER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 

@@ -1,9 +1,9 @@
 """OffsetCommit and TxnOffsetCommit: go to the broker with the member epoch in the place of the client's generation.
 
 A client keeps the generation of its last JoinGroup while the broker's epoch moves on. Its commit is accepted if its
-generation counts (:func:`translation.generation.may_commit`), and goes out with the current epoch. With an older
-generation it may only name partitions that the member still has: what the client's JoinGroup gave up may have another
-owner by now, whose offsets it would set back.
+generation counts (:func:`translation.members.generation.may_commit`), and goes out with the current epoch. With an
+older generation it may only name partitions that the member still has: what the client's JoinGroup gave up may have
+another owner by now, whose offsets it would set back.
 
 A client may send a commit without waiting for the one before. They go to the broker one behind the other, and beside
 the proxy's own heartbeats; all other calls of the member wait for the answers. Those of one connection keep their
@@ -14,15 +14,16 @@ refuses for its epoch is sent again before those that wait.
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
-from translation import generation, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.apis.commit_elsewhere import commit_elsewhere
 from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
-from translation.commits import codes_of
 from translation.engine.context import Context
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure, Turn
-from translation.migration.adoption import readopt
+from translation.joining.adoption import readopt
+from translation.members import generation, session_timeout
+from translation.members.member import Member
+from translation.members.procedure import Procedure, Turn
+from translation.membership import static_members
+from translation.passthrough.commits import codes_of
 from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat
 from translation.upstream.member_lookup import Described, lookup_member
 

@@ -19,7 +19,7 @@ from protocol_codecs.messages.offset_fetch import (
 from translation import error_mapping
 from translation.actions import Request
 from translation.engine.context import Context, replaced
-from translation.engine.procedure import Procedure, Send
+from translation.members.procedure import Procedure, Send
 
 OF_ONE_GROUP_WITH_AN_ERROR = range(2, 8)
 """The versions whose answer has one error field, for the one group that was asked for."""

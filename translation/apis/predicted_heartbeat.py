@@ -7,13 +7,14 @@ broker before it hands the Heartbeat over (:meth:`translation.translator.Transla
 from typing import Any
 
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation import session_timeout, static_members
 from translation.actions import Answer, Connection, Request
 from translation.apis.heartbeat import conclude
 from translation.engine.context import Context
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure, UpstreamLost
-from translation.member_state import MemberState
+from translation.members import session_timeout
+from translation.members.member import Member
+from translation.members.member_state import MemberState
+from translation.members.procedure import Procedure, UpstreamLost
+from translation.membership import static_members
 from translation.policy.policy import Mode
 from translation.upstream.consumer_group_heartbeat import (
     check_incarnation,
@@ -86,7 +87,7 @@ class PredictedHeartbeat:
         )
 
     def __call__(self, answer: Any) -> Procedure[None] | None:
-        """See :class:`translation.engine.procedure.ReplyHandler`."""
+        """See :class:`translation.members.procedure.ReplyHandler`."""
         context, member = self._context, self._member
         if isinstance(answer, UpstreamLost):
             mark_reply_lost(member, self._membership)

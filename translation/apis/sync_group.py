@@ -14,15 +14,16 @@ from protocol_codecs.messages.consumer_protocol import (
     encode_assignment,
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import generation, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.apis.assignment_wait import others_give_up
 from translation.engine.context import Context
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure, Wait, WakeReason
-from translation.member_state import MemberEvent, MemberState
-from translation.migration.adoption import readopt
-from translation.migration.resumption import has_stayed
+from translation.joining.adoption import readopt
+from translation.joining.resumption import has_stayed
+from translation.members import generation, session_timeout
+from translation.members.member import Member
+from translation.members.member_state import MemberEvent, MemberState
+from translation.members.procedure import Procedure, Wait, WakeReason
+from translation.membership import static_members
 from translation.partitions import NONE, Partitions, by_name, created_anew, visible_to_client
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
 from translation.upstream.metadata_lookup import learn_topic_names

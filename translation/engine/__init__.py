@@ -1,1 +1,1 @@
-"""What every group API stands on: procedures that wait for answers, members, connections, timers."""
+"""What every group API stands on: the scheduler, connections, the registry of groups and members, events."""

@@ -1,4 +1,4 @@
-"""For which groups the broker has authorized each connection (:mod:`translation.authorization`)."""
+"""For which groups the broker has authorized each connection (:mod:`translation.admission.authorization`)."""
 
 from collections import OrderedDict
 from collections.abc import Iterator

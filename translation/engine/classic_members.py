@@ -1,7 +1,7 @@
 """Remembers classic members whose JoinGroup and SyncGroup passed through: what they subscribe to, and what they own.
 
 A live member can be converted to the new protocol without its client noticing only if its first heartbeat repeats
-exactly what the broker has of it (:mod:`translation.migration.in_place`). That is known here from the calls that the
+exactly what the broker has of it (:mod:`translation.moving.in_place`). That is known here from the calls that the
 broker accepted. A JoinGroup makes a record unsettled until the SyncGroup of its generation is answered; a process that
 was started later has no record, and its clients have to rejoin once.
 
@@ -14,7 +14,7 @@ from collections import Counter, OrderedDict
 import msgspec
 
 from translation.actions import Connection, ConnectionId, Request
-from translation.engine.member_ids import LONGEST_MEMBER_ID
+from translation.members.member_ids import LONGEST_MEMBER_ID
 
 MOST_BYTES = 1 << 16
 """A subscription or an assignment that is larger is not kept: about 2,000 topics, or 10,000 partitions."""

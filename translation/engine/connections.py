@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 
 from translation.actions import Connection, ConnectionId, Request, RequestId
-from translation.engine.member import Member
+from translation.members.member import Member
 
 
 class _Client:
@@ -158,7 +158,7 @@ class ClientConnections:
         """Record a request of the member's client: bind the member to its connection, unless the generation is old.
 
         A request with an older generation was delayed: its client may use another connection by now. One with a newer
-        generation is checked with the broker (:mod:`translation.migration.adoption`).
+        generation is checked with the broker (:mod:`translation.joining.adoption`).
         """
         if generation == member.generation or member.connection_id is None:
             self.bind(member, connection)

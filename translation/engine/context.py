@@ -9,7 +9,7 @@ part                    who uses it
 ``events``              whoever reports something to log, metrics and journal
 ``scheduler``           whoever starts or wakes a procedure
 ``connections``         whoever asks whether a client is still there, and on which connection
-``authorized_groups``   :mod:`translation.authorization` and what learns from the broker's answers
+``authorized_groups``   :mod:`translation.admission.authorization` and what learns from the broker's answers
 ``ids``, ``natives``    whoever has to tell translated, native and classic members apart
 ``classic_members``     whoever converts a classic member in place
 ``rules``               whoever asks for the policy's rule of a group
@@ -31,25 +31,24 @@ from translation.actions import Answer, ConnectionId, Forward, Release, Request
 from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.classic_members import ClassicMembers
 from translation.engine.connections import ClientConnections
-from translation.engine.environment import Environment
 from translation.engine.events import Events
-from translation.engine.fleet import Fleet
 from translation.engine.group_router import GroupRouter
-from translation.engine.member import Group, Member
-from translation.engine.member_ids import MemberIds
+from translation.engine.member_log_view import Fleet
 from translation.engine.memberships import Memberships
-from translation.engine.mends import Mends
-from translation.engine.moves import Moves
-from translation.engine.native_members import NativeMembers
-from translation.engine.procedure import WakeReason
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
+from translation.environment import Environment
+from translation.members.member import Group, Member
+from translation.members.member_ids import MemberIds, NativeMembers
+from translation.members.procedure import WakeReason
+from translation.mending.mends import Mends
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
+from translation.rollout.moves import Moves
 from translation.settings import TranslatorSettings
 
 if TYPE_CHECKING:
-    from translation.fleet.member_log import MemberLog
+    from translation.member_log.member_log import MemberLog
 
 
 class Context(Environment):
@@ -132,7 +131,7 @@ class Context(Environment):
         self.scheduler.connection_lost(connection_id)
 
     def lose_sight(self, group: Group) -> None:
-        """The coordinator of a group is out of reach (:mod:`translation.reach`)."""
+        """The coordinator of a group is out of reach (:mod:`translation.upstream.reach`)."""
         group.out_of_reach = True
         self.fleet.await_group(group.group_id)
 

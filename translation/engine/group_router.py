@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from translation.actions import Connection, ConnectionId, Request
-from translation.fleet.records import MemberKey
+from translation.member_log.records import MemberKey
 from translation.policy.policy import Mode, Rule
 
 RouteAgain: TypeAlias = Callable[[Connection, Request], None]

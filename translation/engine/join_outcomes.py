@@ -7,10 +7,10 @@ import msgspec
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation import session_timeout
 from translation.actions import EventKind, Request
 from translation.engine.context import Context, replaced
-from translation.engine.member import Member
+from translation.members import session_timeout
+from translation.members.member import Member
 
 _FIRST_WITHOUT_PROTOCOL = 7
 

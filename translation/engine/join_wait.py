@@ -11,8 +11,8 @@ from protocol_codecs import ErrorCode
 from translation.actions import Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import AnsweredByNewer, Failed
-from translation.engine.member import Group, Member
-from translation.engine.procedure import Procedure, Wait, WakeReason
+from translation.members.member import Group, Member
+from translation.members.procedure import Procedure, Wait, WakeReason
 
 
 def join_wait_limit_s(context: Context, rebalance_timeout_ms: int, group: Group | None = None) -> float:

@@ -2,14 +2,14 @@
 
 import math
 
-from translation import generation
 from translation.actions import EventKind
-from translation.engine.environment import Environment
 from translation.engine.events import Events
-from translation.engine.member import Group, Member
-from translation.engine.procedure import WakeReason
 from translation.engine.scheduler import Scheduler
-from translation.member_state import MemberEvent, MemberState
+from translation.environment import Environment
+from translation.members import generation
+from translation.members.member import Group, Member
+from translation.members.member_state import MemberEvent, MemberState
+from translation.members.procedure import WakeReason
 from translation.partitions import NONE
 
 _WAKES = {

@@ -4,12 +4,11 @@ from collections.abc import Callable
 from itertools import islice
 
 from translation.engine.connections import ClientConnections
-from translation.engine.environment import Environment
-from translation.engine.fleet import Fleet
-from translation.engine.member import Group, Member
-from translation.engine.member_ids import LONGEST_MEMBER_ID, MemberIds, may_be_translated
-from translation.engine.native_members import NativeMembers
-from translation.fleet.records import LENGTH_OF_HASH, MemberKey, shortened
+from translation.engine.member_log_view import Fleet
+from translation.environment import Environment
+from translation.member_log.records import LENGTH_OF_HASH, MemberKey, shortened
+from translation.members.member import Group, Member
+from translation.members.member_ids import LONGEST_MEMBER_ID, MemberIds, NativeMembers, may_be_translated
 
 _EVICTION_CANDIDATES = 100
 """Groups that are looked at when one has to be forgotten, those first that were not looked at for longest."""

@@ -12,8 +12,10 @@ from typing import Any
 from protocol_codecs import ApiKey, ErrorCode
 from translation.actions import Call, CallId, Close, ConnectionId
 from translation.engine.connections import ClientConnections
-from translation.engine.environment import Environment
-from translation.engine.procedure import (
+from translation.environment import Environment
+from translation.error_mapping import MOVED_AWAY
+from translation.member_log.records import MemberKey
+from translation.members.procedure import (
     Procedure,
     ProcedureQueue,
     ReplyHandler,
@@ -25,8 +27,6 @@ from translation.engine.procedure import (
     Wait,
     WakeReason,
 )
-from translation.error_mapping import MOVED_AWAY
-from translation.fleet.records import MemberKey
 
 # Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded.
 _JOIN_GROUP = int(ApiKey.JOIN_GROUP)

@@ -1,1 +1,1 @@
-"""Which partitions of a group nobody is assigned, by the broker's descriptions, and when something is done about it."""
+"""Which partitions of a group no member is assigned, by the broker's descriptions, and when that is mended."""

@@ -1,4 +1,4 @@
-"""Finds the partitions that a settled group leaves to nobody, in how the broker describes it.
+"""Finds the partitions that a settled group leaves to nobody, in how the broker describes it, and says when to mend it.
 
 A look says nothing (None) where a partition without an owner may be on its way to one, or where not everything is seen:
 a rebalance is under way, a static member is away, a topic's size is not known, an assignor is not one of Kafka's own
@@ -184,3 +184,42 @@ def _look(
 def digest_of(unowned: Iterable[TopicPartition]) -> int:
     """A number for a set of partitions, the same in every process."""
     return crc32(repr(sorted(unowned)).encode())
+
+
+SECOND_LOOK_S = 10.0
+"""What nobody has at two looks that are so far apart is left to nobody: what a change takes is over by then."""
+
+CLIENTS_MAY_S = 360.0
+"""The same where clients may be about to change it themselves: within ``metadata.max.age.ms`` they find new partitions,
+within ``max.poll.interval.ms`` they give partitions up. Both are five minutes by default."""
+
+FIRST_BACKOFF_MS = 60_000
+TRIES = 5
+"""After the last one, a quarter of an hour after the first, somebody has to look why it does not help."""
+
+
+class Suspicion(msgspec.Struct):
+    """What a process has seen of a group that leaves partitions to nobody. Times are seconds."""
+
+    look: Look
+    since: float
+    tries: int = 0
+    """How often something was done about it, as far as this process knows."""
+    why_not: str = ""
+    """Why nothing is done about it, for people; empty if something will be."""
+    refused: str = ""
+    """Why the broker refused what was tried."""
+    told: str = ""
+    """The reason that was reported last."""
+    seen_at: float = 0.0
+
+
+def is_confirmed(suspicion: Suspicion, now: float, *, is_classic: bool) -> bool:
+    """Whether it has lasted for long enough to do something about it now."""
+    lasts_s = CLIENTS_MAY_S if is_classic and suspicion.look.clients_may else SECOND_LOOK_S
+    return now - suspicion.since >= lasts_s
+
+
+def backoff_ms(tries: int) -> int:
+    """For how long (milliseconds) after so many tries nothing more is done; at least one was made."""
+    return FIRST_BACKOFF_MS << (min(tries, TRIES) - 1)

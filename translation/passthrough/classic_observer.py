@@ -11,9 +11,9 @@ from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from translation import rebalance_timeout
 from translation.actions import Connection, ConnectWorker, EventKind, MemberProtocol, Request
-from translation.member_state import MemberEvent, MemberState
+from translation.members import rebalance_timeout
+from translation.members.member_state import MemberEvent, MemberState
 from translation.passthrough import connect_messages
 from translation.passthrough.observed_member import ObservedMember
 from translation.passthrough.observed_members import MEMBERSHIP_ERRORS, ObservedMembers

@@ -3,17 +3,36 @@
 Consumers of the new protocol (KIP-848), share consumers (KIP-932) and Streams applications (KIP-1071) each have a
 heartbeat of their own, and its rules are the same: member epoch 0 joins, one below 0 leaves, and what has not changed
 is left out of request and response. So all of it is here, and one class for each protocol reads its messages.
+
+A share group assigns a partition to several members at once, which share its records. So nothing is exclusive there,
+and nobody waits until a member has given something up: an assignment holds from the response on, without revocations.
+
+A member of a streams group has tasks: active ones, which process records, and standby and warm-up ones, which keep
+copies of state. The broker waits until a member has given up a task of any role before another one gets it in that
+role, so all of them are revoked as partitions of consumers are.
 """
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from protocol_codecs import ErrorCode
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
 from translation.actions import Connection, EventKind, MemberProtocol, Request
-from translation.member_state import MemberEvent, MemberState
+from translation.members.member_state import MemberEvent, MemberState
 from translation.passthrough.observed_member import ObservedMember
 from translation.passthrough.observed_members import ObservedMembers
-from translation.passthrough.observed_partitions import NOTHING, Owned
+from translation.passthrough.observed_partitions import NOTHING, Owned, in_heartbeat, in_tasks
 from translation.passthrough.topic_names import TopicNames
 
 
@@ -109,3 +128,69 @@ class HeartbeatObserver(ABC):
         if member.pending_revocation:
             members.change(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions are to be revoked")
             members.emit(EventKind.REVOKE_REQUESTED, member, partitions=member.pending_revocation)
+
+
+class ConsumerObserver(HeartbeatObserver):
+    """Applies ConsumerGroupHeartbeats."""
+
+    protocol = MemberProtocol.CONSUMER
+    api_name = "ConsumerGroupHeartbeat"
+
+    def _reported(self, message: ConsumerGroupHeartbeatRequest) -> Owned | None:
+        return None if message.topic_partitions is None else in_heartbeat(message.topic_partitions)
+
+    def _assigned(self, response: ConsumerGroupHeartbeatResponse) -> Owned | None:
+        assignment = response.assignment
+        return None if assignment is None else in_heartbeat(assignment.topic_partitions)
+
+    def _subscribed(self, message: ConsumerGroupHeartbeatRequest, member_id: str) -> None:
+        if message.subscribed_topic_names:
+            self._topics.subscribed(message.group_id, member_id, message.subscribed_topic_names)
+
+
+class ShareObserver(HeartbeatObserver):
+    """Applies ShareGroupHeartbeats."""
+
+    protocol = MemberProtocol.SHARE
+    api_name = "ShareGroupHeartbeat"
+
+    def _reported(self, message: ShareGroupHeartbeatRequest) -> Owned | None:  # noqa: ARG002
+        return None
+
+    def _assigned(self, response: ShareGroupHeartbeatResponse) -> Owned | None:
+        assignment = response.assignment
+        return None if assignment is None else in_heartbeat(assignment.topic_partitions)
+
+    def _subscribed(self, message: ShareGroupHeartbeatRequest, member_id: str) -> None:
+        if message.subscribed_topic_names:
+            self._topics.subscribed(message.group_id, member_id, message.subscribed_topic_names)
+
+    def _reassigned(self, member: ObservedMember, assigned: Owned) -> None:
+        before = member.owned
+        if assigned == before:
+            return  # the broker repeats the assignment when the member names its topics again
+        member.owned = assigned
+        self._members.emit(EventKind.ASSIGNED, member, partitions=assigned - (before or NOTHING))
+
+
+class StreamsObserver(HeartbeatObserver):
+    """Applies StreamsGroupHeartbeats."""
+
+    protocol = MemberProtocol.STREAMS
+    api_name = "StreamsGroupHeartbeat"
+
+    def _reported(self, message: StreamsGroupHeartbeatRequest) -> Owned | None:
+        return _tasks(message)
+
+    def _assigned(self, response: StreamsGroupHeartbeatResponse) -> Owned | None:
+        return _tasks(response)
+
+    def _subscribed(self, message: StreamsGroupHeartbeatRequest, member_id: str) -> None:
+        """Tasks need no names of topics."""
+
+
+def _tasks(message: StreamsGroupHeartbeatRequest | StreamsGroupHeartbeatResponse) -> Owned | None:
+    """Return the tasks of all roles; None if nothing has changed. A message names either all roles or none."""
+    if message.active_tasks is None:
+        return None
+    return in_tasks(message.active_tasks, message.standby_tasks or (), message.warmup_tasks or ())

@@ -5,7 +5,7 @@ import math
 import msgspec
 
 from translation.actions import ConnectionId, ConnectWorker, MemberProtocol
-from translation.member_state import OBSERVED_TRANSITIONS, MemberState, MemberStateMachine
+from translation.members.member_state import OBSERVED_TRANSITIONS, MemberState, MemberStateMachine
 from translation.passthrough.observed_partitions import NOTHING, Owned
 
 _SESSION_TIMEOUT_MS = 45_000
@@ -53,7 +53,7 @@ class ObservedMember(msgspec.Struct, kw_only=True):
 
     @property
     def state(self) -> MemberState:
-        """The member's state; changed by :mod:`translation.member_state` only."""
+        """The member's state; changed by :mod:`translation.members.member_state` only."""
         return self.machine.state
 
     def touch(self, now: float) -> None:

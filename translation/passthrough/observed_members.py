@@ -5,7 +5,7 @@ from typing import Any
 
 from protocol_codecs import ErrorCode, Uuid
 from translation.actions import Connection, Event, EventKind, MemberProtocol, Request
-from translation.member_state import MemberEvent, MemberState
+from translation.members.member_state import MemberEvent, MemberState
 from translation.passthrough.observed_member import ObservedMember
 from translation.passthrough.observed_partitions import NOTHING, Owned, to_topic_partitions
 from translation.passthrough.topic_names import TopicNames

@@ -12,13 +12,15 @@ from typing import Any
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from translation.actions import Connection, ConnectionId, Event, EventKind, Request
-from translation.commits import COMMITS
 from translation.passthrough.classic_observer import ClassicObserver
-from translation.passthrough.consumer_observer import ConsumerObserver
-from translation.passthrough.heartbeat_observer import HeartbeatObserver
+from translation.passthrough.commits import COMMITS
+from translation.passthrough.heartbeat_observer import (
+    ConsumerObserver,
+    HeartbeatObserver,
+    ShareObserver,
+    StreamsObserver,
+)
 from translation.passthrough.observed_members import MEMBERS_LIMIT, ObservedMembers
-from translation.passthrough.share_observer import ShareObserver
-from translation.passthrough.streams_observer import StreamsObserver
 from translation.passthrough.topic_names import TopicNames
 
 OBSERVED: frozenset[int] = frozenset(
@@ -34,7 +36,7 @@ OBSERVED: frozenset[int] = frozenset(
     }
 )
 """The APIs whose requests and responses that are shown when the broker has answered: to the observer, commits to
-:class:`translation.commits.CommitWatch`."""
+:class:`translation.passthrough.commits.CommitWatch`."""
 
 OBSERVED_WHEN_FORWARDED: frozenset[int] = frozenset(
     {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_HEARTBEAT}

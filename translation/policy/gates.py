@@ -11,7 +11,7 @@ _Count = Annotated[int, Meta(ge=0)]
 class AbortIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How much worse a group may become by its move, beyond what it was like before and what a step itself causes.
 
-    Each threshold is judged over three windows of ten seconds (:mod:`translation.migration.gates`).
+    Each threshold is judged over three windows of ten seconds (:mod:`translation.rollout.gates`).
     """
 
     lag: Annotated[

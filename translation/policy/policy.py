@@ -4,6 +4,7 @@ Names are looked up in an index, so a group costs the same however many are name
 (:mod:`translation.policy.pattern_index`).
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
@@ -14,7 +15,6 @@ import msgspec
 from msgspec import Meta
 
 from protocol_codecs import ApiKey, ErrorCode
-from translation.policy.digest import digest_of
 from translation.policy.gates import AbortIf
 from translation.policy.group_type import JOINED_BY, GroupType
 from translation.policy.pattern_index import PatternIndex, compile_pattern
@@ -346,7 +346,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @cached_property
     def digest(self) -> str:
-        """Names the policy (:mod:`translation.policy.digest`)."""
+        """Names the policy (:mod:`translation.policy.policy`)."""
         return digest_of(self)
 
     def prepare(self, instead_of: "Policy | None" = None) -> None:
@@ -395,3 +395,12 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def wave_sizes(self) -> Mapping[int, int]:
         """How many groups each wave has."""
         return Counter(self.wave_of.values())
+
+
+_CHARACTERS = 16
+
+
+def digest_of(policy: msgspec.Struct) -> str:
+    """Sixteen hexadecimal digits that any change of the policy changes, but not one of comments or layout alone."""
+    data = msgspec.json.encode(policy, order="deterministic")
+    return hashlib.sha256(data).hexdigest()[:_CHARACTERS]

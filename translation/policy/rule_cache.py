@@ -22,7 +22,7 @@ class RuleCache:
 
     @property
     def digest(self) -> str:
-        """Names the policy (:mod:`translation.policy.digest`)."""
+        """Names the policy (:mod:`translation.policy.policy`)."""
         return self.policy.digest
 
     def rule_for(self, group_id: str) -> Rule:

@@ -17,7 +17,7 @@ _ALL = 10_000
 
 MOST_STEPS = 100
 MOST_MEMBERS = 1_000_000
-"""With so many, steps of a move fit in its record (:mod:`translation.fleet.group_records`)."""
+"""With so many, steps of a move fit in its record (:mod:`translation.member_log.group_records`)."""
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -1,21 +1,21 @@
 """Decides which way a group call takes.
 
 JoinGroup has more ways than the others (:mod:`translation.routing.join_routing`), and members that speak to the broker
-themselves are only kept from joining (:mod:`translation.routing.guarded_joins`). Any other call of a client goes one
+themselves are only kept from joining (:mod:`translation.admission.guarded_joins`). Any other call of a client goes one
 of these ways, decided by what the policy says and by what is known of its group and member:
 
 * **Relayed**: the broker itself answers it (:mod:`translation.routing.relayed_calls`), because the group is not
   translated, or the member is a classic or a native one.
 * **Refused**: another member has its instance id, or a Heartbeat tells its client to rejoin
-  (:mod:`translation.migration.downgrade`).
+  (:mod:`translation.moving.downgrade`).
 * **Translated**: a procedure of its member in :mod:`translation.apis` answers it.
-* **Adopted first**: the member is unknown here, so the broker is asked for it (:mod:`translation.migration.adoption`).
+* **Adopted first**: the member is unknown here, so the broker is asked for it (:mod:`translation.joining.adoption`).
   Of a group that is not translated the call itself asks: it is relayed, and adopts its member if the broker's answer
   says that this may be one of the new protocol, from before this process started.
 
-A call that is not relayed goes on only if its sender may act in the group (:mod:`translation.authorization`). If the
-broker has to be asked for that, the call is routed again afterwards, with ``authorized``. A Heartbeat, SyncGroup or
-JoinGroup then goes on only if its member is served by this replica (:mod:`translation.serving`).
+A call that is not relayed goes on only if its sender may act in the group (:mod:`translation.admission.authorization`).
+If the broker has to be asked for that, the call is routed again afterwards, with ``authorized``. A Heartbeat, SyncGroup
+or JoinGroup then goes on only if its member is served by this replica (:mod:`translation.admission.serving`).
 """
 
 import math
@@ -28,26 +28,28 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from translation import authorization, serving, session_timeout, static_members
 from translation.actions import Connection, Request
+from translation.admission import authorization, serving
+from translation.admission.guarded_joins import route_member_heartbeat
 from translation.apis import commit_messages, leave_group, offset_commit, offset_fetch
 from translation.apis.describe_groups import describe_groups
 from translation.apis.heartbeat import heartbeat
 from translation.apis.predicted_heartbeat import PredictedHeartbeat, is_predictable
 from translation.apis.sync_group import sync
-from translation.commits import codes_of
 from translation.engine.context import Context
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure, ProcedureQueue, Send
-from translation.migration import downgrade, held_return, mending
-from translation.migration.adoption import adopt_then
+from translation.joining.adoption import adopt_then
+from translation.members import session_timeout
+from translation.members.member import Member
+from translation.members.procedure import Procedure, ProcedureQueue, Send
+from translation.membership import static_members
+from translation.moving import downgrade, held_return, mend
+from translation.passthrough.commits import codes_of
 from translation.policy.policy import Mode
-from translation.relayed_responses import observe_response
-from translation.routing.guarded_joins import route_member_heartbeat
 from translation.routing.join_routing import route_join_group
 from translation.routing.relayed_calls import is_of_native, is_relayed, may_be_translated_still
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
 from translation.upstream.member_lookup import Found
+from translation.upstream.relayed_responses import observe_response
 
 _COMMITS = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
 _FOR_CLASSIC_MEMBERS = range(2, 9)
@@ -164,7 +166,7 @@ def _route_member_call(
 
     ``refusal`` makes the response that refuses it with a code. ``route_again`` is called, with ``authorized``, when the
     broker has said that the sender may act in the group. ``claims``: the call shows that its client is here, so its
-    member is to be served here (:mod:`translation.serving`).
+    member is to be served here (:mod:`translation.admission.serving`).
     """
     message = request.message
     group_id, member_id = message.group_id, message.member_id
@@ -179,7 +181,7 @@ def _route_member_call(
             and request.api_key == ApiKey.HEARTBEAT
             and context.mends.tells(group_id, member_id)
         ):
-            mending.tell_leader(context, connection, request)
+            mend.tell_leader(context, connection, request)
         elif _is_of_unknown(context, connection, request):
             _relay_or_adopt(context, connection, request, translate, refuse, claims=claims)
         else:

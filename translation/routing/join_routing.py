@@ -1,10 +1,10 @@
 """Decides whether a JoinGroup is translated, relayed to the classic coordinator, or refused.
 
 What counts is the policy's rule for the group, whether this client can be translated at all, and what is known of the
-group's migration (:mod:`translation.group_migration`). A client whose group is not translated may still have a
+group's migration (:mod:`translation.members.group_migration`). A client whose group is not translated may still have a
 membership of the new protocol here, which ends before its JoinGroup is relayed
-(:mod:`translation.migration.downgrade`). A JoinGroup that is translated may still be relayed in the end, by what the
-broker says of its member (:mod:`translation.migration.join_preflight`).
+(:mod:`translation.moving.downgrade`). A JoinGroup that is translated may still be relayed in the end, by what the
+broker says of its member (:mod:`translation.joining.join_preflight`).
 """
 
 import math
@@ -13,21 +13,22 @@ from typing import Any
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
-from translation import authorization, member_id_required, relayed_responses, serving, static_members
 from translation.actions import Authorized, Connection, EventKind, Request
+from translation.admission import authorization, guarded_joins, serving
 from translation.apis import join_group
+from translation.conversion.classic_join import relay_classic_join
+from translation.conversion.pending_moves import keeps_membership, match_pending_move, request_rejoin
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure, ProcedureQueue
-from translation.migration.admission import join_by_steps
-from translation.migration.classic_join import relay_classic_join
-from translation.migration.downgrade import back_in_place, back_to_classic
-from translation.migration.pending_moves import keeps_membership, match_pending_move, request_rejoin
-from translation.migration.replaced_static_member import may_replace_translated, relay_in_its_place
+from translation.joining.replaced_static_member import may_replace_translated, relay_in_its_place
+from translation.members.member import Member
+from translation.members.procedure import Procedure, ProcedureQueue
+from translation.membership import member_id_required, static_members
+from translation.moving.downgrade import back_in_place, back_to_classic
+from translation.moving.slot_admission import join_by_steps
 from translation.partitions import lacks_owned_list, owns_partitions
 from translation.policy.policy import Mode, Rule
-from translation.routing import guarded_joins
+from translation.upstream import relayed_responses
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
 
 

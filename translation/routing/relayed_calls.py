@@ -1,12 +1,12 @@
 """Which calls of a client the proxy relays untouched, so that the broker itself answers them.
 
 A group's calls are relayed if the policy does not have it translated, while the broker does not convert it
-(:mod:`translation.group_migration`), and for members that are classic or native ones at the broker. JoinGroup, by which
-members come, is looked at by :mod:`translation.routing.join_routing`.
+(:mod:`translation.members.group_migration`), and for members that are classic or native ones at the broker. JoinGroup,
+by which members come, is looked at by :mod:`translation.routing.join_routing`.
 """
 
 from translation.engine.context import Context
-from translation.engine.member_ids import LONGEST_MEMBER_ID, may_be_translated
+from translation.members.member_ids import LONGEST_MEMBER_ID, may_be_translated
 from translation.policy.policy import LONGEST_GROUP_ID, Mode
 
 

@@ -6,7 +6,7 @@ them.
 """
 
 from translation.engine.context import Context
-from translation.engine.member import Group, Member
+from translation.members.member import Group, Member
 from translation.policy.policy import Mode
 
 NO_VOTE = ""

@@ -16,17 +16,17 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseAssignment,
 )
-from translation import rebalance_timeout
 from translation.actions import Connection, EventKind
 from translation.engine.context import Context, replaced
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure, Send, UpstreamLost
-from translation.member_state import MemberState
+from translation.members import rebalance_timeout
+from translation.members.member import Member
+from translation.members.member_state import MemberState
+from translation.members.procedure import Procedure, Send, UpstreamLost
 from translation.partitions import NONE, Partitions, from_topics, to_topics
-from translation.reach import reached
 from translation.upstream.assignor_vote import assignor_in_full, changed_assignor
 from translation.upstream.metadata_lookup import lookup_topics
 from translation.upstream.owned_partitions import acknowledge, has_to_report_owned
+from translation.upstream.reach import reached
 
 HEARTBEAT_VERSION = 1
 """The version of ConsumerGroupHeartbeat. In v0 the broker chooses the member id, from v1 on the client does."""
@@ -227,7 +227,8 @@ def _heartbeat_without_topics(context: Context, member: Member) -> HeartbeatProc
 def is_unchanged(member: Member, response: ConsumerGroupHeartbeatResponse) -> bool:
     """Whether a response changes nothing, as most do: then only :func:`record_contact` follows.
 
-    All others go through :func:`complete_heartbeat` and :func:`~translation.rebalance_detection.detect_rebalance`.
+    All others go through :func:`complete_heartbeat` and
+    :func:`~translation.upstream.rebalance_detection.detect_rebalance`.
     """
     partitions = member.partitions
     return not (

@@ -8,12 +8,12 @@ from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from translation import error_mapping
 from translation.actions import EventKind
 from translation.engine.context import Context
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure
-from translation.member_state import MemberEvent, MemberState
-from translation.rebalance_detection import detect_rebalance
+from translation.members.member import Member
+from translation.members.member_state import MemberEvent, MemberState
+from translation.members.procedure import Procedure
 from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat, schedule_keepalive
 from translation.upstream.metadata_lookup import learn_topic_names
+from translation.upstream.rebalance_detection import detect_rebalance
 
 
 def heartbeat_upstream(context: Context, member: Member, *, client_is_here: bool = False) -> Procedure[int]:

@@ -14,7 +14,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 )
 from translation.actions import Connection
 from translation.engine.context import Context
-from translation.engine.procedure import Procedure, Send
+from translation.members.procedure import Procedure, Send
 
 _STABLE = "Stable"
 _CLASSIC_MEMBER = 0  # member_type in ConsumerGroupDescribe v1

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from protocol_codecs import ApiKey, ErrorCode, Uuid
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from translation.engine.context import Context
-from translation.engine.procedure import Procedure, Send
+from translation.members.procedure import Procedure, Send
 from translation.partitions import Partitions
 
 _BY_TOPIC_ID = 12

@@ -14,8 +14,8 @@ list that goes out:
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription
 from translation.actions import EventKind
 from translation.engine.context import Context
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure
+from translation.members.member import Member
+from translation.members.procedure import Procedure
 from translation.partitions import NONE, Partitions
 from translation.upstream.metadata_lookup import lookup_topics
 

@@ -1,6 +1,6 @@
 """Whether the groups can move: what their clients say of themselves, as DescribeGroups shows it.
 
-The judgement is the translation's own (:func:`translation.migration.convertibility.obstacle_of`).
+The judgement is the translation's own (:func:`translation.conversion.convertibility.obstacle_of`).
 """
 
 from protocol_codecs import CodecError
@@ -10,7 +10,7 @@ from protocol_codecs.messages.describe_groups import DescribedGroup
 from proxy.observability.preflight_report import Finding, Source
 from proxy.preflight.checks.check import Check, Found, count
 from proxy.preflight.facts import Facts, Group, Kind, Unknown, number
-from translation.migration.convertibility import Obstacle, obstacle_of
+from translation.conversion.convertibility import Obstacle, obstacle_of
 from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode
 from translation.reasons import options

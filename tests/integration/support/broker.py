@@ -22,7 +22,7 @@ from kio.static.primitive import i8
 
 from support import raw
 from support.waiting import eventually
-from translation.engine.conversion import is_helper
+from translation.members.conversion import is_helper
 
 FLUSH_S = 120.0
 """So long a producer of librdkafka has by default for a record; a busy broker may need more than half a minute."""

@@ -12,7 +12,7 @@ from kio.schema.types import GroupId
 
 from support import raw
 from support.raw_member import RawMember
-from translation.engine.member_ids import is_issued_form
+from translation.members.member_ids import is_issued_form
 
 _HEARTBEAT_EVERY_S = 0.1
 _CLIENT_ID = "broken"

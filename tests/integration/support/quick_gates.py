@@ -2,7 +2,7 @@
 
 import runpy
 
-from translation.fleet import signals
+from translation.member_log import signals
 
 signals.WINDOW_S = 3.0  # before anything else has read it
 

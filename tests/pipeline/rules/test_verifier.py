@@ -24,7 +24,7 @@ from tests.pipeline.rules.journals import (
     saved,
     verified,
 )
-from translation.migration.in_place import UNNOTICED
+from translation.moving.in_place import UNNOTICED
 
 MS, S = 1_000, 1_000_000
 

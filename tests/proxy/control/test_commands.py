@@ -16,8 +16,8 @@ from proxy.config.control import Control
 from proxy.console.exit_codes import ExitCode
 from proxy.control.listener import ControlListener
 from proxy.metrics.registry import Metrics
-from translation.migration.command_writes import CommandOutcome, CommandState
-from translation.migration.commands import Act, Command
+from translation.moving.command_writes import CommandOutcome, CommandState
+from translation.rollout.commands import Act, Command
 
 
 class Proxy:

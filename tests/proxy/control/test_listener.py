@@ -22,8 +22,8 @@ from proxy.control.requests import CommandAnswer
 from proxy.metrics.registry import Metrics
 from proxy.transport.listeners import BindError
 from tests.proxy.fakes.certificates import LOCAL, Authority, connect_tls
-from translation.migration.command_writes import CommandOutcome, CommandState
-from translation.migration.commands import Act, Command
+from translation.moving.command_writes import CommandOutcome, CommandState
+from translation.rollout.commands import Act, Command
 
 BODY = {"group": "payments", "why": "lag grows"}
 DONE = CommandOutcome(state=CommandState.DONE, text="rolled back", changed=True)

@@ -30,7 +30,7 @@ from proxy.exporter.cluster_census import (
     count_cluster,
 )
 from proxy.exporter.families import cluster_families
-from translation.engine.conversion import HELPER_PREFIX
+from translation.members.conversion import HELPER_PREFIX
 
 CLASSIC, CONSUMER = Kind("classic", "consumer"), Kind("consumer", "consumer")
 OF_CLASSIC = MemberKind("classic", "consumer", "classic")

@@ -7,14 +7,14 @@ from typing import Any
 
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Forward, Release, Request
-from translation.engine.wave_counts import WaveCount
-from translation.fleet.group_records import Proof
-from translation.fleet.outputs import Output
-from translation.fleet.signals import Report
-from translation.migration.command_writes import CommandOutcome, CommandState
-from translation.migration.commands import Command
+from translation.member_log.group_records import Proof
+from translation.member_log.outputs import Output
+from translation.member_log.signals import Report
+from translation.moving.command_writes import CommandOutcome, CommandState
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Policy
+from translation.rollout.commands import Command
+from translation.rollout.wave_counts import WaveCount
 
 
 class ForwardEverything:

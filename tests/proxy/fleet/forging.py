@@ -6,8 +6,8 @@ import msgspec
 
 from proxy.fleet.log_events import ReadEvent
 from proxy.fleet.record_decoding import LOG_APPEND_TIME, RawRecord, decode_record
-from translation.fleet.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
-from translation.fleet.records import MemberKey, Writer, encode_key, member_key, partition_of
+from translation.member_log.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
+from translation.member_log.records import MemberKey, Writer, encode_key, member_key, partition_of
 
 GROUP = "payments"
 PARTITIONS = 4

@@ -14,9 +14,9 @@ from proxy.fleet import log_client
 from proxy.fleet.driver import FleetDriver
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.metrics.registry import Metrics
-from translation.fleet.outputs import Health, HealthChanged, Output, Taken, Verdict
-from translation.fleet.records import member_key, partition_of
-from translation.fleet.seats import Seat
+from translation.member_log.outputs import Health, HealthChanged, Output, Taken, Verdict
+from translation.member_log.records import member_key, partition_of
+from translation.member_log.seats import Seat
 
 PARTITIONS = 2
 PROPERTIES = {"bootstrap.servers": "127.0.0.1:1"}

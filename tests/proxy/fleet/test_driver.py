@@ -19,12 +19,20 @@ from proxy.fleet.reader_watch import PATIENCE_S
 from proxy.fleet.record_decoding import RawRecord, decode_record
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.metrics.registry import Metrics
-from translation.fleet.counting import Stored
-from translation.fleet.formats import FORMATS
-from translation.fleet.group_log import UNKNOWN_MS
-from translation.fleet.group_records import MOVE, GroupRecord, Move, StoredGroup, group_key
-from translation.fleet.outputs import Health, HealthChanged, Output, Serving, Settled, Verdict, WriteRecord
-from translation.fleet.records import (
+from translation.member_log.counting import Stored
+from translation.member_log.formats import FORMATS
+from translation.member_log.group_log import UNKNOWN_MS
+from translation.member_log.group_records import MOVE, GroupRecord, Move, StoredGroup, group_key
+from translation.member_log.outputs import (
+    Health,
+    HealthChanged,
+    Output,
+    Serving,
+    Settled,
+    Verdict,
+    WriteRecord,
+)
+from translation.member_log.records import (
     PROBE,
     Ignored,
     Kind,
@@ -33,7 +41,7 @@ from translation.fleet.records import (
     member_key,
     partition_of,
 )
-from translation.fleet.replicas import Heard, Replica, replica_header
+from translation.member_log.replicas import Heard, Replica, replica_header
 
 CREATE_TIME = 1
 KEY = member_key("payments", "epochgate-1")

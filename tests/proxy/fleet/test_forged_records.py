@@ -12,15 +12,15 @@ import pytest
 from protocol_codecs import ApiKey, ErrorCode
 from proxy.fleet.log_events import GroupRecordRead, RecordIgnored, RecordRead, RecordUnknown
 from proxy.fleet.record_decoding import LOG_APPEND_TIME, RawRecord, decode_record
+from tests.translation.admission.test_serving import KEY, served_member
 from tests.translation.answers import A, described, member
 from tests.translation.bench import GROUP
-from tests.translation.fleet.bench import Replica, SharedLog
-from tests.translation.fleet.test_serving import KEY, served_member
+from tests.translation.member_log.bench import Replica, SharedLog
 from translation.actions import Connection
-from translation.fleet.formats import FORMAT_HEADER
-from translation.fleet.group_log import UNKNOWN_MS
-from translation.fleet.group_mac import GroupMac
-from translation.fleet.group_records import (
+from translation.member_log.formats import FORMAT_HEADER
+from translation.member_log.group_log import UNKNOWN_MS
+from translation.member_log.group_mac import GroupMac
+from translation.member_log.group_records import (
     HOST,
     MEND,
     MOVE,
@@ -37,10 +37,18 @@ from translation.fleet.group_records import (
     encode_group_value,
     report_name,
 )
-from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import FleetSettings
-from translation.fleet.records import PROBE, Kind, MemberKey, MemberRecord, Writer, encode_key, encode_value
-from translation.fleet.signals import Report, Window
+from translation.member_log.member_log import MemberLog
+from translation.member_log.outputs import FleetSettings
+from translation.member_log.records import (
+    PROBE,
+    Kind,
+    MemberKey,
+    MemberRecord,
+    Writer,
+    encode_key,
+    encode_value,
+)
+from translation.member_log.signals import Report, Window
 from translation.settings import TranslatorSettings
 
 SECURITY = Path(__file__).parents[3] / "docs" / "explanation" / "security.md"

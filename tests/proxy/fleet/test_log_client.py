@@ -22,9 +22,9 @@ from proxy.fleet.log_reader import _MOST_CLOSING, LogReader
 from proxy.fleet.log_threads import LogThreads
 from proxy.fleet.log_writer import _OLD_S, LogWriter
 from proxy.fleet.topic import access_hint, create_command, required_settings
-from tests.translation.fleet.test_formats import plant_second_format
-from translation.fleet.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
-from translation.fleet.records import (
+from tests.translation.member_log.test_formats import plant_second_format
+from translation.member_log.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
+from translation.member_log.records import (
     Ignored,
     Kind,
     MemberRecord,
@@ -34,7 +34,7 @@ from translation.fleet.records import (
     member_key,
     partition_of,
 )
-from translation.fleet.replicas import REPLICA_HEADER
+from translation.member_log.replicas import REPLICA_HEADER
 
 KEY, WRITER = member_key("payments", "epochgate-1"), Writer(b"writer")
 RECORD = MemberRecord(Kind.SERVED, 4, first=True)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from proxy.fleet.reader_watch import MOST_PATIENCE_S, PATIENCE_S, ReaderWatch
-from translation.fleet.outputs import Health
+from translation.member_log.outputs import Health
 
 PARTITIONS = 2
 

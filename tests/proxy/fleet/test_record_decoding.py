@@ -22,10 +22,10 @@ from tests.proxy.fleet.forging import (
     packed,
     read,
 )
-from translation.fleet.counting import CLOCK_SKEW_MS, Stored
-from translation.fleet.formats import FORMAT_HEADER
-from translation.fleet.group_records import GroupKey, GroupRecord, Move, Slot
-from translation.fleet.records import (
+from translation.member_log.counting import CLOCK_SKEW_MS, Stored
+from translation.member_log.formats import FORMAT_HEADER
+from translation.member_log.group_records import GroupKey, GroupRecord, Move, Slot
+from translation.member_log.records import (
     PROBE,
     Ignored,
     Kind,
@@ -34,7 +34,7 @@ from translation.fleet.records import (
     encode_key,
     encode_value,
 )
-from translation.fleet.replicas import LONGEST_HEADER, REPLICA_HEADER
+from translation.member_log.replicas import LONGEST_HEADER, REPLICA_HEADER
 
 FAR_MS = APPENDED_MS + CLOCK_SKEW_MS + 1
 DEEP = b"\x91" * 3_000

@@ -8,11 +8,11 @@ from proxy.config.schema import Visibility
 from proxy.observability.fleet_reading import FleetReader
 from proxy.observability.fleet_view import FleetReading
 from proxy.observability.group_registry import GroupRegistry
-from translation.fleet.counting import Stored
-from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import FleetSettings
-from translation.fleet.records import Ignored, Kind, MemberRecord, Writer, member_key, partition_of
-from translation.fleet.replicas import Replica, Replicas, replica_header
+from translation.member_log.counting import Stored
+from translation.member_log.member_log import MemberLog
+from translation.member_log.outputs import FleetSettings
+from translation.member_log.records import Ignored, Kind, MemberRecord, Writer, member_key, partition_of
+from translation.member_log.replicas import Replica, Replicas, replica_header
 
 MS = 1000
 

@@ -15,7 +15,7 @@ from proxy.observability.broker_queries import Description
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import BrokerView
 from proxy.observability.wall_clock import WallClock
-from translation.engine.conversion import HELPER_PREFIX
+from translation.members.conversion import HELPER_PREFIX
 
 GROUP = "orders"
 CLASSIC, CONSUMER = 0, 1

@@ -5,7 +5,7 @@ from proxy.observability.group_views import view_of
 from proxy.observability.timeline import timeline
 from tests.proxy.observability.events import MICRO, event, life, topic
 from translation.actions import Event, EventKind
-from translation.migration.in_place import UNNOTICED
+from translation.moving.in_place import UNNOTICED
 from translation.policy.policy import Policy
 
 

@@ -13,7 +13,7 @@ from proxy.runtime.log_setup import configure
 from tests.proxy.fakes.log_lines import Terminal, lines_of
 from tests.proxy.observability.events import event, life, topic
 from translation.actions import Event, EventKind
-from translation.migration.in_place import UNNOTICED
+from translation.moving.in_place import UNNOTICED
 from translation.partitions import TopicPartitionSet
 
 pytestmark = pytest.mark.usefixtures("restored_logging")

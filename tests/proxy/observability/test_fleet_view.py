@@ -18,7 +18,7 @@ from tests.proxy.observability.events import changed, life, topic
 from tests.proxy.observability.fleet import FleetLog, replica
 from tests.proxy.observability.site import NOW_S, PAGE, Http, Site
 from tests.proxy.observability.test_pages import CONTROL, HOSTILE
-from translation.fleet.records import Ignored, Kind, Writer
+from translation.member_log.records import Ignored, Kind, Writer
 from translation.policy.policy import Mode, Policy, Rule
 
 OTHER, THIRD = replica("other"), replica("third")

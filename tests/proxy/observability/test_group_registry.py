@@ -23,7 +23,7 @@ from proxy.observability.snapshot import BrokerView, Snapshot, merge
 from proxy.shadow.view import ShadowView, Span, not_told
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import ConnectWorker, Event, EventKind
-from translation.engine.mends import Unowned
+from translation.mending.mends import Unowned
 from translation.partitions import Role, TopicPartitions, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy, Rule

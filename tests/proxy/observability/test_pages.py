@@ -27,8 +27,8 @@ from proxy.shadow.view import ShadowView, Span, not_told
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from tests.proxy.observability.site import NOW_S, PAGE, Page, Site
 from translation.actions import ConnectWorker, EventKind
-from translation.engine.mends import Unowned
-from translation.migration.move_view import MoveView
+from translation.mending.mends import Unowned
+from translation.moving.move_view import MoveView
 from translation.partitions import Role, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy

@@ -23,8 +23,8 @@ from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import Snapshot
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import ConnectWorker, EventKind
-from translation.migration.in_place import UNNOTICED
-from translation.migration.move_view import MoveView
+from translation.moving.in_place import UNNOTICED
+from translation.moving.move_view import MoveView
 from translation.partitions import Role, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy

@@ -15,9 +15,9 @@ from proxy.proof.live_proof import DELAY_S, LOOK_EVERY_S, LiveProof
 from proxy.proof.sources import Election, JournalUnreadable, Open, Read, ReadNext
 from tests.proxy.observability.events import event, topic
 from translation.actions import EventKind
-from translation.fleet.group_records import Proof
-from translation.fleet.records import Writer
-from translation.fleet.replicas import SILENT_AFTER_MS, Replica, Replicas, replica_header
+from translation.member_log.group_records import Proof
+from translation.member_log.records import Writer
+from translation.member_log.replicas import SILENT_AFTER_MS, Replica, Replicas, replica_header
 
 BEGIN_S = 1_000
 MIN_LOOKS_S = 2 * LOOK_EVERY_S + 1

@@ -11,7 +11,7 @@ from proxy.lag.readings import GroupLag, Partition, PartitionLag, Reading, Unkno
 from proxy.metrics.registry import Metrics
 from proxy.server.gate_keeper import GateKeeper
 from translation.actions import Event, EventKind, MemberProtocol
-from translation.fleet.signals import Gate, Report
+from translation.member_log.signals import Gate, Report
 from translation.policy.gates import AbortIf
 
 EVENT = Event(

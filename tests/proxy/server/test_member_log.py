@@ -15,8 +15,8 @@ from tests.proxy.fakes.broker import a_cluster, connect
 from tests.proxy.fakes.serving import Running, config_for
 from tests.proxy.fakes.translators import Scripted
 from translation.actions import Action
-from translation.fleet.outputs import Output, Settled
-from translation.fleet.records import member_key
+from translation.member_log.outputs import Output, Settled
+from translation.member_log.records import member_key
 
 KEY = member_key("payments", "epochgate-1")
 

@@ -14,7 +14,7 @@ from tests.simulation.settling import why_not_settled
 from tests.simulation.violation import Violation
 from tests.simulation.wire import Reply
 from tests.simulation.world import World
-from translation.fleet.member_log import MemberLog
+from translation.member_log.member_log import MemberLog
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 

@@ -1,9 +1,9 @@
 """The topic of the member log in a run of several replicas: one partition at the broker, and each replica's way to it.
 
-The real :class:`~translation.fleet.member_log.MemberLog` decides. What is simulated is what lies around it in a process
-(``proxy.fleet``) and at the broker: records land after a delay, in the order of their producer; every replica reads all
-of them, in the order of the log, each with delays of its own. Either way may be shut for a while, for one replica or
-for all. A delivery that takes too long fails, and its records may land all the same.
+The real :class:`~translation.member_log.member_log.MemberLog` decides. What is simulated is what lies around it in a
+process (``proxy.fleet``) and at the broker: records land after a delay, in the order of their producer; every replica
+reads all of them, in the order of the log, each with delays of its own. Either way may be shut for a while, for one
+replica or for all. A delivery that takes too long fails, and its records may land all the same.
 """
 
 import math
@@ -13,18 +13,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.kernel import Kernel
-from tests.translation.fleet.model import Entry, Log, Seen
-from translation.fleet.formats import FORMATS
-from translation.fleet.group_records import (
+from tests.translation.member_log.model import Entry, Log, Seen
+from translation.member_log.formats import FORMATS
+from translation.member_log.group_records import (
     GroupKey,
     GroupRecord,
     decode_group_key,
     decode_group_value,
     is_group_key,
 )
-from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import FleetSettings, Health, Output, WriteRecord
-from translation.fleet.records import MemberKey, MemberRecord, Writer, decode_key
+from translation.member_log.member_log import MemberLog
+from translation.member_log.outputs import FleetSettings, Health, Output, WriteRecord
+from translation.member_log.records import MemberKey, MemberRecord, Writer, decode_key
 
 if TYPE_CHECKING:
     from tests.simulation.fleet.watch_log import LogWatch

@@ -17,8 +17,8 @@ from tests.simulation.violation import Violation
 from tests.simulation.watch_answers import DEAD_BEFORE_JOINED
 from tests.simulation.watch_commits import LATE_COMMIT
 from tests.simulation.wire import GROUP, Ask
-from tests.translation.fleet.model import Seen
-from translation.fleet.records import Kind, MemberKey, MemberRecord
+from tests.translation.member_log.model import Seen
+from translation.member_log.records import Kind, MemberKey, MemberRecord
 
 OTHER = SimpleNamespace(boot=("proxy1", 1), name="proxy1", is_ready=True)
 

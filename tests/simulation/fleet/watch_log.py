@@ -20,11 +20,11 @@ from protocol_codecs import ApiKey, ErrorCode
 from tests.simulation.standing import Standing
 from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP, Ask
-from tests.translation.fleet.model import Entry
-from translation.engine.member_ids import ISSUED_PREFIX
-from translation.fleet.group_records import GroupKey, GroupRecord
-from translation.fleet.outputs import Health
-from translation.fleet.records import PROBE, Kind, MemberKey, MemberRecord, member_key
+from tests.translation.member_log.model import Entry
+from translation.member_log.group_records import GroupKey, GroupRecord
+from translation.member_log.outputs import Health
+from translation.member_log.records import PROBE, Kind, MemberKey, MemberRecord, member_key
+from translation.members.member_ids import ISSUED_PREFIX
 
 if TYPE_CHECKING:
     from tests.simulation.fleet.log_topic import LogTopic, LogWay

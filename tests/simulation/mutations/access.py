@@ -6,15 +6,13 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import (
-    authorization,
-    relayed_responses,
-)
+from translation.admission import authorization
 from translation.engine import registry
 from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.context import Context
-from translation.engine.native_members import NativeMembers
+from translation.members.member_ids import NativeMembers
 from translation.routing import relayed_calls
+from translation.upstream import relayed_responses
 
 
 def let_everybody_act() -> AbstractContextManager[Any]:

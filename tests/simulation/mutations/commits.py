@@ -4,8 +4,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
-from translation.engine.procedure import ProcedureQueue, RunningProcedure
 from translation.engine.scheduler import Scheduler
+from translation.members.procedure import ProcedureQueue, RunningProcedure
 
 
 def send_commits_of_two_epochs_side_by_side() -> AbstractContextManager[Any]:

@@ -6,10 +6,11 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from translation.fleet.group_log import GroupLog
-from translation.fleet.group_records import Move, Phase
-from translation.fleet.signals import Say, Verdict
-from translation.migration import gates, judging
+from translation.member_log.group_log import GroupLog
+from translation.member_log.group_records import Move, Phase
+from translation.member_log.signals import Say, Verdict
+from translation.moving import judging
+from translation.rollout import gates
 
 
 def never_abort() -> AbstractContextManager[Any]:

@@ -4,13 +4,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
-from translation import (
-    generation,
-)
 from translation.apis import join_group
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
-from translation.engine.member import Member
+from translation.members import generation
+from translation.members.member import Member
 
 
 def skip_the_generation_check() -> AbstractContextManager[Any]:

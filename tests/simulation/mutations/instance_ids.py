@@ -6,11 +6,11 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import static_members
 from translation.actions import Request
 from translation.engine import join_outcomes
 from translation.engine.context import Context
-from translation.engine.member import Member
+from translation.members.member import Member
+from translation.membership import static_members
 
 
 def do_not_replace_static_members() -> AbstractContextManager[Any]:

@@ -6,15 +6,15 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from translation.fleet import counting
-from translation.fleet.confirmation import Confirmations
-from translation.fleet.entries import Entry, Write
-from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import Expired, Health, Taken, Verdict
-from translation.fleet.partition_health import PartitionHealth
-from translation.fleet.record_reader import RecordReader
-from translation.fleet.records import Kind, MemberKey, Writer
-from translation.fleet.write_queue import WriteQueue
+from translation.member_log import counting
+from translation.member_log.confirmation import Confirmations
+from translation.member_log.entries import Entry, Write
+from translation.member_log.member_log import MemberLog
+from translation.member_log.outputs import Expired, Health, Taken, Verdict
+from translation.member_log.partition_health import PartitionHealth
+from translation.member_log.record_reader import RecordReader
+from translation.member_log.records import Kind, MemberKey, Writer
+from translation.member_log.write_queue import WriteQueue
 
 # -- which record counts ------------------------------------------------------------------------------------------
 

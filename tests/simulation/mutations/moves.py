@@ -7,26 +7,16 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import (
-    member_id_required,
-)
 from translation.apis import join_group
+from translation.conversion import classic_join, helper, stand_in
 from translation.engine.classic_members import ClassicMembers
 from translation.engine.context import Context
-from translation.engine.member import Member
-from translation.engine.procedure import Procedure
 from translation.engine.registry import Registry
-from translation.migration import (
-    classic_join,
-    downgrade,
-    held_return,
-    helper,
-    in_place,
-    join_preflight,
-    return_in_place,
-    stand_in,
-    upgrade,
-)
+from translation.joining import join_preflight
+from translation.members.member import Member
+from translation.members.procedure import Procedure
+from translation.membership import member_id_required
+from translation.moving import downgrade, held_return, in_place, return_in_place, upgrade
 from translation.settings import TranslatorSettings
 from translation.upstream import consumer_group_heartbeat
 from translation.upstream.member_lookup import Described, Found

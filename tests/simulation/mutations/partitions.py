@@ -10,11 +10,11 @@ from translation import (
 )
 from translation.apis import assignment_wait, heartbeat, join_group, predicted_heartbeat
 from translation.engine.context import Context, replaced
-from translation.engine.member import Member
 from translation.engine.memberships import Memberships
 from translation.engine.registry import Registry
-from translation.member_state import MemberEvent, MemberState
-from translation.migration import adoption
+from translation.joining import adoption
+from translation.members.member import Member
+from translation.members.member_state import MemberEvent, MemberState
 from translation.partitions import NONE, from_topics
 from translation.routing import call_routing
 from translation.upstream import consumer_group_heartbeat

@@ -6,20 +6,22 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import log_outputs, serving
 from translation.actions import Connection, Request
+from translation.admission import serving
 from translation.apis import commit_elsewhere as commits
 from translation.apis import offset_commit
+from translation.conversion import old_membership
 from translation.engine import memberships
 from translation.engine.context import Context
-from translation.engine.fleet import Fleet
-from translation.engine.member import Member
-from translation.engine.member_ids import MemberIds
-from translation.engine.procedure import Procedure
-from translation.fleet.outputs import Verdict
-from translation.leave_epoch import leave
-from translation.migration import adoption, old_membership
+from translation.engine.member_log_view import Fleet
+from translation.joining import adoption
+from translation.member_log.outputs import Verdict
+from translation.members.member import Member
+from translation.members.member_ids import MemberIds
+from translation.members.procedure import Procedure
+from translation.routing import log_outputs
 from translation.settings import TranslatorSettings
+from translation.upstream.leave_epoch import leave
 from translation.upstream.member_lookup import Described
 
 

@@ -4,11 +4,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
-from translation import generation
-from translation.engine import fleet
-from translation.engine.member import Member
-from translation.fleet.snapshots import Snapshot
-from translation.migration import resumption
+from translation.engine import member_log_view
+from translation.joining import resumption
+from translation.member_log.snapshots import Snapshot
+from translation.members import generation
+from translation.members.member import Member
 from translation.partitions import from_topics
 
 
@@ -63,7 +63,7 @@ def go_on_without_a_heartbeat_first() -> AbstractContextManager[Any]:
 
 def write_down_who_has_to_give_something_up() -> AbstractContextManager[Any]:
     """A member has a snapshot although its client is to give partitions up."""
-    snapshot_of = fleet.snapshot_of
+    snapshot_of = member_log_view.snapshot_of
 
     def broken(member: Member) -> Snapshot | None:
         partitions = member.partitions
@@ -79,4 +79,4 @@ def write_down_who_has_to_give_something_up() -> AbstractContextManager[Any]:
             partitions.pending_revocation = pending
             partitions.synced_assignment, partitions.possibly_owned = synced, owned
 
-    return patch.object(fleet, "snapshot_of", broken)
+    return patch.object(member_log_view, "snapshot_of", broken)

@@ -7,23 +7,22 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from translation import (
-    deadlines,
-    generation,
-)
 from translation.actions import EventKind
 from translation.apis import assignment_wait, heartbeat, join_group
 from translation.engine import join_wait
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
-from translation.engine.member import Member
-from translation.engine.procedure import ProcedureQueue
 from translation.engine.scheduler import Scheduler
-from translation.leave_epoch import leave
-from translation.member_state import MemberEvent
-from translation.migration import downgrade, join_preflight
+from translation.joining import join_preflight
+from translation.members import generation
+from translation.members.member import Member
+from translation.members.member_state import MemberEvent
+from translation.members.procedure import ProcedureQueue
+from translation.moving import downgrade
+from translation.routing import deadlines
 from translation.settings import TranslatorSettings
 from translation.upstream import consumer_group_heartbeat
+from translation.upstream.leave_epoch import leave
 
 
 def leave_without_waiting_for_its_turn() -> AbstractContextManager[Any]:

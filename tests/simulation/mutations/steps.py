@@ -5,14 +5,15 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from translation.engine.moves import Moves
-from translation.fleet.group_log import GroupLog
-from translation.fleet.group_records import Move, Slot
-from translation.fleet.outputs import Health
-from translation.migration import admission, slots, step_start
-from translation.migration.slots import Census
+from translation.member_log.group_log import GroupLog
+from translation.member_log.group_records import Move, Slot
+from translation.member_log.outputs import Health
+from translation.moving import slot_admission
 from translation.policy.policy import Rule
 from translation.policy.rule_cache import RuleCache
+from translation.rollout import slots, step_start
+from translation.rollout.moves import Moves
+from translation.rollout.slots import Census
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def let_newcomers_in_without_a_slot() -> Iterator[None]:
         return True
 
     with (
-        patch.object(admission, "_admit", broken),
+        patch.object(slot_admission, "_admit", broken),
         patch.object(Moves, "may_begin", lambda *_: True),
     ):
         yield
@@ -32,12 +33,12 @@ def let_newcomers_in_without_a_slot() -> Iterator[None]:
 
 def give_out_more_slots_than_the_step_has() -> AbstractContextManager[Any]:
     """A free slot is taken whatever its number is."""
-    next_slot = admission.next_slot
+    next_slot = slot_admission.next_slot
 
     def broken(held: Mapping[int, Slot], census: Census, quota: int) -> int | None:
         return next_slot(held, census, quota + 9)
 
-    return patch.object(admission, "next_slot", broken)
+    return patch.object(slot_admission, "next_slot", broken)
 
 
 def do_not_count_members_without_a_slot() -> AbstractContextManager[Any]:
@@ -46,7 +47,7 @@ def do_not_count_members_without_a_slot() -> AbstractContextManager[Any]:
     def broken(held: Mapping[int, Slot], _census: Census, quota: int) -> int | None:
         return next((number for number in range(1, quota + 1) if number not in held), None)
 
-    return patch.object(admission, "next_slot", broken)
+    return patch.object(slot_admission, "next_slot", broken)
 
 
 def give_a_slot_to_somebody_else_while_its_member_joins() -> AbstractContextManager[Any]:
@@ -70,7 +71,7 @@ def convert_a_group_again_that_its_last_translated_member_has_left() -> Abstract
 
 def begin_the_next_step_at_once() -> AbstractContextManager[Any]:
     """The next step begins although the one before has not been held."""
-    decide = admission.decide
+    decide = slot_admission.decide
 
     def broken(move: Move, rule: Rule, signals: Any) -> Move:
         after = decide(move, rule, signals)
@@ -79,18 +80,18 @@ def begin_the_next_step_at_once() -> AbstractContextManager[Any]:
             return Move(after.steps, number=after.number, step=after.step + 1, converted=after.converted)
         return after
 
-    return patch.object(admission, "decide", broken)
+    return patch.object(slot_admission, "decide", broken)
 
 
 def never_begin_the_next_step() -> AbstractContextManager[Any]:
     """A step that has settled is held for ever."""
-    decide = admission.decide
+    decide = slot_admission.decide
 
     def broken(move: Move, rule: Rule, signals: Any) -> Move:
         after = decide(move, rule, signals)
         return after if after.step == move.step else move
 
-    return patch.object(admission, "decide", broken)
+    return patch.object(slot_admission, "decide", broken)
 
 
 def keep_the_slots_of_members_that_are_gone() -> AbstractContextManager[Any]:
@@ -99,7 +100,7 @@ def keep_the_slots_of_members_that_are_gone() -> AbstractContextManager[Any]:
     def broken(found: Mapping[int, Any], *_: Any) -> dict[int, Slot]:
         return {number: one.record.slot for number, one in found.items() if one.record.slot.member_id}
 
-    return patch.object(admission, "taken", broken)
+    return patch.object(slot_admission, "taken", broken)
 
 
 def take_no_notice_of_a_rollback() -> AbstractContextManager[Any]:
@@ -136,17 +137,17 @@ def take_a_slot_without_reading_it_back() -> Iterator[None]:
 
     def broken(context: Any, group_id: str, number: int, slot: Slot) -> Any:
         yield from ()
-        name = admission.slot_name(number)
+        name = slot_admission.slot_name(number)
         return context.moves.records.write(group_id, name, context.now, slot=slot) is not None
 
-    with patch.object(admission, "_take", broken), patch.object(Moves, "may_begin", lambda *_: True):
+    with patch.object(slot_admission, "_take", broken), patch.object(Moves, "may_begin", lambda *_: True):
         yield
 
 
 @contextmanager
 def count_for_oneself_while_the_log_is_away() -> Iterator[None]:
     """Members are let in while nothing can be written."""
-    present_move, take = admission._present_move, admission._take
+    present_move, take = slot_admission._present_move, slot_admission._take
 
     def move(context: Any, group_id: str, rule: Rule) -> Any:
         found = yield from present_move(context, group_id, rule)
@@ -157,8 +158,8 @@ def count_for_oneself_while_the_log_is_away() -> Iterator[None]:
         return found or not context.moves.records.is_ready(group_id)
 
     with (
-        patch.object(admission, "_present_move", move),
-        patch.object(admission, "_take", slot),
+        patch.object(slot_admission, "_present_move", move),
+        patch.object(slot_admission, "_take", slot),
         patch.object(Moves, "may_begin", lambda *_: True),
     ):
         yield

@@ -12,7 +12,7 @@ from protocol_codecs.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from tests.translation.bench import GROUP, Bench
-from translation.engine.conversion import HELPER_PREFIX
+from translation.members.conversion import HELPER_PREFIX
 
 
 def test_the_helper_is_not_described() -> None:

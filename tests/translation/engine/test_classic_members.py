@@ -9,7 +9,7 @@ from protocol_codecs.messages.offset_commit import OffsetCommitRequest
 from tests.translation.bench import KAFKA_4_3
 from translation.actions import Connection, ConnectionId, Request, RequestId
 from translation.engine.classic_members import MOST_BYTES, ClassicMember, ClassicMembers
-from translation.engine.member_ids import LONGEST_MEMBER_ID
+from translation.members.member_ids import LONGEST_MEMBER_ID
 
 GROUP = "payments"
 MEMBER = "app-1"

@@ -5,7 +5,7 @@ import gc
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from tests.translation.answers import A
 from tests.translation.bench import GROUP, Bench
-from translation.engine.member import Member
+from translation.members.member import Member
 
 
 def members_alive() -> int:

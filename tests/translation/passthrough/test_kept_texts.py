@@ -5,7 +5,7 @@ import sys
 from protocol_codecs import ApiKey, Uuid
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from translation.actions import Connection, ConnectionId, Event, EventKind, Request, RequestId
-from translation.engine.member_ids import MemberIds
+from translation.members.member_ids import MemberIds
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 

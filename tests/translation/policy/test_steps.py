@@ -2,7 +2,7 @@
 
 import pytest
 
-from translation.fleet.group_records import GroupRecord, Move, encode_group_value
+from translation.member_log.group_records import GroupRecord, Move, encode_group_value
 from translation.policy.policy import Mode, Rule
 from translation.policy.steps import MOST_MEMBERS, MOST_STEPS, Step, parse_steps, text_of
 

@@ -6,13 +6,13 @@ import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from tests.translation.admission.test_serving import served_member
 from tests.translation.answers import A as SERVED
 from tests.translation.answers import commit_answer, commit_error, described, member
 from tests.translation.bench import GROUP, KAFKA_4_3, NO_CONSUMER_GROUP, Bench
 from tests.translation.classic_group import is_converted, live_member, observed, to_translate
-from tests.translation.fleet.bench import SharedLog
-from tests.translation.fleet.test_serving import served_member
 from tests.translation.live_groups import OBSERVE_ALL, A, mixed_group
+from tests.translation.member_log.bench import SharedLog
 from translation.actions import Connection, RequestId
 
 GENERATION, EPOCH = 2, 4

@@ -1,0 +1,122 @@
+"""Relays a JoinGroup to the classic coordinator while its group is being converted, or its client moves back."""
+
+from collections.abc import Callable, Container
+
+import msgspec
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from translation.actions import Relayed, Request
+from translation.admission.serving import settle_relayed
+from translation.conversion import helper
+from translation.conversion.old_membership import leave_classic
+from translation.engine.context import Context
+from translation.engine.join_outcomes import Failed, refused
+from translation.members.member_parts import PendingMove
+from translation.members.procedure import Procedure, Send, Wait
+from translation.partitions import lacks_owned_list
+from translation.upstream.relayed_responses import learn_join
+
+_JOIN_RETRIES = 50
+_JOIN_RETRY_S = 0.2
+
+_UNREADABLE = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.UNKNOWN_SERVER_ERROR})
+"""What a consumer group answers to a subscription that it can't read: 4.4.0 the first, 4.0.1 the other."""
+_NO_PARTITIONS = b"\0\0\0\0"
+"""An empty array, as the owned partitions of a subscription."""
+
+
+def _nothing() -> None:
+    pass
+
+
+def relay_classic_join(
+    context: Context,
+    request: Request,
+    cancelled_move: PendingMove | None = None,
+    *,
+    on_accepted: Callable[[], None] = _nothing,
+    hold: Callable[[JoinGroupResponse], Procedure[JoinGroupResponse]] | None = None,
+    unanswered: Container[int] = (),
+) -> Procedure[int]:
+    """Relay a JoinGroup, and repeat it while the broker answers REBALANCE_IN_PROGRESS; return the code of the answer.
+
+    The conversion of a group fails the pending JoinGroups of its classic members with that code, which is fatal for
+    Java clients up to 2.7.
+
+    ``cancelled_move`` is the move of a client that was told to move to the new protocol and does not any more. The
+    classic membership that it has left behind is ended, or the group's rebalance would wait for it until its timeout.
+    ``on_accepted`` is called when the broker has the client as a classic member; ``hold`` may wait for another answer
+    then. A code of ``unanswered`` is returned and not answered.
+    """
+    if cancelled_move is not None:
+        group = context.registry.group(request.message.group_id)
+        try:
+            yield from leave_classic(group, cancelled_move)
+        except Failed as failed:
+            context.answer(request, refused(request, failed.error_code))
+            return failed.error_code
+        context.registry.drop_group_if_empty(group)
+    code = yield from settle_relayed(context, request)
+    if code != ErrorCode.NONE:
+        context.answer(request, refused(request, code))
+        return code
+    if _client_is_gone(context, request):
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    response = yield from send_join(context, request)
+    if response.error_code in unanswered:
+        return response.error_code
+    if response.error_code == ErrorCode.NONE:
+        on_accepted()
+        if hold is not None:
+            response = yield from hold(response)
+    connection = context.connections.connection_of(request)
+    if connection is not None and response.error_code == ErrorCode.NONE:
+        learn_join(context, connection, request, response)
+        helper.has_joined_classic(context, connection, request, response)
+    if connection is not None and response.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        context.actions.append(Relayed(connection, request, response))
+    context.answer(request, response)
+    return response.error_code
+
+
+def send_join(context: Context, request: Request) -> Procedure[JoinGroupResponse]:
+    """Send a JoinGroup, and again as long as the broker answers REBALANCE_IN_PROGRESS; return its answer.
+
+    One that a consumer group can't read is sent once more in a form that it can. Not before that: kafka-go can't read
+    that form of another member when it leads a classic group.
+    """
+    response = yield from _send_join(request)
+    for _ in range(_JOIN_RETRIES):
+        if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.connections.is_waiting(
+            request
+        ):
+            break
+        yield Wait(context.now + _JOIN_RETRY_S)
+        response = yield from _send_join(request)
+    return response
+
+
+def _send_join(request: Request) -> Procedure[JoinGroupResponse]:
+    response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    if response.error_code in _UNREADABLE and lacks_owned_list(request.message):
+        response = yield Send(ApiKey.JOIN_GROUP, request.version, readable(request).message)
+    return response
+
+
+def _client_is_gone(context: Context, request: Request) -> bool:
+    """Whether the client of a JoinGroup has hung up, and may have joined elsewhere, while it waited here."""
+    return not context.connections.is_still_connected(request)
+
+
+def readable(request: Request) -> Request:
+    """The JoinGroup with subscriptions that brokers can read: kafka-go leaves out the owned partitions."""
+    message: JoinGroupRequest = request.message
+    if not lacks_owned_list(message):
+        return request
+    protocols = tuple(
+        msgspec.structs.replace(protocol, metadata=bytes(protocol.metadata) + _NO_PARTITIONS)
+        for protocol in message.protocols
+    )
+    return msgspec.structs.replace(request, message=msgspec.structs.replace(message, protocols=protocols))

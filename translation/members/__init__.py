@@ -1,0 +1,1 @@
+"""One member and its parts: states, ids, generation, timeouts, the group that it is in, procedures under way."""

@@ -1,0 +1,100 @@
+"""Writes what a command makes of a group's move, and says whether it counts.
+
+The caller gives a command again and again until it is no longer pending: each time it is judged by what the log says
+then. It is known by its id, so that one that counts already is not judged by what it has made.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from translation.engine.context import Context
+from translation.member_log.group_records import MOVE, Move, group_key
+from translation.moving.move_view import MoveView, show
+from translation.rollout.commands import Command, Present, Refused, obey
+from translation.rollout.next_step import describe
+
+
+class CommandState(StrEnum):
+    """What has become of a command."""
+
+    DONE = "done"
+    """It counts, or it was so already."""
+    REFUSED = "refused"
+    """It is about something else than what is now."""
+    PENDING = "pending"
+    """It is written, and not read back."""
+    UNAVAILABLE = "unavailable"
+    """The member log is away, so nothing can be said."""
+
+
+class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What has become of a command, in ``text`` for people, and how the move is now."""
+
+    state: CommandState
+    text: str
+    changed: bool = False
+    """Whether it was this command that made it so."""
+    move: MoveView | None = None
+
+
+def obey_command(context: Context, command: Command) -> CommandOutcome:
+    """Write what a command makes of the move, unless it counts already or can't."""
+    moves, group_id = context.moves, command.group
+    rule = context.rules.written_rule_for(group_id)
+    move = moves.move(group_id, rule) if rule.staged else None
+    if moves.records.is_unresolved(group_key(group_id, MOVE)):
+        return _outcome(context, command, CommandState.PENDING, "written to the member log", move)
+    if move is not None and move.said is not None and move.said.id == command.id:
+        _announce(context, command, move)
+        return _outcome(context, command, CommandState.DONE, describe(move, rule), move, changed=True)
+    if not moves.records.is_ready(group_id):
+        return _outcome(context, command, CommandState.UNAVAILABLE, "the member log is away", move)
+    why = moves.why_refused(rule)
+    if why is not None and rule.staged:
+        return _outcome(context, command, CommandState.REFUSED, why, move)
+    present = Present(
+        move=move,
+        rule=rule,
+        policy=context.rules.digest,
+        now_ms=moves.now_ms(group_id),
+        position=moves.records.position(group_id),
+        asks=moves.hook.asks,
+    )
+    try:
+        after = obey(command, present)
+    except Refused as refused:
+        return _outcome(context, command, CommandState.REFUSED, str(refused), move)
+    if after == move:
+        return _outcome(context, command, CommandState.DONE, f"already so: {describe(move, rule)}", move)
+    if moves.write_move(group_id, after) is None:
+        return _outcome(context, command, CommandState.UNAVAILABLE, "the member log is away", move)
+    moves.hook.commanded(command.id, move)
+    if moves.move(group_id, rule) != after:
+        return _outcome(context, command, CommandState.PENDING, "written to the member log", move)
+    _announce(context, command, after)
+    return _outcome(context, command, CommandState.DONE, describe(after, rule), after, changed=True)
+
+
+def _announce(context: Context, command: Command, after: Move) -> None:
+    """Say once in log and journal, and to the hook, that a command which was written here counts."""
+    before = context.moves.hook.take_commanded(command.id)
+    if before is not None:
+        rule = context.rules.written_rule_for(command.group)
+        context.moves.hook.went_on(command.group, before, after)
+        context.events.emit_step(command.group, f"{command.act} by {command.by}: {describe(after, rule)}")
+
+
+def _outcome(
+    context: Context,
+    command: Command,
+    state: CommandState,
+    text: str,
+    move: Move | None,
+    *,
+    changed: bool = False,
+) -> CommandOutcome:
+    group_id = command.group
+    rule = context.rules.written_rule_for(group_id)
+    view = None if move is None else show(context, group_id, rule, move)
+    return CommandOutcome(state=state, text=text, changed=changed, move=view)

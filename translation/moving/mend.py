@@ -1,0 +1,358 @@
+"""Mends groups that leave partitions to nobody, as brokers do in four rare cases (docs/how-to/operations.md).
+
+In a consumer group a member without topics joins, and leaves with epoch -1. Its join changes nothing; its leave moves
+the group epoch, so the broker runs its assignor anew, and nothing can be assigned to a member without topics. If this
+process ends in between, the broker ends that member after its session timeout, which moves the group epoch too.
+
+In a classic group that Epochgate has moved back, the leader's next Heartbeat is answered REBALANCE_IN_PROGRESS: its
+JoinGroup begins a rebalance (``classicGroupJoinExistingMember``). If the leader is not known, any member is told: its
+JoinGroup is answered without a rebalance, and names the leader. A member that the broker has assigned more than it was
+told is told itself: its SyncGroup brings it.
+
+Three looks say that nobody has a partition, in the same group epoch (:mod:`translation.mending`): two of those that are
+made anyway, some time apart, and one just before anything is done. Of several replicas one does it, whose record in the
+member log counts; the next try is later each time, and after the last one somebody has to look.
+"""
+
+from collections.abc import Callable
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseDescribedGroup,
+)
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from translation.actions import Connection, EventKind, Request
+from translation.conversion import helper
+from translation.conversion.last_consumer_member import CLASSIC
+from translation.engine.context import Context
+from translation.member_log.group_records import MEND, Mend
+from translation.members.procedure import Procedure, ProcedureQueue, Send, Wait
+from translation.mending.look import (
+    TOPICS_LIMIT,
+    TRIES,
+    Look,
+    Suspicion,
+    backoff_ms,
+    digest_of,
+    is_confirmed,
+    look_at_classic_group,
+    look_at_consumer_group,
+    topics_of,
+    topics_of_classic_group,
+)
+from translation.mending.mends import Told
+from translation.policy.policy import Mode
+from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION, heartbeat_version
+from translation.upstream.metadata_lookup import lookup_sizes
+
+Description = ConsumerGroupDescribeResponseDescribedGroup | DescribedGroup
+"""A group as a broker describes it, without an error: a consumer group, or a classic one."""
+
+CLIENT_ID = "epochgate-mending"
+"""In the headers of what is asked and done here, and of the member without topics, for logs and tools of the broker."""
+
+MEMBER_PREFIX = "mending-"
+"""What the id of the member without topics begins with. It has no form that a translated member's id has."""
+
+_REBALANCE_TIMEOUT_MS = 60_000
+_READ_BACK_S = 2.0
+_TELL_S = 60.0
+"""For so long the leader's Heartbeat is waited for."""
+_JOINS_ANEW_S = 60.0
+"""A client that was made to rejoin, as its group is moved, does so by then."""
+_ELSEWHERE_S = 120.0
+"""A replica that does not serve the leader leaves it for so long to one that may."""
+_DESCRIBE_GROUPS_VERSION = 5
+
+
+def described(context: Context, connection: Connection | None, group_id: str, group: Description) -> None:
+    """A broker has described a group, to a member's principal on this connection."""
+    mends = context.mends
+    if connection is not None and _has_only_classic_members(group):
+        helper.bring_back(context, connection, group_id)
+    if connection is None or group_id in mends.under_way or not _concerns_us(context, group_id, group):
+        return
+    topics = _topics(group)
+    if not topics or len(topics) > TOPICS_LIMIT:
+        return
+    sizes = mends.sizes(topics)
+    if unknown := topics - sizes.keys():
+        _start(context, group_id, connection, _learn_sizes(context, frozenset(unknown)))
+    else:
+        _looked(context, connection, group_id, group, _look(context, group, sizes))
+
+
+def _has_only_classic_members(group: Description) -> bool:
+    """Whether it is a consumer group that no member of the new protocol keeps one."""
+    return (
+        not isinstance(group, DescribedGroup)
+        and bool(group.members)
+        and all(member.member_type == CLASSIC for member in group.members)
+    )
+
+
+def _concerns_us(context: Context, group_id: str, group: Description) -> bool:
+    """Whether Epochgate has moved it: a consumer group with a translated member here, or a classic one moved back."""
+    rule = context.rules.rule_for(group_id)
+    if isinstance(group, DescribedGroup):
+        return rule.mode is Mode.OBSERVE and (rule.mend is True or context.mends.mend(group_id)[0].moved_back)
+    known = context.registry.groups.get(group_id)
+    return (
+        rule.mode is Mode.TRANSLATE
+        and known is not None
+        and any(member.joined for member in known.members.values())
+    )
+
+
+def _topics(group: Description) -> frozenset[str]:
+    return topics_of_classic_group(group) if isinstance(group, DescribedGroup) else topics_of(group)
+
+
+def _look(context: Context, group: Description, sizes: dict[str, int]) -> Look | None:
+    if isinstance(group, DescribedGroup):
+        told = context.mends.assigned(group.group_id, (member.member_id for member in group.members))
+        return look_at_classic_group(group, sizes, told)
+    return look_at_consumer_group(group, sizes)
+
+
+def _learn_sizes(context: Context, topics: frozenset[str]) -> Procedure[None]:
+    context.mends.learn_sizes((yield from lookup_sizes(topics)).items())
+
+
+def _looked(
+    context: Context, connection: Connection, group_id: str, group: Description, look: Look | None
+) -> None:
+    """Note what one of the looks says that are made anyway, and mend the group if it has said so for long enough."""
+    mends, now = context.mends, context.now
+    if look is None:
+        return
+    known = mends.suspicions.get(group_id)
+    if not look.unowned:
+        if known is not None:
+            del mends.suspicions[group_id]
+            if known.tries:
+                context.events.emit_mending(
+                    EventKind.MENDING, group_id, "all partitions have an owner again", known.look.unowned
+                )
+        return
+    if known is None or (known.look.mark, known.look.unowned) != (look.mark, look.unowned):
+        told = "" if known is None else known.told
+        known = Suspicion(look, now, told=told)
+        mends.suspect(group_id, known)
+    mend, appended_ms = mends.mend(group_id)
+    known.seen_at = now
+    known.tries = mend.tries if mend.unowned == digest_of(look.unowned) else 0
+    known.why_not = _why_not(context, group_id, known)
+    is_classic = isinstance(group, DescribedGroup)
+    if not is_confirmed(known, now, is_classic=is_classic) or _is_being_moved(context, group_id):
+        return
+    waits_ms = appended_ms + backoff_ms(mend.tries) - mends.records.now_ms(group_id, now) if mend.tries else 0
+    if (
+        is_classic
+        and not known.why_not
+        and waits_ms <= 0
+        and not _has_to_be_told_here(context, group_id, known)
+    ):
+        if _may_be_told_elsewhere(context, known):
+            return
+        if mends.leader(group_id) is not None:
+            known.why_not = "its leader does not come through this process"
+    if known.why_not:
+        _alert(context, group_id, known)
+    elif waits_ms <= 0:
+        _start(
+            context, group_id, connection, _mend(context, group_id, connection, known, is_classic=is_classic)
+        )
+
+
+def _why_not(context: Context, group_id: str, suspicion: Suspicion) -> str:
+    """Why nothing may be done about a group, for people; empty if something may."""
+    rule, moves, mends = context.rules.rule_for(group_id), context.moves, context.mends
+    if rule.mend is False:
+        return "the policy says `mend: false`"
+    if suspicion.look.has_classic:
+        return "classic members in it would all have to join again"
+    if not mends.is_alone():
+        return "several processes serve it without a member log (`fleet`)"
+    if not mends.records.is_ready(group_id):
+        return "the member log is away"
+    if rule.staged and moves.counts_members(group_id, rule):
+        return "its move by steps is not over"
+    if suspicion.tries >= TRIES:
+        return f"{suspicion.tries} tries have not helped"
+    return suspicion.refused
+
+
+def _is_being_moved(context: Context, group_id: str) -> bool:
+    """Whether a member was told a moment ago to join anew: it comes back by itself, and the group changes then."""
+    known = context.registry.groups.get(group_id)
+    return known is not None and any(
+        context.now - move.told_at < _JOINS_ANEW_S for move in known.pending_moves.values()
+    )
+
+
+def _has_to_be_told_here(context: Context, group_id: str, suspicion: Suspicion) -> bool:
+    """Whether somebody who comes through this process has to be told to join again, as far as is known here."""
+    leader = context.mends.leader(group_id)
+    return bool(suspicion.look.lacking) or (leader is not None and leader.is_here)
+
+
+def _may_be_told_elsewhere(context: Context, suspicion: Suspicion) -> bool:
+    """Whether another replica may know better whom to tell, and have time for it."""
+    return context.fleet.log is not None and context.now - suspicion.since < _ELSEWHERE_S
+
+
+def _alert(context: Context, group_id: str, suspicion: Suspicion) -> None:
+    """Say once for each reason that a group is left as it is."""
+    if suspicion.told != suspicion.why_not:
+        suspicion.told = suspicion.why_not
+        context.events.emit_mending(
+            EventKind.LEFT_UNOWNED, group_id, suspicion.why_not, suspicion.look.unowned
+        )
+
+
+def _start(context: Context, group_id: str, connection: Connection, steps: Procedure[None]) -> None:
+    context.mends.under_way.add(group_id)
+    context.scheduler.start(
+        _until_it_ends(steps, lambda: context.mends.under_way.discard(group_id)),
+        ProcedureQueue(),
+        connection.id,
+        CLIENT_ID,
+    )
+
+
+def _until_it_ends(steps: Procedure[None], on_end: Callable[[], None]) -> Procedure[None]:
+    try:
+        yield from steps
+    finally:
+        on_end()
+
+
+# -- what is done ------------------------------------------------------------------------------------------------------
+
+
+def _mend(
+    context: Context, group_id: str, connection: Connection, suspicion: Suspicion, *, is_classic: bool
+) -> Procedure[None]:
+    """Mend a group, if this process is the one whose record counts, and nothing has changed in the group since."""
+    mends, look = context.mends, suspicion.look
+    before, _ = mends.mend(group_id)
+    mend = Mend(before.moved_back, suspicion.tries + 1, digest_of(look.unowned))
+    if not (yield from _claim(context, group_id, mend)):
+        return
+    again = yield from _look_again(context, group_id, connection, is_classic=is_classic)
+    if again is None or (again.mark, again.unowned, again.has_classic) != (look.mark, look.unowned, False):
+        return
+    if _why_not(context, group_id, suspicion) or _is_being_moved(context, group_id):
+        return  # the policy may have changed while the broker was asked
+    suspicion.tries = mend.tries
+    if is_classic:
+        leader = mends.leader(group_id)
+        whom = look.lacking or frozenset(() if leader is None else {leader.member_id})
+        mends.telling[group_id] = Told(whom, context.now + _TELL_S)
+        return
+    yield from _join_and_leave(context, group_id, suspicion)
+
+
+def _claim(context: Context, group_id: str, mend: Mend) -> Procedure[bool]:
+    """Write that this process mends a group now; return whether that record counts."""
+    mends, until = context.mends, context.now + _READ_BACK_S
+    key = mends.write(group_id, mend)
+    if key is None:
+        return False
+    while mends.records.is_unresolved(key) and context.now < until:
+        yield Wait(until, settles=key.member)
+    return mends.records.is_own(group_id, MEND) and mends.mend(group_id)[0] == mend
+
+
+def _look_again(
+    context: Context, group_id: str, connection: Connection, *, is_classic: bool
+) -> Procedure[Look | None]:
+    """Ask the broker for all that a look needs; None if it does not say."""
+    group: Description
+    if is_classic:
+        classic: DescribeGroupsResponse = yield Send(
+            ApiKey.DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, DescribeGroupsRequest(groups=(group_id,))
+        )
+        groups: tuple[Description, ...] = classic.groups
+    else:
+        version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1, oldest=1)
+        if version is None or heartbeat_version(connection) is None:
+            return None
+        response: ConsumerGroupDescribeResponse = yield Send(
+            ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(group_id,))
+        )
+        groups = response.groups
+    if len(groups) != 1 or groups[0].error_code != ErrorCode.NONE:
+        return None
+    group = groups[0]
+    topics = _topics(group)
+    return _look(context, group, (yield from lookup_sizes(topics))) if len(topics) <= TOPICS_LIMIT else None
+
+
+def _join_and_leave(context: Context, group_id: str, suspicion: Suspicion) -> Procedure[None]:
+    """Have a member without topics join a consumer group, and leave it."""
+    member_id = context.ids.unlike_ours(MEMBER_PREFIX)
+    joins = ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id=member_id,
+        member_epoch=0,
+        rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS,
+        subscribed_topic_names=(),
+        topic_partitions=(),
+    )
+    joined: ConsumerGroupHeartbeatResponse = yield Send(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, joins
+    )
+    if joined.error_code != ErrorCode.NONE:
+        suspicion.refused = (
+            f"the broker answered {ErrorCode(joined.error_code).name} to a member without topics"
+        )
+        suspicion.why_not = suspicion.refused
+        _alert(context, group_id, suspicion)
+        return
+    reason = f"a member without topics joined and leaves, try {suspicion.tries}"
+    context.events.emit_mending(EventKind.MENDING, group_id, reason, suspicion.look.unowned, member_id)
+    leaves = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=-1)
+    yield Send(ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, leaves)
+    group = context.registry.groups.get(group_id)
+    if group is not None:
+        context.memberships.heartbeat_group(
+            group
+        )  # else the broker waits for a client's Heartbeat to assign anew
+
+
+def tell_leader(context: Context, connection: Connection, request: Request) -> None:
+    """Answer the Heartbeat of a classic member that is to join again, if the broker takes it for a member at rest."""
+    steps = _tell(context, request)
+    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+
+
+def _tell(context: Context, request: Request) -> Procedure[None]:
+    group_id, member_id = request.message.group_id, request.message.member_id
+    # The Heartbeat is a sign of life at the broker too, and only a member's is answered without an error.
+    response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
+    mends = context.mends
+    if response.error_code == ErrorCode.NONE and mends.tells(group_id, member_id):
+        mends.is_told(group_id, member_id)
+        suspicion = mends.suspicions.get(group_id)
+        context.events.emit_mending(
+            EventKind.MENDING,
+            group_id,
+            f"told to join again, try {0 if suspicion is None else suspicion.tries}",
+            frozenset() if suspicion is None else suspicion.look.unowned,
+            member_id,
+        )
+        response = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    context.answer(request, response)

@@ -1,0 +1,535 @@
+"""Lets members of a group that is moved by steps into the new protocol: each needs a slot within the step's quota.
+
+A slot is taken in the log before a classic member is made to rejoin (:func:`admit_classic_member`), and before the
+JoinGroup of a newcomer is translated (:func:`join_by_steps`). Without one a client stays classic, or becomes so. What a
+member has joined by once it keeps: nobody who is translated is moved back, whatever the quota has become.
+
+Every decision is read from the log anew, with the broker's description of the group, so it does not matter which
+replica makes it. While the log is away nobody is let in and no step begins.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from protocol_codecs import ErrorCode
+from protocol_codecs.messages.join_group import JoinGroupRequest
+from translation.actions import Connection, EventKind, Request
+from translation.conversion.classic_join import relay_classic_join
+from translation.conversion.pending_moves import match_pending_move
+from translation.engine.context import Context
+from translation.engine.join_outcomes import refused, without_member_id
+from translation.member_log.group_records import MOVE, GroupKey, Move, Slot, StoredGroup, slot_name
+from translation.member_log.records import LONGEST_NAME, member_key
+from translation.members.member import Member
+from translation.members.member_ids import is_issued_form
+from translation.members.member_parts import PendingMove
+from translation.members.procedure import Procedure, UpstreamLost, Wait
+from translation.moving.census import take_census
+from translation.partitions import lacks_owned_list
+from translation.policy.policy import Rule
+from translation.rollout.next_step import Signals, begin, decide, describe
+from translation.rollout.slots import HIDDEN_MEMBERS, Census, is_filled, next_slot, taken
+from translation.rollout.step_start import may_come_in, why_nobody_is_told
+from translation.rollout.wave_counts import why_not_yet
+
+_TRIES = 4
+"""Records that are written for one client, if others win each time."""
+_READ_BACK_S = 2.0
+"""A record that is not read back by then: the log is away (:class:`~translation.member_log.outputs.FleetSettings`)."""
+
+LOOK_AGAIN_S = 2.0
+"""After so long the broker is asked again for a group whose slots were all taken."""
+
+WAVE_LOOK_AGAIN_S = 30.0
+"""After so long a classic member whose group's wave has not begun is looked at again. That costs a question to the
+broker each time, since another replica may translate it; so a wave begins within this time."""
+
+
+class _Look(NamedTuple):
+    """What the broker says of a group, and what the log had said when it was asked."""
+
+    census: Census
+    before: Mapping[int, StoredGroup]
+    """The slots."""
+    was_converted: bool
+    """Whether the group had been a consumer group in this move: a member may join while the broker is asked, and an
+    answer from before that is no sign that it has left."""
+
+
+class _Client:
+    """Who wants to be let in: under which id, and by which others it may have a slot already."""
+
+    def __init__(
+        self,
+        member_id: str,
+        *,
+        others: tuple[str, ...] = (),
+        leaves: str = "",
+        instance_id: str | None = None,
+        is_to_be_told: bool = False,
+    ) -> None:
+        self.member_id = member_id
+        self.is_to_be_told = is_to_be_told
+        """It is a classic member, and has no slot before it may be made to rejoin."""
+        self.others = others
+        self.leaves = leaves
+        self.instance_id = instance_id
+        self.is_classic = False
+        """Whether the broker has described it as a classic member."""
+        self.looked: _Look | None = None
+        """What the broker has said already, to be used once."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.member_id, *self.others)
+
+    @property
+    def fits_in_record(self) -> bool:
+        """Whether a slot's record can have its names: a client may say anything, a broker checks it afterwards."""
+        return all(
+            len(name) <= LONGEST_NAME for name in (self.member_id, self.leaves, self.instance_id or "")
+        )
+
+
+def admit_classic_member(
+    context: Context, connection: Connection, request: Request, rule: Rule
+) -> Procedure[bool]:
+    """Take a slot for a classic member that is to be made to rejoin; return whether it may be told."""
+    group_id, member_id = request.message.group_id, request.message.member_id
+    if not context.moves.counts_members(group_id, rule):
+        return True
+    client = _Client(
+        member_id,
+        leaves=member_id,
+        instance_id=request.message.group_instance_id,
+        is_to_be_told=True,
+    )
+    client.looked = yield from _look(context, group_id, connection)
+    if client.looked is None:
+        return False
+    census = client.looked.census
+    if not census.is_hidden and member_id not in census.classic:
+        return False  # nothing is written for an id that somebody has made up
+    client.is_classic = not census.is_hidden
+    return (yield from _admit(context, connection, request, rule, client))
+
+
+def why_only_as_a_whole(context: Context, group_id: str, why: str) -> str | None:
+    """The reason why a group that can't be moved member by member stays classic; None if it may be moved."""
+    rule = context.rules.rule_for(group_id)
+    if context.moves.counts_members(group_id, rule) and not rule.staged[0].is_all:
+        return f"its step moves only a part of the group, and {why}"
+    return None
+
+
+def why_wave_waits(context: Context, group_id: str, rule: Rule) -> str | None:
+    """Why a group does not begin its move in the wave that its rule names; None if it may, or has begun."""
+    if rule.wave is None or context.moves.move(group_id, rule) is not None:
+        return None
+    before = context.moves.waves.before(rule.wave)
+    return why_not_yet(rule.wave, before, context.rules.policy.waves.needed)
+
+
+def look_after(context: Context, connection: Connection, group_id: str, rule: Rule) -> Procedure[None]:
+    """Have the move of a group go on by what the broker says now, though no client wants to be let in."""
+    move = yield from _present_move(context, group_id, rule)
+    if move is None or not move.is_moving:
+        return
+    looked = yield from _look(context, group_id, connection)
+    if looked is None or looked.census.is_hidden or context.rules.rule_for(group_id) is not rule:
+        return
+    census = looked.census
+    held, signals = _found_out(context, group_id, rule, move, looked)
+    members = census.members(held.values())
+    quota = min(rule.staged[move.step].quota(members), members)  # a step of two may be that of a group of one
+    is_done = bool(census.translated) and is_filled(held, census, quota)
+    yield from _go_on(context, group_id, rule, move, decide(move, rule, replace(signals, filled=is_done)))
+
+
+def join_by_steps(
+    context: Context,
+    connection: Connection,
+    request: Request,
+    rule: Rule,
+    *,
+    translate: Callable[[str], None],
+    stay_classic: Callable[[], None],
+    route_again: Callable[[], None],
+) -> Procedure[None]:
+    """Decide whether the JoinGroup of a client that is no member of the new protocol here is translated.
+
+    ``translate`` gets the member id under which, which is a new one if the client comes without.
+    """
+    message: JoinGroupRequest = request.message
+    try:
+        member_id = yield from _id_to_join_under(context, connection, request, rule)
+    except UpstreamLost:
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        raise
+    if not context.connections.is_waiting(request):
+        return
+    if context.rules.rule_for(message.group_id) is not rule:
+        route_again()
+    elif isinstance(member_id, ErrorCode):
+        context.answer(request, refused(request, member_id))
+    elif member_id is not None:
+        translate(member_id)
+    elif is_issued_form(message.member_id):
+        yield from relay_classic_join(context, without_member_id(request))
+    else:
+        stay_classic()
+
+
+def _id_to_join_under(
+    context: Context, connection: Connection, request: Request, rule: Rule
+) -> Procedure[str | ErrorCode | None]:
+    """The id under which a client may join the new protocol, or an error code; None if it stays classic."""
+    message: JoinGroupRequest = request.message
+    group_id, member_id = message.group_id, message.member_id
+    if member_id:
+        known = yield from _is_translated(context, connection, group_id, member_id)
+        if known is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if known:
+            return member_id
+    move = _pending_move(context, connection, request)
+    if member_id and move is None and not is_issued_form(member_id):
+        return None  # a classic member that rejoins: it is told when its turn comes
+    replaced = yield from _translated_instance(context, connection, request)
+    if isinstance(replaced, ErrorCode):
+        return replaced
+    why = _why_not(context, message, rule)
+    if why is not None and not replaced:
+        context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
+        return None
+    client = _Client(
+        member_id or context.ids.issue(),
+        others=tuple(one for one in (replaced, "" if move is None else move.member_id) if one),
+        leaves="" if move is None else move.member_id,
+        instance_id=message.group_instance_id,
+    )
+    is_admitted = why is None and (yield from _admit(context, connection, request, rule, client))
+    if replaced and not is_admitted:
+        # As a classic one it would take the translated member's place at once, and the group with it.
+        context.moves.replaces(group_id, client.member_id)
+        is_admitted = True
+    return client.member_id if is_admitted else None
+
+
+def _why_not(context: Context, message: JoinGroupRequest, rule: Rule) -> str | None:
+    """Why steps let this client in at no step; None if they may."""
+    why = context.moves.why_refused(rule) or why_wave_waits(context, message.group_id, rule)
+    if why is None and lacks_owned_list(message):
+        return why_only_as_a_whole(
+            context, message.group_id, "the broker can't read the subscriptions of its clients"
+        )
+    return why
+
+
+def _translated_instance(
+    context: Context, connection: Connection, request: Request
+) -> Procedure[str | ErrorCode]:
+    """The translated member that has the instance id of a new process, or an error code; empty if there is none."""
+    message: JoinGroupRequest = request.message
+    if message.group_instance_id is None:
+        return ""
+    census = yield from take_census(context, message.group_id, connection)
+    if census is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if not census.is_hidden:
+        return census.instances.get(message.group_instance_id, "")
+    slots = (stored.record.slot for stored in context.moves.slots(message.group_id).values())
+    known = (slot.member_id for slot in slots if slot and slot.instance_id == message.group_instance_id)
+    return next(known, "")
+
+
+def _is_translated(
+    context: Context, connection: Connection, group_id: str, member_id: str
+) -> Procedure[bool | None]:
+    """Whether this is a member of the new protocol that another replica serves, or served; None: it is not known.
+
+    It has a slot, or joined when none was needed.
+    """
+    log, key = context.fleet.log, member_key(group_id, member_id)
+    has_slot = context.moves.slot_of(group_id, member_id) is not None
+    if has_slot and context.ids.is_issued(member_id):
+        return True
+    record = None if log is None else log.record(key)
+    if record is not None and record.kind.is_dead:
+        return True  # the log decides what becomes of it (translation.admission.serving)
+    is_classic_id = record is None and not has_slot and not is_issued_form(member_id)
+    if log is not None and log.is_ready(key) and is_classic_id:
+        return False
+    # That a replica serves it does not say that the broker has it: it may have no slot any more.
+    census = yield from take_census(context, group_id, connection)
+    if census is None:
+        return None
+    return has_slot if census.is_hidden else member_id in census.translated
+
+
+def _pending_move(context: Context, connection: Connection, request: Request) -> PendingMove | None:
+    group = context.registry.groups.get(request.message.group_id)
+    if group is None or not group.pending_moves:
+        return None
+    given_here = context.ids.is_issued(request.message.member_id)
+    return match_pending_move(group, connection, request, given_here=given_here)
+
+
+def _admit(
+    context: Context, connection: Connection, request: Request, rule: Rule, client: _Client
+) -> Procedure[bool]:
+    """Whether a client may be a member of the new protocol: it has a slot, or has taken one, or needs none."""
+    group_id: str = request.message.group_id
+    if not client.fits_in_record:
+        reason = "its step moves only a part of the group, and a client id or instance id is too long"
+        context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, reason)
+        return False
+    for _ in range(_TRIES):
+        move = yield from _present_move(context, group_id, rule)
+        if move is None:
+            return False
+        if not context.moves.counts_members(group_id, rule):
+            return True
+        own = context.moves.slot_of(group_id, *client.names)
+        if own is not None and client.is_classic and own[1].begun:
+            # Of its membership before it went back: another may have been given this slot by now.
+            context.moves.free(group_id, client.member_id)
+            own = None
+        if own is not None and (own[1].begun or (move.is_moving and not rule.pause)):
+            number, slot = own
+            is_admitted: bool | None = slot.member_id == client.member_id or (
+                (yield from _take(context, group_id, number, _slot_for(client, slot))) or None
+            )
+        else:
+            is_admitted = yield from _admit_newcomer(context, connection, request, rule, move, client)
+        if is_admitted is not None:
+            return is_admitted
+    return False
+
+
+def _admit_newcomer(
+    context: Context, connection: Connection, request: Request, rule: Rule, move: Move, client: _Client
+) -> Procedure[bool | None]:
+    """Take a slot for a client that has none; None if another was faster, or if it has to be looked at again."""
+    moves, group_id = context.moves, request.message.group_id
+    if not move.is_moving or moves.is_full(group_id):
+        return False
+    if not moves.gates.verdict(group_id, rule).may_tell:
+        yield from _note_converted(context, connection, group_id, rule, client)
+        return False
+    looked, client.looked = client.looked, None
+    looked = looked or (yield from _look(context, group_id, connection))
+    if looked is None:
+        return False
+    if looked.census.is_hidden:
+        reason = f"its step moves only a part of the group, and {HIDDEN_MEMBERS}"
+        context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, reason)
+        return False
+    if looked.census.is_empty:
+        yield from note_empty(context, group_id)
+        move = moves.move(group_id, rule) or move
+    slots = moves.slots(group_id)
+    number = yield from _free_slot(context, group_id, rule, move, looked, client)
+    if number is None:
+        return False
+    if not _is_time(context, group_id, rule, client):
+        moves.set_full(group_id, context.now + LOOK_AGAIN_S)
+        return False
+    if moves.slots(group_id).get(number) != slots.get(number):
+        return None  # somebody took it while the move went on: the record would take the place of that one
+    return (yield from _take(context, group_id, number, _slot_for(client, None))) or None
+
+
+def _note_converted(
+    context: Context, connection: Connection, group_id: str, rule: Rule, client: _Client
+) -> Procedure[None]:
+    """Write that the group of a move whose gates let nobody in is converted already.
+
+    A process without a member log does not know that after a restart, and measures the group anew. If the last
+    translated member left meanwhile, the group would be converted again instead of held.
+    """
+    move = context.moves.move(group_id, rule)
+    if move is None or move.converted:
+        return
+    looked = client.looked or (yield from _look(context, group_id, connection))
+    move = context.moves.move(group_id, rule)  # its baseline may have been written while the broker was asked
+    if looked is not None and looked.census.translated and move is not None and move.is_moving:
+        yield from _go_on(context, group_id, rule, move, replace(move, converted=True))
+
+
+def note_empty(context: Context, group_id: str) -> Procedure[None]:
+    """Write that nobody is in a group that was converted in this move.
+
+    Whoever comes now starts it anew. Its step goes on, and classic members are no sign any more that the last
+    translated one has left.
+    """
+    rule = context.rules.rule_for(group_id)
+    move = context.moves.move(group_id, rule)
+    if move is not None and move.is_moving and context.moves.was_converted(group_id, move):
+        number = context.moves.records.position(group_id) + 1
+        yield from _go_on(context, group_id, rule, move, replace(move, converted=False, number=number))
+
+
+def may_be_told(context: Context, group_id: str, rule: Rule) -> bool:
+    """Whether a classic member may be told now to join the new protocol, as far as the policy's times say."""
+    return not why_nobody_is_told(rule, context.moves.now_ms(group_id))
+
+
+def is_held_up(context: Context, group_id: str, rule: Rule) -> bool:
+    """Whether it will take a while until another member may be told, as far as is read."""
+    move = context.moves.move(group_id, rule)
+    return move is not None and not (move.is_moving and may_be_told(context, group_id, rule))
+
+
+def _is_time(context: Context, group_id: str, rule: Rule, client: _Client) -> bool:
+    """Whether the policy's pause and windows of time let this client have a slot now."""
+    if client.is_to_be_told:
+        return may_be_told(context, group_id, rule)
+    move = context.moves.move(group_id, rule)
+    return move is not None and may_come_in(move, rule, context.moves.now_ms(group_id))
+
+
+def hold_if_downgraded(context: Context, connection: Connection, member: Member) -> Procedure[bool]:
+    """Return whether a client must not convert its group: that was converted before in this move, and is classic again.
+
+    Its slot was taken before that, so nobody has looked since.
+    """
+    group_id, rule = member.group.group_id, context.rules.rule_for(member.group.group_id)
+    move = context.moves.move(group_id, rule)
+    if move is None or not context.moves.counts_members(group_id, rule):
+        return False
+    if move.is_moving:
+        if not context.moves.was_converted(group_id, move):
+            return False
+        census = yield from take_census(context, group_id, connection)
+        if census is None or census.is_consumer_group or not census.classic - {member.member_id}:
+            return False
+        now_ms = context.moves.records.now_ms(group_id, context.now)
+        yield from _go_on(
+            context, group_id, rule, move, decide(move, rule, Signals(now_ms=now_ms, downgraded=True))
+        )
+    context.moves.free(group_id, member.member_id)
+    return True
+
+
+def _look(context: Context, group_id: str, connection: Connection) -> Procedure[_Look | None]:
+    before = dict(context.moves.slots(group_id))
+    move = context.moves.move(group_id, context.rules.rule_for(group_id))
+    was_converted = move is not None and context.moves.was_converted(group_id, move)
+    census = yield from take_census(context, group_id, connection)
+    return None if census is None else _Look(census, before, was_converted)
+
+
+def _slot_for(client: _Client, before: Slot | None) -> Slot:
+    """The slot with its new holder; ``before`` is the slot that it had under another id."""
+    return Slot(
+        member_id=client.member_id,
+        leaves=client.leaves,
+        instance_id=client.instance_id,
+        number=0 if before is None else before.number,
+    )
+
+
+def _free_slot(
+    context: Context,
+    group_id: str,
+    rule: Rule,
+    move: Move,
+    looked: _Look,
+    client: _Client,
+) -> Procedure[int | None]:
+    """The slot that a client may take; None if there is none, or if the move does not go on."""
+    moves, census = context.moves, looked.census
+    held, signals = _found_out(context, group_id, rule, move, looked)
+    known = census.classic | census.translated
+    is_new = known.isdisjoint(client.names) and client.instance_id not in census.static
+    members = census.members(held.values())
+    moves.hook.looked(group_id, members, len(census.translated))
+    quota = rule.staged[move.step].quota(members + is_new)
+    number = None if signals.downgraded else next_slot(held, census, quota)
+    if number is None:
+        moves.set_full(group_id, context.now + LOOK_AGAIN_S)
+    signals = replace(signals, filled=number is None and is_filled(held, census, quota))
+    yield from _go_on(context, group_id, rule, move, decide(move, rule, signals))
+    return number
+
+
+def _found_out(
+    context: Context, group_id: str, rule: Rule, move: Move, looked: _Look
+) -> tuple[dict[int, Slot], Signals]:
+    """The slots that are taken, and what is known beside whether the step is filled."""
+    moves, census = context.moves, looked.census
+    signals = _signals(context, group_id, rule, move)
+    held = taken(moves.slots(group_id), looked.before, census, moves.ended(group_id), signals.now_ms)
+    downgraded = not census.is_consumer_group and bool(census.classic) and looked.was_converted
+    return held, replace(signals, converted=bool(census.translated), downgraded=downgraded)
+
+
+def _signals(context: Context, group_id: str, rule: Rule, move: Move) -> Signals:
+    """What is known of a move without a look at its group."""
+    moves = context.moves
+    return Signals(
+        now_ms=moves.now_ms(group_id),
+        asks=moves.hook.asks,
+        agreed=moves.hook.agreed(group_id, move),
+        waits=moves.gates.why_waits(group_id, rule),
+        unproven=moves.why_not_proven(group_id, rule, move),
+    )
+
+
+def _present_move(context: Context, group_id: str, rule: Rule) -> Procedure[Move | None]:
+    """The move of a group as it goes on now; None if nothing can be said or written."""
+    records = context.moves.records
+    for _ in range(_TRIES):
+        if not records.is_ready(group_id):
+            # At the step of 100 % nothing is to be written.
+            is_whole = not context.moves.counts_members(group_id, rule)
+            return context.moves.move(group_id, rule) if is_whole else None
+        move, now_ms = context.moves.move(group_id, rule), records.now_ms(group_id, context.now)
+        if move is None and why_wave_waits(context, group_id, rule) is not None:
+            return None
+        if move is None:
+            after = begin(rule, records.position(group_id) + 1, now_ms, asks=context.moves.hook.asks)
+        else:
+            after = decide(move, rule, _signals(context, group_id, rule, move))
+        if after == move:
+            return move
+        if not (yield from _go_on(context, group_id, rule, move, after)):
+            return None
+    return None
+
+
+def _go_on(context: Context, group_id: str, rule: Rule, before: Move | None, after: Move) -> Procedure[bool]:
+    """Write how a move goes on; return whether the write was resolved. Another replica's may count."""
+    if after == before:
+        return True
+    key = context.moves.write_move(group_id, after)
+    if not (yield from _resolved(context, group_id, MOVE, key)):
+        return False
+    is_news = before is None or describe(before, rule) != describe(after, rule)
+    if key is not None and context.moves.move(group_id, rule) == after:
+        context.moves.hook.went_on(group_id, before, after)
+        if is_news:
+            context.events.emit_step(group_id, describe(after, rule))
+    return True
+
+
+def _take(context: Context, group_id: str, number: int, slot: Slot) -> Procedure[bool]:
+    """Write who has a slot; return whether that counts."""
+    name = slot_name(number)
+    key = context.moves.records.write(group_id, name, context.now, slot=slot)
+    if not (yield from _resolved(context, group_id, name, key)):
+        return False
+    found = context.moves.slot_of(group_id, slot.member_id)
+    return found is not None and found[0] == number
+
+
+def _resolved(context: Context, group_id: str, name: str, key: GroupKey | None) -> Procedure[bool]:
+    """Wait until what was written is read back; without ``key`` for what somebody else here has written."""
+    records, until = context.moves.records, context.now + _READ_BACK_S
+    key = key or GroupKey(group_id, name)
+    while records.is_unresolved(key) and context.now < until:
+        yield Wait(until, settles=key.member)
+    return not records.is_unresolved(key)

@@ -1,0 +1,112 @@
+"""Dispatches what the member log says of members: which calls may go on, and which memberships are over here.
+
+The member log is asked by :mod:`translation.admission.serving` (who serves a member) and
+:mod:`translation.membership.expiry` (whether a silent client's membership may be ended). What it says comes later, when
+its records are read back.
+"""
+
+from collections.abc import Sequence
+
+from translation.conversion.stand_in import end_behind_helper
+from translation.engine.context import Context
+from translation.member_log.outputs import (
+    Dying,
+    Ended,
+    Expired,
+    GroupServed,
+    Health,
+    HealthChanged,
+    Output,
+    Serving,
+    Settled,
+    Taken,
+)
+from translation.member_log.records import LENGTH_OF_HASH, MemberKey
+from translation.members.member import Member
+from translation.membership.expiry import drop_taken, forget_expired, remove_dead
+from translation.moving import judging
+from translation.upstream.reach import END_AGAIN_S, connection_to_end, in_reach, log_is_ready, remember_dead
+
+
+def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
+    """Handle what the log says, in order."""
+    ready: set[int] = set()
+    for output in outputs:
+        match output:
+            case Settled(key):
+                _settled(context, key)
+            case Taken(key):
+                member = context.registry.find_key(key)
+                if member is not None:
+                    drop_taken(context, member)
+            case Expired(key):
+                _expired(context, context.registry.find_key(key))
+            case Ended(key):
+                _heartbeat_the_others(context, key)
+            case Dying(key):
+                _remember_dead(context, key)
+            case GroupServed(group_id) if group_id in context.registry.groups:
+                in_reach(context, context.registry.groups[group_id])
+            case HealthChanged(partition, Health.READY):
+                ready.add(partition)
+                context.moves.look_through()
+    log_is_ready(context, frozenset(ready))
+    for output in outputs:
+        if isinstance(output, Serving) and context.registry.find_key(output.key) is None:
+            context.fleet.release_key(output.key)  # the call that claimed it is over
+
+
+def _settled(context: Context, key: MemberKey) -> None:
+    """Have whoever waits for a verdict on a member, or on a whole group, go on."""
+    context.fleet.settled(key)
+    context.scheduler.settled(key)
+    context.moves.settled(key)
+    if context.router is not None:
+        context.router.record_settled(key)
+    judging.settled(context, key)
+
+
+def _heartbeat_the_others(context: Context, key: MemberKey) -> None:
+    """A member has left through another replica: heartbeat those of its group here, as that one does for its own.
+
+    Else each of them would learn of its new partitions only at its client's second Heartbeat from now: the first makes
+    the broker compute the assignment. A group with an id so long that the log has a hash of it is not found.
+    """
+    group = context.registry.groups.get(key.group_id)
+    if group is not None:
+        group.ended_at = context.now
+        context.memberships.heartbeat_group(group)
+
+
+def _remember_dead(context: Context, key: MemberKey) -> None:
+    """Another replica ends a member: see to it that the broker does, should that replica not reach it.
+
+    A group or a member with an id so long that the log has a hash of it is not found.
+    """
+    if LENGTH_OF_HASH not in (len(key.group_id), len(key.member_id)):
+        group = context.registry.group(key.group_id)
+        remember_dead(context, group, key.member_id, context.now + END_AGAIN_S)
+
+
+def _expired(context: Context, member: Member | None) -> None:
+    """The id of a member whose timeout has passed is dead: end its membership, and have epoch -1 sent in its turn.
+
+    Without a connection in its group it is sent when there is one, here or at another replica, or by whoever meets the
+    id.
+    """
+    if member is None or not member.joined or member.member_id in member.group.leaving:
+        return  # who ends it waits for this (translation.conversion.old_membership)
+    connection_id = connection_to_end(context, member)
+    if connection_id is not None:
+        steps = remove_dead(context, member)
+        context.scheduler.start(
+            end_behind_helper(context, member.group, member.member_id, connection_id, steps),
+            member.queue,
+            connection_id,
+            member.client.client_id,
+            ends_session=True,
+        )
+    else:
+        remember_dead(context, member.group, member.member_id, context.now + END_AGAIN_S)
+    # At once: no call that is under way is answered as if it were still a member.
+    forget_expired(context, member)
