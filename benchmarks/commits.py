@@ -1,6 +1,8 @@
 """Measures what becomes of one consumer's many asynchronous commits, on a broker with Kafka's defaults for groups.
 
-`make bench-commits` runs it, prints a table and writes build/bench-commits.json. A librdkafka consumer sends as many
+`make bench-commits` runs it, prints a table and writes build/bench-commits.json; with `--record` the run takes the
+place of that of the same Kafka in docs/evidence/commits.json, from which `python -m tools.recorded_tables` makes the
+table of docs/evidence/performance.md. A librdkafka consumer sends as many
 OffsetCommits as it can without waiting for the answers, straight at Kafka and through Epochgate. Its Heartbeats wait
 behind them on the same connection. A classic coordinator takes a commit as a sign of life; in the new protocol only a
 heartbeat is one, so the proxy's own heartbeats have to keep the member in its group.
@@ -9,11 +11,10 @@ heartbeat is one, so the proxy's own heartbeats have to keep the member in its g
 import argparse
 import json
 import os
-import platform
+import shlex
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.test_bed import BUILD, gateway, kafka, kafka_version
+from tools import commits_table, recorded
 from tools.kafka.settings import GROUP_DEFAULTS
 
 REPORT = BUILD / "bench-commits.json"
@@ -49,11 +51,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     longest_s: float
     cpu_s: float = 0.0
-
-    @property
-    def per_second(self) -> float:
-        """Answers a second."""
-        return sum((self.accepted, *self.errors.values())) / self.seconds
 
 
 class CommittingConsumer:
@@ -142,42 +139,35 @@ def measure(commits: int, rounds: int) -> list[Row]:
             straight = CommittingConsumer(cluster.bootstrap, f"straight-{number}")
             straight.join()
             rows.append(straight.commit(STRAIGHT, commits))
-            _show(rows[-1])
+            print(commits_table.row(msgspec.to_builtins(rows[-1])), end="", flush=True)
             translated = CommittingConsumer(proxy.bootstrap, f"translated-{number}")
             translated.join()
             before_s = proxy.cpu_s()
             row = translated.commit(TRANSLATED, commits)
             rows.append(msgspec.structs.replace(row, cpu_s=proxy.cpu_s() - before_s))
-            _show(rows[-1])
+            print(commits_table.row(msgspec.to_builtins(rows[-1])), end="", flush=True)
     return rows
-
-
-def _show(row: Row) -> None:
-    errors = ", ".join(f"{count} {name}" for name, count in row.errors.items()) or "none refused"
-    print(
-        f"| {row.entry} | {row.accepted:,} of {row.commits:,} | {errors} | {row.lost} | {row.seconds:.1f} s |"
-        f" {row.per_second:,.0f} | {row.longest_s:.1f} s | {row.cpu_s * 1e6 / row.commits:.0f} us |",
-        flush=True,
-    )
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commits", type=int, default=COMMITS)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--record", action="store_true", help="into docs/evidence/commits.json")
     arguments = parser.parse_args(argv)
-    print(
-        "| entry | accepted | refused | lost | until the last answer | a second | longest wait | proxy's CPU a commit |"
-    )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print(commits_table.HEAD, end="")
     rows = measure(arguments.commits, arguments.rounds)
-    REPORT.parent.mkdir(exist_ok=True)
-    report = {
+    run = {
         "kafka": kafka_version(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+        "command": f"python -m benchmarks.commits {shlex.join(argv)}",
+        **recorded.of_code(BUILD.parent),
+        "load": round(os.getloadavg()[0], 1),
         "rows": [msgspec.to_builtins(row) for row in rows],
     }
-    Path(REPORT).write_text(json.dumps(report, indent=2) + "\n")
+    REPORT.parent.mkdir(exist_ok=True)
+    REPORT.write_text(json.dumps(run, indent=2) + "\n")
+    if arguments.record:
+        commits_table.keep(run)
     return 0 if all(row.accepted == row.commits and not row.lost for row in rows) else 1
 
 

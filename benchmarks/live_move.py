@@ -4,17 +4,15 @@
 under load; one change of the policy moves them all. Before it, groups of the same kinds work straight at Kafka, and one
 member of each is restarted. An application that ends stays away, and is counted. The run is in build/bench-live-move/;
 with `--record` it replaces that of the same Kafka, replicas, members and code in docs/evidence/live-move.json, from
-which `python -m tools.live_move_table` makes the table of docs/evidence/in-place.md.
+which `python -m tools.recorded_tables` makes the table of docs/evidence/in-place.md.
 """
 
 import argparse
 import contextlib
 import dataclasses
-import datetime as dt
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +26,7 @@ from support.entry import Proxy
 from benchmarks.live_move_costs import Reading
 from benchmarks.live_move_groups import RESTART, Group, Groups
 from benchmarks.live_move_kinds import KINDS, Kind
-from tools import live_move_table
+from tools import live_move_table, recorded
 from tools.kafka import jars
 
 FOLDER = ROOT / "build" / "bench-live-move"
@@ -167,7 +165,7 @@ def main() -> int:
     )
     if plan.is_before:
         os.environ["PYTHONPATH"] = str(plan.code)  # before this checkout, for the proxies
-    began, commit = time.monotonic(), commit_of(plan.code)
+    began, code = time.monotonic(), recorded.of_code(plan.code)
     overrides = {"group.consumer.session.timeout.ms": SESSION_MS, "broker.session.timeout.ms": "60000"}
     with find_broker.own_cluster(
         f"bench-live-move-{plan.name}", version=plan.kafka, overrides=overrides
@@ -178,8 +176,7 @@ def main() -> int:
         "replicas": plan.replicas,
         "members": plan.members,
         "before": plan.is_before,
-        "commit": commit,
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        **code,
         "rounds": plan.rounds,
         "seconds": round(time.monotonic() - began),
         "groups": groups,
@@ -189,12 +186,6 @@ def main() -> int:
         live_move_table.keep(run)
     print(live_move_table.table(run))
     return 0
-
-
-def commit_of(code: Path) -> str:
-    """Return the commit of a checkout."""
-    git = ["git", "-C", str(code), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":

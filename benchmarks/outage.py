@@ -4,7 +4,7 @@
     python -m benchmarks.outage --record --scope cluster --away-s 300
 
 Each outage is in build/bench-outage/ when it has ended; with ``--record`` it replaces that of the same scope and
-duration in docs/evidence/outages.json, from which ``python -m tools.outage_table`` makes the tables of
+duration in docs/evidence/outages.json, from which ``python -m tools.recorded_tables`` makes the tables of
 docs/evidence/outages.md. The brokers have Kafka's defaults for groups; the clients have a session timeout of 10 s and a
 heartbeat every 3 s. Each kind of client (library, assignor, dynamic or static) has a group of its own on each way:
 straight at Kafka, through the only process (``sole process``), and through two replicas with a member log, where the
@@ -26,7 +26,6 @@ fatal         members that ended, or whose library reported a fatal error
 
 import argparse
 import contextlib
-import datetime as dt
 import itertools
 import json
 import os
@@ -45,8 +44,7 @@ from support.consumers import ConsumerProcess, Consumers
 from support.entry import running_proxy
 from support.ownership import Partition, account, gaps, overlaps
 
-from benchmarks.live_move import commit_of
-from tools import outage_table
+from tools import outage_table, recorded
 from tools.kafka import probe
 from tools.kafka.cluster import Cluster
 from tools.kafka.ports import LOOPBACK
@@ -360,8 +358,7 @@ def main() -> int:
     away = [float(one) for one in options.away_s.split(",")]
     kinds = [KINDS[one] for one in clients]
     about = {
-        "commit": commit_of(ROOT),
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        **recorded.of_code(ROOT),
         "kafka": find_broker.wanted_version(),
         "libraries": {str(kind.library): kind.library.version() for kind in kinds},
     }

@@ -1,6 +1,8 @@
 """Measures members that start together: rebalance callbacks, time to the first partition, and until the group settles.
 
-`python -m benchmarks.start_together` prints a table and writes build/start-together.json. The members are ordinary
+`python -m benchmarks.start_together` prints a table and writes build/start-together.json; with `--record` the run takes
+the place of that of the same Kafka in docs/evidence/start-together.json, from which `python -m tools.recorded_tables`
+makes the table of docs/evidence/rebalance-cost.md. The members are ordinary
 librdkafka consumers (rebalance_consumers.py) with its defaults, spread over a few processes. They come straight to a
 stock broker, through one proxy, and through two replicas by turns. A group of as many members as clients needs one
 callback each.
@@ -9,7 +11,8 @@ callback each.
 import argparse
 import contextlib
 import json
-import statistics
+import os
+import shlex
 import sys
 import threading
 import time
@@ -20,12 +23,11 @@ from typing import Any
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.rebalance import Host
 from benchmarks.rebalance_measures import NS, Change, owners
 from benchmarks.test_bed import BUILD, Gateway, kafka, kafka_version, of_fleet
+from tools import recorded, start_together_table
 from tools.kafka.settings import GROUP_DEFAULTS
 
 REPORT = BUILD / "start-together.json"
@@ -184,46 +186,13 @@ def ways(straight: str, modes: list[str]) -> Iterator[dict[str, list[str]]]:
         yield found
 
 
-def table(starts: list[Start]) -> Table:
-    """Return the medians of all starts, and the range of the callbacks."""
-    shown = Table(title="Members that start together")
-    for column in (
-        "members",
-        "way",
-        "starts",
-        "assign callbacks",
-        "revoke callbacks",
-        "first s",
-        "settled s",
-    ):
-        shown.add_column(column, justify="left" if column == "way" else "right")
-    for members in sorted({one.members for one in starts}):
-        for mode in MODES:
-            rows = [one for one in starts if (one.mode, one.members) == (mode, members)]
-            if rows:
-                shown.add_row(
-                    str(members),
-                    mode,
-                    str(len(rows)),
-                    _range([one.assigned for one in rows]),
-                    _range([one.revoked for one in rows]),
-                    f"{statistics.median(one.first_s for one in rows):.2f}",
-                    f"{statistics.median(one.settled_s for one in rows):.2f}",
-                )
-    return shown
-
-
-def _range(values: list[int]) -> str:
-    low, high = min(values), max(values)
-    return str(low) if low == high else f"{low} to {high}"
-
-
 def main() -> None:
     """Run the starts, by turns, and print the table."""
     parser = argparse.ArgumentParser(prog="benchmarks.start_together", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--record", action="store_true", help="into docs/evidence/start-together.json")
     options = parser.parse_args()
     modes = options.modes.split(",")
     sizes = [int(one) for one in options.sizes.split(",")]
@@ -234,14 +203,19 @@ def main() -> None:
                 for mode in modes:
                     starts.append(start(mode, found[mode], cluster.bootstrap, members))
                     print(starts[-1], file=sys.stderr, flush=True)
-    report = {
+    run = {
         "kafka": kafka_version(),
         "librdkafka": confluent_kafka.libversion()[0],
         "delay_ms": DELAY_MS,
+        "command": f"python -m benchmarks.start_together {shlex.join(sys.argv[1:])}",
+        **recorded.of_code(BUILD.parent),
+        "load": round(os.getloadavg()[0], 1),
         "starts": [asdict(one) for one in starts],
     }
-    REPORT.write_text(json.dumps(report, indent=2) + "\n")
-    Console(width=120).print(table(starts))
+    REPORT.write_text(json.dumps(run, indent=2) + "\n")
+    if options.record:
+        start_together_table.keep(run)
+    print(start_together_table.table(run))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """Writes what attacks came to, before and after their mends, into docs/explanation/security.md.
 
 The outcomes are in docs/evidence/attacks.json, where ``python -m benchmarks.attacks --record`` puts each as it ends;
-``python -m tools.attacks_table`` writes the page.
+``python -m tools.recorded_tables`` writes the page.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -113,14 +112,3 @@ _SEEN: Mapping[str, Callable[[Any], str]] = {
 
 def _key(outcome: Outcome) -> tuple[str, int, str, bool]:
     return (outcome["of"], outcome["number"], outcome["attack"], outcome["code"] != BEFORE)
-
-
-def main() -> int:
-    """Write the page."""
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), read()), encoding="utf-8")
-    print(PAGE.relative_to(_ROOT))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,9 +1,8 @@
-"""Writes what applications noticed of live moves into docs/evidence/in-place.md: ``python -m tools.live_move_table``.
+"""Writes what applications noticed of live moves into docs/evidence/in-place.md: ``python -m tools.recorded_tables``.
 
 The runs are in docs/evidence/live-move.json, where ``python -m benchmarks.live_move --record`` puts them.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,23 +87,11 @@ def _bold(count: int) -> str:
     return f"**{count:,}**" if count else "0"
 
 
-def _key(run: Run) -> tuple[bool, str, int, int]:
+def _key(run: Run) -> tuple[bool, tuple[int, ...], int, int]:
     """By code, newest Kafka first."""
-    newest_first = "".join(chr(127 - ord(one)) for one in run["kafka"])
-    return (run["before"], newest_first, run["replicas"], _members(run))
+    return (run["before"], recorded.newest_first(run["kafka"]), run["replicas"], _members(run))
 
 
 def _members(run: Run) -> int:
     members: int = run.get("members", USUAL_MEMBERS)
     return members
-
-
-def main() -> int:
-    """Write the page."""
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), read()), encoding="utf-8")
-    print(PAGE.relative_to(_ROOT))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,11 +1,10 @@
-"""Writes what outages of brokers cost groups into docs/evidence/outages.md: ``python -m tools.outage_table``.
+"""Writes what outages of brokers cost groups into docs/evidence/outages.md: ``python -m tools.recorded_tables``.
 
 The outages are in docs/evidence/outages.json, where ``python -m benchmarks.outage --record`` puts them, one by one.
 """
 
 import itertools
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,14 +88,3 @@ def _bold(text: str, yes: bool) -> str:
 
 def _key(outage: Outage) -> tuple[int, float]:
     return (_SCOPES.index(outage["scope"]), outage["away_s"])
-
-
-def main() -> int:
-    """Write the page."""
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), read()), encoding="utf-8")
-    print(PAGE.relative_to(_ROOT))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

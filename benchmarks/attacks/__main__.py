@@ -6,14 +6,12 @@ A Kafka with ACLs and Kafka's own settings for groups; for each attack two repli
 log, journal, ``expires``) on a topic of their own, two librdkafka consumers through them and two straight at Kafka, and
 a member that calls ten times a second. A replica that ends is started again at once. ``--code`` names the checkout
 whose proxy runs; the attacks are those of this one. Each outcome is printed as it ends, and with ``--record`` put into
-docs/evidence/attacks.json, from which ``python -m tools.attacks_table`` writes the page.
+docs/evidence/attacks.json, from which ``python -m tools.recorded_tables`` writes the page.
 """
 
 import argparse
-import datetime as dt
 import json
 import shutil
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -26,7 +24,7 @@ from benchmarks.attacks.catalog import Attack, attacks
 from benchmarks.attacks.scene import HEALS_S, Scene, Watch
 from benchmarks.attacks.secured_log import LISTENER, WITH_ACLS
 from benchmarks.test_bed import BUILD, kafka
-from tools import attacks_table
+from tools import attacks_table, recorded
 from tools.kafka.cluster import Cluster
 from tools.kafka.settings import GROUP_DEFAULTS
 
@@ -118,8 +116,7 @@ def main() -> int:
     code = options.code.resolve()
     run = {
         "code": options.of,
-        "commit": _commit(code),
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        **recorded.of_code(code),
         "members": options.members,
     }
     overrides = {name.replace(".", "_"): value for name, value in GROUP_DEFAULTS.items()}
@@ -137,11 +134,6 @@ def main() -> int:
             if options.record:
                 attacks_table.keep(outcome)
     return 0
-
-
-def _commit(code: Path) -> str:
-    command = ["git", "-C", str(code), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -55,8 +55,3 @@ def test_an_outcome_takes_the_place_of_that_of_the_same_attack_and_code(tmp_path
     for one in (second, before, OUTCOME, OUTCOME | {"healed_s": 2.0}):
         attacks_table.keep(one)
     assert attacks_table.read() == [before, OUTCOME | {"healed_s": 2.0}, second]
-
-
-def test_the_page_is_what_the_recorded_outcomes_make():
-    page = attacks_table.PAGE.read_text(encoding="utf-8")
-    assert attacks_table.page(page, attacks_table.read()) == page

@@ -60,8 +60,3 @@ def test_a_run_takes_the_place_of_that_of_the_same_kafka_replicas_members_and_co
 def test_the_title_says_how_large_groups_are_that_are_not_of_three():
     assert "Kafka 4.4.0, one replica** (" in live_move_table.title(RUN)
     assert "Kafka 4.4.0, one replica, groups of 10** (" in live_move_table.title(RUN | {"members": 10})
-
-
-def test_the_page_is_what_the_recorded_runs_make():
-    page = live_move_table.PAGE.read_text(encoding="utf-8")
-    assert live_move_table.page(page, live_move_table.read()) == page

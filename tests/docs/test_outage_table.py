@@ -61,8 +61,3 @@ def test_an_outage_takes_the_place_of_that_of_the_same_scope_and_duration(tmp_pa
     for outage in (log, OUTAGE, OUTAGE | {"away_s": 5.0}, later):
         outage_table.keep(outage)
     assert outage_table.read() == [OUTAGE | {"away_s": 5.0}, later, log]
-
-
-def test_the_page_is_what_the_recorded_outages_make():
-    page = outage_table.PAGE.read_text(encoding="utf-8")
-    assert outage_table.page(page, outage_table.read()) == page

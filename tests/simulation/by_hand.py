@@ -133,6 +133,39 @@ BY_HAND: Mapping[str, ByHand] = {
     "go_back_as_the_last_without_a_helper": ByHand(
         return_in_place.test_a_helper_joins_before_the_last_member_goes_back
     ),
+    "convert_without_what_it_owns": ByHand(
+        in_place.test_a_member_is_converted_under_its_id_with_its_generation_and_all_its_partitions
+    ),
+    "convert_at_epoch_0": ByHand(
+        in_place.test_a_member_is_converted_under_its_id_with_its_generation_and_all_its_partitions
+    ),
+    "convert_whatever_the_heartbeat_was_answered": ByHand(
+        in_place.test_a_heartbeat_that_the_broker_does_not_accept_converts_nobody,
+        lambda: (ErrorCode.REBALANCE_IN_PROGRESS,),
+    ),
+    "convert_for_whoever_names_the_member": ByHand(
+        in_place.test_a_heartbeat_of_somebody_else_in_the_name_of_a_member_does_not_convert_it,
+        lambda: ({"host": "/10.0.0.66"},),
+    ),
+    "convert_whatever_the_policy_says_by_now": ByHand(
+        in_place.test_a_member_is_not_converted_when_something_changes_during_a_wait,
+        lambda: ("the converted group", "another policy"),
+    ),
+    "convert_with_a_topic_outside_its_subscription": ByHand(
+        in_place.test_a_member_with_a_topic_outside_its_subscription_stays_classic
+    ),
+    "convert_with_a_topic_that_it_may_not_describe": ByHand(
+        in_place.test_a_topic_that_it_may_not_describe_and_has_nothing_of_is_left_out
+    ),
+    "convert_at_another_epoch_of_the_helper": ByHand(
+        in_place.test_a_group_whose_epoch_is_not_the_generation_is_not_converted_now
+    ),
+    "rejoin_without_what_it_owns": ByHand(
+        in_place.test_where_a_timer_of_the_broker_may_run_join_group_and_sync_group_are_sent_once_more
+    ),
+    "go_back_without_what_it_owns": ByHand(
+        return_in_place.test_the_join_group_of_a_member_is_relayed_under_its_id_with_what_it_owns
+    ),
     "a_told_heartbeat_is_no_life": ByHand(
         downgrade.test_back_to_observe_the_heartbeat_that_is_told_counts_as_life
     ),

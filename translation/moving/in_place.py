@@ -19,6 +19,7 @@ What is not certain costs its client one ordinary rebalance: the Heartbeat is an
 gives up its partitions by its own rules, its commits count, and its JoinGroup is relayed; after that all is known.
 """
 
+from collections.abc import Collection
 from enum import Enum, auto
 
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage, Uuid
@@ -257,10 +258,7 @@ def _facts(
     if not reported <= pairs:
         raise _NotConverted(_Missing.TIME, "it has partitions to give up")
     topics = frozenset(subscription.topics)
-    if any(topic not in topics for topic, _ in pairs):
-        raise _NotConverted(
-            _Missing.RIGHT, f"{known.member_id} is assigned a topic that it does not subscribe to"
-        )
+    _ensure_subscribed(known, pairs, topics)
     ids: dict[str, Uuid] = {}
     forbidden = set[str]()
     if topics:
@@ -270,6 +268,16 @@ def _facts(
     if any(topic not in ids for topic, _ in pairs):
         raise _NotConverted(_Missing.TIME, "the broker does not know a topic now")
     return subscription, frozenset((ids[topic], index) for topic, index in pairs), topics - forbidden
+
+
+def _ensure_subscribed(
+    known: ClassicMember, pairs: Collection[tuple[str, int]], topics: frozenset[str]
+) -> None:
+    """Raise if the member has a topic outside its subscription: its client would break on a part of its assignment."""
+    if any(topic not in topics for topic, _ in pairs):
+        raise _NotConverted(
+            _Missing.RIGHT, f"{known.member_id} is assigned a topic that it does not subscribe to"
+        )
 
 
 def _claim(context: Context, member: Member, known: ClassicMember, connection: Connection) -> Procedure[None]:

@@ -6,19 +6,15 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from protocol_codecs import ErrorCode
 from translation.apis import join_group
-from translation.conversion import classic_join, helper, stand_in
-from translation.engine.classic_members import ClassicMembers
+from translation.conversion import classic_join, stand_in
 from translation.engine.context import Context
 from translation.engine.registry import Registry
 from translation.joining import join_preflight
 from translation.members.member import Member
-from translation.members.procedure import Procedure
 from translation.membership import member_id_required
-from translation.moving import downgrade, held_return, in_place, return_in_place, upgrade
+from translation.moving import downgrade
 from translation.settings import TranslatorSettings
-from translation.upstream import consumer_group_heartbeat
 from translation.upstream.member_lookup import Described, Found
 
 
@@ -127,82 +123,3 @@ def leave_a_group_alone_for_ever() -> Iterator[None]:
         patch.object(join_group, "passthrough_backoff_s", lambda *_: math.inf),
     ):
         yield
-
-
-# -- in place ------------------------------------------------------------------------------------------------------
-
-
-def convert_a_member_that_the_broker_has_otherwise() -> AbstractContextManager[Any]:
-    """A member is converted in place although the broker describes another epoch or assignment."""
-    return patch.object(in_place, "_is_described", lambda *_: True)
-
-
-def convert_while_a_commit_is_under_way() -> AbstractContextManager[Any]:
-    """A member is converted in place before its commit on another connection is answered, which is refused then."""
-
-    def broken(*_: object) -> Procedure[None]:
-        yield from ()
-
-    return patch.object(in_place, "_drain_commits", broken)
-
-
-def vote_before_the_last_is_converted() -> AbstractContextManager[Any]:
-    """A converted member votes for an assignor while classic members are left, which have to rejoin for it."""
-    return patch.object(
-        consumer_group_heartbeat, "changed_assignor", lambda member: member.broker.effective_assignor
-    )
-
-
-def leave_before_all_have_the_group_epoch() -> AbstractContextManager[Any]:
-    """On the way back the helper leaves while a member has not reached the group epoch."""
-    return patch.object(helper, "_is_back", lambda context, conversion, described: described is not None)
-
-
-def answer_before_the_group_is_a_classic_one() -> AbstractContextManager[Any]:
-    """A client that goes back is answered at once, and has to rejoin once more."""
-    return patch.object(held_return, "_may_become_classic", lambda *_: False)
-
-
-def commit_with_the_generation_from_before() -> AbstractContextManager[Any]:
-    """While its JoinGroup is held, a client's commit goes to the broker as it is."""
-    return patch.object(held_return, "with_generation_of_broker", lambda *_: None)
-
-
-def leave_a_consumer_group_of_classic_members() -> AbstractContextManager[Any]:
-    """The process that was to bring the helper on the way back has ended, and no other brings one."""
-    return patch.object(helper, "_lacks_helper", lambda *_: False)
-
-
-def have_eager_clients_lose_their_partitions() -> AbstractContextManager[Any]:
-    """The clients of a group that has to be empty are told that they are no members, however eager they are."""
-    return patch.object(upgrade, "is_cooperative", lambda _: True)
-
-
-def forget_a_rebalance_that_was_announced() -> AbstractContextManager[Any]:
-    """A member is converted in place although a timer of its classic membership may run, which removes it."""
-    return patch.object(ClassicMembers, "rebalance_announced", lambda *_: None)
-
-
-def leave_a_partition_without_an_owner() -> AbstractContextManager[Any]:
-    """A group is converted in which a partition has no owner, and its epoch does not move until the helper leaves."""
-
-    def broken(*_: object) -> Procedure[bool]:
-        yield from ()
-        return True
-
-    return patch.object(helper, "has_every_partition", broken)
-
-
-def repeat_a_conversion_of_before() -> AbstractContextManager[Any]:
-    """A conversion is repeated with what one of several processes knows, though the client may have got more since."""
-    return patch.object(in_place, "_may_know_less", lambda *_: False)
-
-
-def go_back_as_the_last_without_a_helper() -> AbstractContextManager[Any]:
-    """The last member of the new protocol goes back, and nobody makes the group a classic one."""
-
-    def broken(*_: object) -> Procedure[ErrorCode]:
-        yield from ()
-        return ErrorCode.NONE
-
-    return patch.object(return_in_place, "_ensure_helper", broken)
