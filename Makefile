@@ -145,7 +145,7 @@ bench: setup ## what Epochgate costs beside the same work without it (table, bui
 BENCH_tls := tls_streams
 BENCH_report := report_page
 BENCH_ownership := ownership_in_sql
-HELPERS := rebalance_consumers soak soak_consumer soak_under_fire trio_relay
+HELPERS := soak soak_under_fire
 BENCHES := $(subst _,-,$(filter-out $(HELPERS) $(BENCH_tls) $(BENCH_report) $(BENCH_ownership),\
     $(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/[a-z]*.py)))) tls report ownership attacks
 bench-stream bench-pipeline bench-pipeline-scale bench-ownership: $(VENV)/.pipeline

@@ -23,9 +23,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.lib.rebalance_measures import NS, Change, owners
+from benchmarks.lib.test_bed import BUILD, Gateway, kafka, kafka_version, of_fleet
 from benchmarks.rebalance import Host
-from benchmarks.rebalance_measures import NS, Change, owners
-from benchmarks.test_bed import BUILD, Gateway, kafka, kafka_version, of_fleet
 from tools.kafka.settings import GROUP_DEFAULTS
 
 REPORT = BUILD / "start-together.json"
