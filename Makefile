@@ -54,6 +54,7 @@ lock: ## resolve the dependencies again (versions and hashes only)
 
 docs: setup $(VENV)/.pipeline ## write the pages of docs/ that follow from the code
 	$(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.first_join
 	$(BIN)/python -m tools.pipeline_docs
 
 docs-build: setup ## the documentation site into build/site, with every warning an error; docs-serve: on loopback (DOCS_PORT=8000)
