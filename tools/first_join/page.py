@@ -1,7 +1,7 @@
 """Writes the generated part of docs/explanation/first-join.md."""
 
 from tools import module_map
-from tools.first_join.trace import BYTES, MESSAGES, ROOT, Tracer
+from tools.first_join.trace import BYTES, MESSAGES, ROOT, Form, Tracer
 from tools.markers import replaced
 
 PAGE = ROOT / "docs" / "explanation" / "first-join.md"
@@ -33,11 +33,12 @@ def written(way: Tracer) -> str:
     return replaced(text, "files", head + rows)
 
 
-def _picture(forms: list[str]) -> str:
-    """Draw the forms as a chain: bytes round, messages with a border of their own."""
+def _picture(forms: list[Form]) -> str:
+    """Draw the forms as a chain, each with the file that first hands it on: bytes round, messages with double sides."""
     lines = ["```mermaid\n", "flowchart TB\n"]
-    for number, form in enumerate(forms):
-        shape = f"([{form}])" if form == BYTES else f"[[{form}]]" if form in MESSAGES else f"[{form}]"
+    for number, (name, handed_on_in) in enumerate(forms):
+        text = f'"{name}<br>{handed_on_in}"'
+        shape = f"([{text}])" if name == BYTES else f"[[{text}]]" if name in MESSAGES else f"[{text}]"
         lines.append(f"    f{number}{shape}\n")
     lines.append(f"    {' --> '.join(f'f{number}' for number in range(len(forms)))}\n")
     return "".join((*lines, "```\n"))

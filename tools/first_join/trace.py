@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -36,6 +36,13 @@ class Stop:
     lines: set[int] = dataclasses.field(default_factory=set)
 
 
+class Form(NamedTuple):
+    """A form of the request: the name of its type, and the file that first hands it on."""
+
+    name: str
+    handed_on_in: str
+
+
 class Tracer:
     """What :func:`sys.settrace` is given, for the thread that handles the request."""
 
@@ -46,8 +53,8 @@ class Tracer:
         """By path below the root, in the order in which the request comes to them."""
         self.files: set[str] = set()
         """All files of ours that ran meanwhile."""
-        self.forms: list[str] = []
-        """The forms of the request since :meth:`begin`, each beside the one that it is made from."""
+        self.forms: list[Form] = []
+        """The forms of the request since :meth:`begin`, each behind the one that it is made from."""
 
     def begin(self, *marks: bytes) -> None:
         """Follow the forms from here on, of a request that may have more marks."""
@@ -59,13 +66,13 @@ class Tracer:
         code = frame.f_code
         if not code.co_filename.startswith(_FOLDERS):
             return None
-        path = code.co_filename.removeprefix(f"{ROOT}/")
+        path = _path(frame)
         self.files.add(path)
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         given = [self._form(frame.f_locals[name]) for name in names if name in frame.f_locals]
         passed = [form for form in given if form is not None]
         for form in passed:
-            self._came(form, of=())
+            self._came(form, frame.f_back or frame, of=())
         lines = {frame.f_lineno}
 
         def inside(frame: FrameType, event: str, argument: Any) -> Any:
@@ -73,7 +80,7 @@ class Tracer:
             if event == "return":
                 made = self._form(argument)
                 if made is not None:
-                    self._came(made, of=passed)
+                    self._came(made, frame, of=passed)
                 if passed or made is not None:
                     stop = self.stops.setdefault(path, Stop())
                     stop.functions[code.co_name] = None
@@ -84,11 +91,12 @@ class Tracer:
             self.stops.setdefault(path, Stop()).functions[code.co_name] = None
         return inside
 
-    def _came(self, form: str, *, of: Sequence[str]) -> None:
+    def _came(self, form: str, maker: FrameType, *, of: Sequence[str]) -> None:
         """Note a form that is new, or bytes that a function makes of the newest message."""
-        message = next((one for one in reversed(self.forms) if one in MESSAGES), None)
-        if form not in self.forms or (form == BYTES != self.forms[-1] and message in of):
-            self.forms.append(form)
+        before = [one.name for one in self.forms]
+        message = next((one for one in reversed(before) if one in MESSAGES), None)
+        if form not in before or (form == BYTES != before[-1] and message in of):
+            self.forms.append(Form(form, _path(maker)))
 
     def _form(self, value: Any) -> str | None:
         if self._is_request(value):
@@ -102,6 +110,10 @@ class Tracer:
             text = bytes(value)
             return any(mark in text for mark in self._marks)
         return type(value).__name__ in MESSAGES
+
+
+def _path(frame: FrameType) -> str:
+    return frame.f_code.co_filename.removeprefix(f"{ROOT}/")
 
 
 def _is_immutable(value: Any) -> bool:
