@@ -54,6 +54,7 @@ lock: ## resolve the dependencies again (versions and hashes only)
 
 docs: setup $(VENV)/.pipeline ## write the pages of docs/ that follow from the code
 	$(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.first_join
 	$(BIN)/python -m tools.pipeline_docs
 
 docs-build: setup ## the documentation site into build/site, with every warning an error; docs-serve: on loopback (DOCS_PORT=8000)
@@ -145,7 +146,7 @@ bench: setup ## what Epochgate costs beside the same work without it (table, bui
 BENCH_tls := tls_streams
 BENCH_report := report_page
 BENCH_ownership := ownership_in_sql
-HELPERS := rebalance_consumers soak soak_consumer soak_under_fire trio_relay
+HELPERS := soak soak_under_fire
 BENCHES := $(subst _,-,$(filter-out $(HELPERS) $(BENCH_tls) $(BENCH_report) $(BENCH_ownership),\
     $(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/[a-z]*.py)))) tls report ownership attacks
 bench-stream bench-pipeline bench-pipeline-scale bench-ownership: $(VENV)/.pipeline

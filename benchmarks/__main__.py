@@ -16,8 +16,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import growth, latency, members, plain_relay, share_throughput, throughput, trio_relay
-from benchmarks.test_bed import BUILD, REPLICAS, gateway, kafka, kafka_version, of_fleet
+from benchmarks import growth, latency, members, share_throughput, throughput
+from benchmarks.lib import plain_relay, trio_relay
+from benchmarks.lib.test_bed import BUILD, REPLICAS, gateway, kafka, kafka_version, of_fleet
 from tools import haproxy
 from tools.kafka.cluster import ExtraListener
 from tools.kafka.ports import LOOPBACK, free_ports

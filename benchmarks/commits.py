@@ -21,7 +21,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.test_bed import BUILD, gateway, kafka, kafka_version
+from benchmarks.lib.test_bed import BUILD, gateway, kafka, kafka_version
 from tools import commits_table, recorded
 from tools.kafka.settings import GROUP_DEFAULTS
 

@@ -2,8 +2,8 @@
 
 `make bench-fleet-members` runs it in some minutes, prints the tables of docs/evidence/fleet.md, and writes every figure
 to build/bench-fleet-members.json. Each way has a real Kafka of its own, with Kafka's defaults for groups, and members
-in groups of 20 that send a Heartbeat every 3 s (:mod:`benchmarks.crowd`). Behind the fleet the members of a group are
-spread over all replicas. Then one replica is taken out of the balance, ended with SIGTERM, and started again: its
+in groups of 20 that send a Heartbeat every 3 s (:mod:`benchmarks.lib.crowd`). Behind the fleet the members of a group
+are spread over all replicas. Then one replica is taken out of the balance, ended with SIGTERM, and started again: its
 members go on at the others, and it reads the log.
 
 All of this, both brokers' load generators and whatever else the machine does share its processors. So the members' loop
@@ -27,7 +27,6 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.crowd import INTERVAL_S, Crowd, Probe
 from benchmarks.fleet_members_report import (
     Process,
     Records,
@@ -38,7 +37,8 @@ from benchmarks.fleet_members_report import (
     compared,
     restarted,
 )
-from benchmarks.test_bed import (
+from benchmarks.lib.crowd import INTERVAL_S, Crowd, Probe
+from benchmarks.lib.test_bed import (
     BUILD,
     REPLICAS,
     Gateway,
@@ -50,7 +50,7 @@ from benchmarks.test_bed import (
     of_fleet,
     resident_bytes,
 )
-from benchmarks.wire import Line, NativeMember
+from benchmarks.lib.wire import Line, NativeMember
 from proxy.runtime.fd_limits import raise_file_limit
 from tools.kafka.settings import GROUP_DEFAULTS
 

@@ -28,8 +28,8 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceT
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.test_bed import BUILD, Gateway, kafka, resident_bytes
-from benchmarks.wire import ClassicMember, Line
+from benchmarks.lib.test_bed import BUILD, Gateway, kafka, resident_bytes
+from benchmarks.lib.wire import ClassicMember, Line
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest

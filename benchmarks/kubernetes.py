@@ -33,7 +33,7 @@ from support.ownership import Partition, overlaps
 from support.waiting import eventually
 
 from benchmarks.kubernetes_pods import Kubectl, PodClient, drivers, names, own_settings, pod
-from benchmarks.rolling_restart_costs import Cost, Phase, costs, table
+from benchmarks.lib.rolling_restart_costs import Cost, Phase, costs, table
 from tools.chart.binaries import binary as chart_binary
 from tools.kubernetes.binaries import binary
 from tools.kubernetes.kafka.install import NAMESPACE, PROXY_VALUES, tls_secret

@@ -6,8 +6,8 @@ connection, for which the proxy asks the broker whether its sender may read the 
 
 Each round sends one request each way, in turn, so that whatever else the machine does hits all alike. The client is one
 thread with blocking sockets; the times are those of the whole exchange as the client sees it. HAProxy as a plain relay
-(``benchmarks.plain_relay``) shows what of it any process in between takes, and a bare relay on trio
-(``benchmarks.trio_relay``) what any takes on this event loop.
+(``benchmarks.lib.plain_relay``) shows what of it any process in between takes, and a bare relay on trio
+(``benchmarks.lib.trio_relay``) what any takes on this event loop.
 """
 
 import statistics
@@ -18,8 +18,8 @@ from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.test_bed import Gateway
-from benchmarks.wire import ClassicMember, Line, NativeMember, coordinator, join_frame_message
+from benchmarks.lib.test_bed import Gateway
+from benchmarks.lib.wire import ClassicMember, Line, NativeMember, coordinator, join_frame_message
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.messages.list_offsets import (

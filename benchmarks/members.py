@@ -1,22 +1,16 @@
 """Measures how many members one worker can serve: translated classic members that heartbeat every 3 s.
 
-Proxy, embedded coordinator and members (:mod:`benchmarks.crowd`) are three processes.
+Proxy, embedded coordinator and members (:mod:`benchmarks.lib.crowd`) are three processes.
 """
 
 import os
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.crowd import Crowd
-from benchmarks.test_bed import cpu_s, gateway, resident_bytes, waited_s
-from benchmarks.wire import Line
-from protocol_codecs import ApiKey
-from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic
+from benchmarks.lib.crowd import Crowd
+from benchmarks.lib.embedded import embedded, make_topic
+from benchmarks.lib.test_bed import cpu_s, gateway, resident_bytes, waited_s
 from proxy.runtime.fd_limits import raise_file_limit
 
 GROUP_SIZE = 10
@@ -24,22 +18,6 @@ WINDOW_S = 20.0
 TARGET_P99_MS = 100.0
 TARGET_BYTES = 60 * 1024
 SIZES = (1000, 5000, 10_000)
-
-
-@contextmanager
-def embedded(partitions: int) -> Iterator[tuple[str, int]]:
-    """Start the embedded coordinator in its own process; return its bootstrap address and its process id."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.embedded", str(partitions)], stdout=subprocess.PIPE, text=True
-    )
-    if process.stdout is None:
-        raise RuntimeError("no pipe")
-    try:
-        yield process.stdout.readline().strip(), process.pid
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
 
 
 def held(
@@ -105,11 +83,3 @@ def measure(sizes: tuple[int, ...] = SIZES, window_s: float = WINDOW_S) -> list[
         results.append(held(count, window_s=window_s))
         print(f"  {results[-1]}", flush=True)
     return results
-
-
-def make_topic(bootstrap: str, topic: str) -> None:
-    """Create the topic with a Metadata request to the embedded coordinator."""
-    line = Line(bootstrap)
-    request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=True)
-    line.call(ApiKey.METADATA, 8, request)
-    line.close()

@@ -16,8 +16,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
+from benchmarks.lib.watched_command import watched
 from benchmarks.pipeline import BUILD, HEAP, MASTER, journal
-from benchmarks.watched_command import watched
 from pipeline import spark as sessions
 from pipeline.audit import job
 from pipeline.audit.findings import rows_of

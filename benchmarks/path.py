@@ -15,21 +15,15 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import trio
 
 from benchmarks.latency import heartbeat_of, small_request
-from benchmarks.members import embedded
-from benchmarks.test_bed import POLICY
-from benchmarks.wire import ClassicMember, Line
-from proxy.config.loader import load_policy
-from proxy.config.schema import Address, Admin, Config, Listener, Log, Upstream
+from benchmarks.lib.in_process import serve
+from benchmarks.lib.wire import ClassicMember, Line
+from proxy.config.schema import Log
 from proxy.runtime.log_setup import configure
-from proxy.server.process import make_translator
-from proxy.server.server import Server
-from tools.kafka.ports import LOOPBACK
 
 ROUNDS = 2000
 COUNTED = 500
@@ -37,28 +31,9 @@ COUNTED = 500
 
 def measure(*, show: bool = False, several: bool = False) -> dict[str, Any]:
     """Return calls and microseconds of the proxy's thread for each kind of request."""
-    with embedded(1) as (bootstrap, _), TemporaryDirectory() as folder:
-        (Path(folder) / "policy.yaml").write_text(POLICY)
-        host, _, port = bootstrap.rpartition(":")
-        config = Config(
-            upstream=Upstream(bootstrap=(str(Address(host, int(port))),)),
-            listeners=(Listener(bind=LOOPBACK, port=0, advertised_host=LOOPBACK, nodes={"0-2": 0}),),
-            admin=Admin(bind=LOOPBACK, port=0),
-            sole_process=not several,
-        )
-        policy = load_policy(Path(folder) / "policy.yaml")
-        server = Server(config, make_translator(config, policy), policy=policy)
-        return trio.run(_measured, server, show)
-
-
-async def _measured(server: Server, show: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     thread = threading.get_native_id()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server.run)
-        address = f"{LOOPBACK}:{server.ports.listeners[0].port}"
-        await trio.to_thread.run_sync(_client, address, thread, found, show)
-        server.stop()
+    serve(lambda address: _client(address, thread, found, show), sole_process=not several)
     return found
 
 

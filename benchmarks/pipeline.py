@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.watched_command import ROOT, watched
+from benchmarks.lib.watched_command import ROOT, watched
 from pipeline.readiness.cluster import Cluster, Topic
 from pipeline.readiness.records import CAPTURED
 from pipeline.table_files import files_of_table

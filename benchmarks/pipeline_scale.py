@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from benchmarks import newest_records
+from benchmarks.lib.watched_command import ROOT, watched
 from benchmarks.pipeline import BUILD, MASTER, command, journal
-from benchmarks.watched_command import ROOT, watched
 from pipeline.table_files import files_of_table
 
 RESULTS = BUILD / "scale.json"

@@ -28,7 +28,7 @@ from support import find_broker
 from support.broker import Kafka
 from support.entry import running_proxy
 
-from benchmarks.rebalance_measures import NS, Change, Cost, cost, owners
+from benchmarks.lib.rebalance_measures import NS, Change, Cost, cost, owners
 from tools.kafka.settings import GROUP_DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -86,7 +86,7 @@ class Host:
         LOGS.mkdir(parents=True, exist_ok=True)
         with (LOGS / f"consumers-{number}.stderr").open("wb") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.rebalance_consumers"],
+                [sys.executable, "-m", "benchmarks.lib.rebalance_consumers"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

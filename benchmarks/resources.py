@@ -18,10 +18,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import throughput
-from benchmarks.crowd import Crowd
-from benchmarks.members import GROUP_SIZE, embedded, make_topic
-from benchmarks.test_bed import BUILD, Gateway, cpu_s, kafka, kafka_version
-from benchmarks.wire import Line
+from benchmarks.lib.crowd import Crowd
+from benchmarks.lib.embedded import embedded, make_topic
+from benchmarks.lib.test_bed import BUILD, Gateway, cpu_s, kafka, kafka_version
+from benchmarks.lib.wire import Line
+from benchmarks.members import GROUP_SIZE
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.metadata import MetadataRequest
 from proxy.runtime.fd_limits import raise_file_limit

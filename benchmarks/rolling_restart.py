@@ -40,7 +40,7 @@ from support.ownership import Partition
 from support.rollout import Service, service
 from support.waiting import eventually, stays
 
-from benchmarks.rolling_restart_costs import Cost, Phase, Reading, costs, joined, reading, table
+from benchmarks.lib.rolling_restart_costs import Cost, Phase, Reading, costs, joined, reading, table
 from tools.kafka.cluster import Cluster
 from tools.kafka.settings import GROUP_DEFAULTS
 

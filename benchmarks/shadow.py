@@ -19,7 +19,7 @@ from typing import Any
 
 import trio
 
-from benchmarks.test_bed import BUILD
+from benchmarks.lib.test_bed import BUILD
 from protocol_codecs import ApiKey, Uuid
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.test_bed import BUILD, cpu_s, kafka_version
+from benchmarks.lib.test_bed import BUILD, cpu_s, kafka_version
 from benchmarks.throughput import RECORD, produce
 from tools.java_client import compiled
 

@@ -7,7 +7,7 @@ time, until the sessions of all clients that vanished have ended; producer and c
 then is permanent. If that has grown beyond its bound from the first pause to the last, the soak has failed: exit code
 1. It has failed too if the proxy has not answered a call: one of its clients waited in vain, or the proxy itself still
 has a client or a call to a broker when all clients have ended. A consumer that does not close because librdkafka lost
-all its brokers (`benchmarks.soak_clients`) is reported, and ended.
+all its brokers (`benchmarks.lib.soak_clients`) is reported, and ended.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from uuid import uuid4
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.soak_clients import (
+from benchmarks.lib.soak_clients import (
     CLOSE_S,
     ConsumerProcess,
     Unclosed,
@@ -33,8 +33,8 @@ from benchmarks.soak_clients import (
     timed_out,
     why_rejoined,
 )
-from benchmarks.test_bed import BUILD, Gateway, gateway, kafka, resident_bytes
-from benchmarks.wire import ClassicMember, Line, coordinator
+from benchmarks.lib.test_bed import BUILD, Gateway, gateway, kafka, resident_bytes
+from benchmarks.lib.wire import ClassicMember, Line, coordinator
 from tools.kafka.cluster import Cluster
 
 REPORT = BUILD / "soak.json"

@@ -42,9 +42,9 @@ from benchmarks.attacks.secured_log import (
     topic_of_log,
 )
 from benchmarks.attacks.topic_changes import RIGHTS, WRONG, TopicOfLog
+from benchmarks.lib.soak_clients import ConsumerProcess, start_consumer
+from benchmarks.lib.test_bed import BUILD, Gateway, kafka
 from benchmarks.soak import CONSUMERS, LEAST_ROUNDS, ROUND_S, Traffic, judged, left_over_at, metric, rest
-from benchmarks.soak_clients import ConsumerProcess, start_consumer
-from benchmarks.test_bed import BUILD, Gateway, kafka
 
 REPORT = BUILD / "soak-under-fire.json"
 REPLICAS = 2

@@ -24,9 +24,9 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.lib.rebalance_measures import NS, Change, owners
+from benchmarks.lib.test_bed import BUILD, Gateway, kafka, kafka_version, of_fleet
 from benchmarks.rebalance import Host
-from benchmarks.rebalance_measures import NS, Change, owners
-from benchmarks.test_bed import BUILD, Gateway, kafka, kafka_version, of_fleet
 from tools import recorded, start_together_table
 from tools.kafka.settings import GROUP_DEFAULTS
 

@@ -2,8 +2,8 @@
 
 The ways take turns, each run in a new process, and the median of the ratios of neighbours counts: other load on the
 machine hits all alike. Many short runs are better than few long ones, because the machine's speed varies from one
-second to the next; the quartiles show how far the median can be trusted. HAProxy (``benchmarks.plain_relay``) shows how
-much of the cost any process in between would have.
+second to the next; the quartiles show how far the median can be trusted. HAProxy (``benchmarks.lib.plain_relay``) shows
+how much of the cost any process in between would have.
 """
 
 import json
@@ -19,7 +19,7 @@ import msgspec
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.test_bed import cpu_s, switches, waited_s
+from benchmarks.lib.test_bed import cpu_s, switches, waited_s
 
 RECORD = 1024
 RECORDS = 200_000

@@ -36,8 +36,8 @@ from benchmarks.latency import (
     quantiles,
     small_request,
 )
-from benchmarks.test_bed import BUILD, Gateway, kafka
-from benchmarks.wire import ClassicMember, Line, NativeMember
+from benchmarks.lib.test_bed import BUILD, Gateway, kafka
+from benchmarks.lib.wire import ClassicMember, Line, NativeMember
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 REPORT = BUILD / "versions.json"

@@ -26,8 +26,8 @@ import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 from starlette.applications import Starlette
 
-from benchmarks.test_bed import BUILD, Gateway, gateway, kafka
-from benchmarks.wire import ClassicMember, Line, coordinator
+from benchmarks.lib.test_bed import BUILD, Gateway, gateway, kafka
+from benchmarks.lib.wire import ClassicMember, Line, coordinator
 from proxy.config.schema import Config, Listener, Log, MetricsSection, Upstream
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app

@@ -19,7 +19,7 @@ class Need(StrEnum):
     CHART = "EPOCHGATE_REQUIRE_CHART"
     """helm, what follows from the Dockerfile, HAProxy."""
     TOOLS = "EPOCHGATE_REQUIRE_TOOLS"
-    """Chromium, Prometheus, npm, a package index."""
+    """Chromium, Prometheus, podman, npm, a package index."""
 
 
 def without(need: Need, why: object) -> NoReturn:

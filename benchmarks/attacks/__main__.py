@@ -23,7 +23,7 @@ from support import ROOT
 from benchmarks.attacks.catalog import Attack, attacks
 from benchmarks.attacks.scene import HEALS_S, Scene, Watch
 from benchmarks.attacks.secured_log import LISTENER, WITH_ACLS
-from benchmarks.test_bed import BUILD, kafka
+from benchmarks.lib.test_bed import BUILD, kafka
 from tools import attacks_table, recorded
 from tools.kafka.cluster import Cluster
 from tools.kafka.settings import GROUP_DEFAULTS

@@ -22,7 +22,7 @@ from benchmarks.attacks.scene import Scene
 from benchmarks.attacks.secured_log import PARTITIONS
 from benchmarks.attacks.topic_changes import WRONG
 from benchmarks.hostile import frame, text
-from benchmarks.wire import Line
+from benchmarks.lib.wire import Line
 from protocol_codecs import ApiKey
 from translation.member_log.group_records import MOVE, group_key
 from translation.member_log.records import MemberKey, encode_key, member_key, partition_of

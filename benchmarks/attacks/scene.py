@@ -16,8 +16,8 @@ from support.entry import Proxy
 
 from benchmarks.attacks.foreign_records import TopicWriter
 from benchmarks.attacks.secured_log import PARTITIONS, fleet_of_log, journal_of_log, topic_of_log
-from benchmarks.test_bed import resident_bytes
-from benchmarks.wire import ClassicMember, Line
+from benchmarks.lib.test_bed import resident_bytes
+from benchmarks.lib.wire import ClassicMember, Line
 from protocol_codecs import ErrorCode
 from tools.kafka.cluster import Cluster
 

@@ -1,6 +1,6 @@
 """A script played by Kafka and then by the embedded coordinator: the answers and the logs must be the same.
 
-What may differ between the logs is said in ``log_comparison`` and in SURPLUS; docs/contributing/coordinator.md
+What may differ between the logs is said in ``log_comparison`` and in SURPLUS; docs/reference/embedded-coordinator.md
 justifies each.
 """
 

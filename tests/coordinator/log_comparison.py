@@ -1,8 +1,8 @@
 """Kafka's records of a group beside those that the embedded coordinator wrote: the same ones, byte for byte.
 
-Byte for byte, but for what docs/contributing/coordinator.md lists: times; the metadata hash and the metadata version,
-which must be equal where Kafka's are; the order of what Kafka keeps in sets or deletes together, which must be the same
-set; and, in one scenario, tombstones that Kafka forgets.
+Byte for byte, but for what docs/reference/embedded-coordinator.md lists: times; the metadata hash and the metadata
+version, which must be equal where Kafka's are; the order of what Kafka keeps in sets or deletes together, which must
+be the same set; and, in one scenario, tombstones that Kafka forgets.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -108,7 +108,7 @@ class RandomGroup:
 
     def joins(self, classic: Classic) -> None:
         if classic.member_id and self.group_is_empty():
-            # Else Kafka would half forget the group: docs/contributing/coordinator.md, "Differences".
+            # Else Kafka would half forget the group: docs/reference/embedded-coordinator.md, "Differences".
             classic.member_id = ""
         owned = self.random.choice([None, {}])
         self.joining[classic.name] = classic, classic.send_join(owned)

@@ -1,4 +1,4 @@
-"""Whatever the comparison with Kafka tolerates is in the list of docs/contributing/coordinator.md."""
+"""Whatever the comparison with Kafka tolerates is in the list of docs/reference/embedded-coordinator.md."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from protocol_codecs.records import OffsetCommitKey
 from tests.coordinator.comparison import SURPLUS
 from tests.coordinator.log_comparison import CLOCKS, NAMES, SETS
 
-PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "coordinator.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "embedded-coordinator.md"
 TOLERATED = sorted(
     {
         *(field for table in (CLOCKS, NAMES, SETS) for fields in table.values() for field in fields),

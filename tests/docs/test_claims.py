@@ -72,3 +72,11 @@ def test_the_demo_is_called_what_it_shows() -> None:
             if line.startswith(("$ make demo", "demo: setup"))
         )
         assert "move" in line
+
+
+def test_a_newcomer_reads_the_contributing_pages_in_ten_minutes() -> None:
+    pages_to_read = ("testing.md", "codecs.md", "coordinator.md")
+    text = text_of("CONTRIBUTING.md") + "".join(text_of("docs", "contributing", one) for one in pages_to_read)
+    words = re.findall(r"[A-Za-z0-9][\w./'-]*", re.sub(r"```.*?```|\]\(.*?\)", "", text))
+    assert "ten minutes for all four" in text
+    assert len(words) <= 10 * 280  # words that a person reads in a minute

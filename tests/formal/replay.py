@@ -2,7 +2,7 @@
 
 After each step the state of the code, seen as a state of the model, has to be the model's: the group at the broker,
 what each client has, and what each proxy knows of it. ``Replay.tla`` says which behaviours of the model are played;
-docs/contributing/formal-model.md what each step is for the code.
+docs/evidence/formal-model.md what each step is for the code.
 """
 
 from collections import Counter

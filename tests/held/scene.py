@@ -30,7 +30,7 @@ from support.consumers import ConsumerProcess, Consumers
 from support.entry import Proxy
 from support.ownership import Partition
 
-from benchmarks.test_bed import cpu_s
+from benchmarks.lib.test_bed import cpu_s
 from tests.held.looks import Looking
 from tests.held.plan import FEWEST, MOST, Change, Step, plan
 from tests.jepsen.arena import failure_of

@@ -18,7 +18,7 @@ from support.entry import Entries, Entry
 from support.ownership import Partition, account, overlaps
 from support.story import Case
 
-from benchmarks.soak_clients import connections, has_lost_its_brokers
+from benchmarks.lib.soak_clients import connections, has_lost_its_brokers
 
 PARTITIONS = 4
 CASES = [Case(entry, kind, kind.assignors[0]) for entry in ("direct", "translate") for kind in ALL]

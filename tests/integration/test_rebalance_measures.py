@@ -2,8 +2,8 @@
 
 import pytest
 
+from benchmarks.lib.rebalance_measures import NS, Change, Cost, cost, owners
 from benchmarks.rebalance import CLASSIC, EPOCHGATE, NATIVE, Row, table, verdict
-from benchmarks.rebalance_measures import NS, Change, Cost, cost, owners
 
 
 def gained(consumer, at_s, *partitions):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import soak
-from benchmarks.soak_clients import ConsumerProcess, Unclosed, has_lost_its_brokers, last_lines, timed_out
+from benchmarks.lib.soak_clients import ConsumerProcess, Unclosed, has_lost_its_brokers, last_lines, timed_out
 
 METADATA = "%7|1.0|METADATA|rdkafka#consumer-1| [thrd:main]: 127.0.0.1:1/1: {}\n"
 NO_BROKERS = METADATA.format("0 brokers, 1 topics")

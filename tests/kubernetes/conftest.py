@@ -19,9 +19,11 @@ from tests.skips import Need, not_here, without
 from tools.chart.binaries import NoGoError
 from tools.chart.binaries import binary as chart_tool
 from tools.chart.render import CHART
+from tools.image import packages, project
+from tools.image.paths import ImageError
 from tools.kafka import jars
 from tools.kafka.cluster import RUN, Cluster, ExtraListener
-from tools.kubernetes import binaries, cluster, custom_resources, image, network, packages
+from tools.kubernetes import binaries, cluster, custom_resources, network
 from tools.kubernetes.kafka import install
 from tools.kubernetes.kubectl import kubectl, succeeds
 from tools.kubernetes.metrics_server import install as metrics
@@ -50,7 +52,7 @@ def kubernetes() -> Iterator[None]:
     was_up = KUBECONFIG.exists()
     try:
         cluster.up(1)
-    except ClusterError as reason:
+    except (ClusterError, ImageError) as reason:
         if os.environ.get(BUILD):
             raise
         not_here(f"no cluster: {reason}")
@@ -62,7 +64,7 @@ def kubernetes() -> Iterator[None]:
 @pytest.fixture(scope="package")
 def project_image(kubernetes: None) -> str:
     """This tree's image, on the node."""
-    name = image.build()
+    name = project.build()
     cluster.import_images([name])
     return name
 
@@ -70,7 +72,7 @@ def project_image(kubernetes: None) -> str:
 @pytest.fixture(scope="module")
 def pipeline_image(kubernetes: None) -> str:
     """The image with Spark, on the node."""
-    name = image.build(target="pipeline")
+    name = project.build(target="pipeline")
     cluster.import_images([name])
     return name
 
@@ -194,7 +196,7 @@ def _why_not() -> str | None:
     if not os.environ.get(BUILD):
         if modules := binaries.missing():
             return f"Kubernetes is not built: {', '.join(modules)} ({HINT})"
-        if wanted := packages.missing(packages.CLUSTER | packages.IMAGE):
+        if wanted := packages.missing(cluster.PACKAGES | packages.NEEDED):
             return f"not installed: {', '.join(wanted)} ({HINT})"
     if subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "true"], check=False).returncode:
         return "this root may make no namespaces"

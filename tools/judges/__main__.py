@@ -10,7 +10,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.test_bed import kafka_version
+from benchmarks.lib.test_bed import kafka_version
 from tools.judges import allowed, report
 from tools.judges.comparison import Row, Verdict, compare, unneeded
 from tools.judges.go import FRANZ_GO, KAFKA_GO, SARAMA

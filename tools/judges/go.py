@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.test_bed import kafka_version
+from benchmarks.lib.test_bed import kafka_version
 from tools.judges.source import BUILD, Archive, Registry, go
 from tools.judges.suite import Outcome, Result, build, one_line, output
 

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.test_bed import kafka_version
+from benchmarks.lib.test_bed import kafka_version
 from tools.judges.source import Archive, Registry
 from tools.judges.suite import Outcome, Result, one_line, output
 

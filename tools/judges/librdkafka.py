@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.test_bed import kafka_version
+from benchmarks.lib.test_bed import kafka_version
 from tools.judges.source import Archive, Registry
 from tools.judges.suite import Outcome, Result, build, one_line, output
 

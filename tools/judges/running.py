@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.test_bed import Gateway, kafka
+from benchmarks.lib.test_bed import Gateway, kafka
 from tools.judges.comparison import Attempt, Entry, Verdict, compare
 from tools.judges.source import BUILD
 from tools.judges.suite import INITIAL_REBALANCE_DELAY, Suite

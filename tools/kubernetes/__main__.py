@@ -4,7 +4,9 @@ import argparse
 import sys
 import time
 
-from tools.kubernetes import binaries, cluster, image
+from tools.image import project
+from tools.image.paths import ImageError
+from tools.kubernetes import binaries, cluster
 from tools.kubernetes.paths import KUBECONFIG, ClusterError
 
 
@@ -22,7 +24,7 @@ def main() -> int:
     of_image.add_argument("--tag", default="", help="the project's version if left out")
     commands.add_parser("build", help="only build the programs, those that only some tests need too")
     of_image.add_argument(
-        "--target", default="epochgate", choices=list(image.TARGETS), help="of the Dockerfile"
+        "--target", default="epochgate", choices=list(project.TARGETS), help="of the Dockerfile"
     )
     arguments = parser.parse_args()
     match arguments.command:
@@ -35,7 +37,7 @@ def main() -> int:
         case "status":
             return cluster.status()
         case "image":
-            name = image.build(arguments.tag, arguments.target)
+            name = project.build(arguments.tag, arguments.target)
             if KUBECONFIG.exists():
                 cluster.import_images([name])
                 print("== handed to the cluster's nodes", flush=True)
@@ -47,5 +49,5 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except ClusterError as reason:
+    except (ClusterError, ImageError) as reason:
         sys.exit(f"error: {reason}")

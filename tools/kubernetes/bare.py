@@ -4,8 +4,8 @@ import tarfile
 import tempfile
 from collections.abc import Sequence
 
+from tools.image.podman import podman
 from tools.kubernetes.binaries import binary
-from tools.kubernetes.podman import podman
 
 _NOBODY = "65534:65534"
 
@@ -13,7 +13,7 @@ _NOBODY = "65534:65534"
 def make(image: str, programs: Sequence[str]) -> None:
     """Make an image with nothing but these programs of ours in ``/bin``; it starts the first, as nobody.
 
-    :raises ClusterError: podman fails.
+    :raises ImageError: podman fails.
     """
     with tempfile.NamedTemporaryFile(suffix=".tar") as file:
         with tarfile.open(fileobj=file, mode="w") as archive:

@@ -7,13 +7,25 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.kubernetes import bare, binaries, cgroups, control, kernel, network, packages
+from tools.image import packages
+from tools.image.podman import podman
+from tools.kubernetes import bare, binaries, cgroups, control, kernel, network
 from tools.kubernetes.kubectl import kubectl, succeeds
 from tools.kubernetes.machine import Machine, wait_until
 from tools.kubernetes.node import PAUSE_IMAGE, Node
 from tools.kubernetes.paths import KUBECONFIG, RUN, ClusterError
-from tools.kubernetes.podman import podman
 
+PACKAGES = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "iptables": "iptables",
+    "ipset": "ipset",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "podman": "podman",
+}
+"""What a cluster starts, by the program that shows that it is there; podman is what hands it the images."""
 _STATE = RUN / "cluster.json"
 _KERNEL = RUN / "kernel.json"
 _LOGS = RUN.parent / "logs"
@@ -33,7 +45,7 @@ def up(nodes: int) -> None:
     if (machines := _machines()) and all(machine.pid() for machine in machines):
         print(f"a cluster of {len(machines) - 1} node(s) is up already: KUBECONFIG={KUBECONFIG}")
         return
-    packages.install(packages.CLUSTER)
+    packages.install(PACKAGES)
     binaries.build()
     began = time.monotonic()
     print(f"== starting a cluster of {nodes} node(s)", flush=True)

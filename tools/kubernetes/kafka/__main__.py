@@ -2,6 +2,7 @@
 
 import sys
 
+from tools.image.paths import ImageError
 from tools.kafka.jars import KafkaUnavailableError
 from tools.kubernetes.kafka import install
 from tools.kubernetes.paths import KUBECONFIG, ClusterError
@@ -11,5 +12,5 @@ if __name__ == "__main__":
         if not KUBECONFIG.exists():
             raise ClusterError("no cluster is up: make cluster-up")
         install.up()
-    except (ClusterError, KafkaUnavailableError) as reason:
+    except (ClusterError, ImageError, KafkaUnavailableError) as reason:
         sys.exit(f"error: {reason}")

@@ -1,23 +1,18 @@
 """Puts the brokers into a cluster that runs, and knows how the chart is installed in front of them."""
 
 import json
-import shutil
-import tempfile
 import time
 from pathlib import Path
 
 import trustme
 
-from tools.kafka import jars
-from tools.kubernetes import cluster, packages
-from tools.kubernetes.bases import PYTHON
+from tools.image import kafka as image
+from tools.kubernetes import cluster
 from tools.kubernetes.kafka import secrets
 from tools.kubernetes.kubectl import kubectl, succeeds
-from tools.kubernetes.podman import authorities, limits, podman_aloud
 
 HERE = Path(__file__).parent
 NAMESPACE = "kafka"
-IMAGE = f"docker.io/library/epochgate-kafka:{jars.DEFAULT_VERSION}"
 CONFIG_FILES = ("start.sh", "server.properties", "log4j2.properties", "accounts.py")
 PROXY = f"epochgate-kafka.{NAMESPACE}.svc.cluster.local"
 PROXY_VALUES = HERE / "proxy-values.yaml"
@@ -31,10 +26,10 @@ def up() -> None:
     Passwords and certificates of an earlier start stay. The project's image has to be in the cluster.
 
     :raises ClusterError: no cluster is up, or the brokers do not come up in time.
+    :raises ImageError: their image can't be built.
     :raises jars.KafkaUnavailableError: there is no Java, Maven or network.
     """
-    build()
-    cluster.import_images([IMAGE])
+    cluster.import_images([image.build()])
     began = time.monotonic()
     print(f"== starting three brokers in the namespace {NAMESPACE}", flush=True)
     _apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
@@ -49,30 +44,6 @@ def up() -> None:
     kubectl("wait", "--for=condition=Complete", "job/accounts", *waiting, timeout_s=START_S + 30)
     print(f"== {kubectl('logs', 'job/accounts', f'--namespace={NAMESPACE}').splitlines()[-1]}", flush=True)
     print(f"== ready in {time.monotonic() - began:.0f} s", flush=True)
-
-
-def build() -> None:
-    """Build the brokers' image.
-
-    :raises ClusterError: podman or the base image can't be had, or the build fails.
-    :raises jars.KafkaUnavailableError: there is no Java, Maven or network.
-    """
-    packages.install(packages.IMAGE)
-    base = PYTHON.image()
-    print(f"== building {IMAGE}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(HERE / "Dockerfile", folder)
-        shutil.copytree(jars.ensure_jars(), Path(folder) / "libs")
-        podman_aloud(
-            "build",
-            "--quiet",
-            "--network=host",
-            f"--tag={IMAGE}",
-            f"--build-arg=BASE_IMAGE={base}",
-            *limits(),
-            *authorities(),
-            folder,
-        )
 
 
 def tls_secret() -> dict[str, object]:

@@ -3,6 +3,7 @@
 import sys
 
 from tools.chart.binaries import NoGoError
+from tools.image.paths import ImageError
 from tools.kubernetes.paths import KUBECONFIG, ClusterError
 from tools.kubernetes.prometheus import install
 
@@ -11,5 +12,5 @@ if __name__ == "__main__":
         if not KUBECONFIG.exists():
             raise ClusterError("no cluster is up: make cluster-up")
         install.up()
-    except (ClusterError, NoGoError) as reason:
+    except (ClusterError, ImageError, NoGoError) as reason:
         sys.exit(f"error: {reason}")

@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-from benchmarks.test_bed import BUILD, PATIENCE_S
+from benchmarks.lib.test_bed import BUILD, PATIENCE_S
 from tools import haproxy
 from tools.kafka.ports import LOOPBACK
 

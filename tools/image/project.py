@@ -4,10 +4,10 @@ import subprocess
 import time
 import tomllib
 
-from tools.kubernetes import packages
-from tools.kubernetes.bases import MAVEN, PYTHON
-from tools.kubernetes.paths import ROOT
-from tools.kubernetes.podman import authorities, limits, podman, podman_aloud
+from tools.image import packages
+from tools.image.bases import MAVEN, PYTHON
+from tools.image.paths import ROOT
+from tools.image.podman import build_options, podman, podman_aloud
 
 TARGETS = {"epochgate": ("epochgate", (PYTHON,)), "pipeline": ("epochgate-pipeline", (PYTHON, MAVEN))}
 """Of each target of the Dockerfile: the repository that the chart's values name, and its base images."""
@@ -16,9 +16,9 @@ TARGETS = {"epochgate": ("epochgate", (PYTHON,)), "pipeline": ("epochgate-pipeli
 def build(tag: str = "", target: str = "epochgate") -> str:
     """Build the image of a target of the Dockerfile from this tree, and return its name.
 
-    :raises ClusterError: podman or the base image can't be had, or the build fails.
+    :raises ImageError: podman or the base image can't be had, or the build fails.
     """
-    packages.install(packages.IMAGE)
+    packages.install(packages.NEEDED)
     repository, needed = TARGETS[target]
     name = f"docker.io/library/{repository}:{tag or _version()}"  # what `epochgate:0.1.0` means to a cluster
     images = {base.argument: base.image() for base in needed}
@@ -26,15 +26,11 @@ def build(tag: str = "", target: str = "epochgate") -> str:
     print(f"== building {name} on {', '.join(images.values())}", flush=True)
     podman_aloud(
         "build",
-        "--quiet",
-        "--network=host",
-        "--format=docker",
+        *build_options(),
         f"--target={target}",
         f"--tag={name}",
         *(f"--build-arg={argument}={image}" for argument, image in images.items()),
         f"--build-arg=REVISION={_revision()}",
-        *limits(),
-        *authorities(),
         str(ROOT),
     )
     size = int(podman("image", "inspect", "--format={{.Size}}", name))

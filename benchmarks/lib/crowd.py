@@ -22,7 +22,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from benchmarks.wire import join_frame_message
+from benchmarks.lib.wire import join_frame_message
 from protocol_codecs import ApiKey, ErrorCode, Message, decode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest

@@ -63,7 +63,7 @@ class Said(NamedTuple):
 
 
 class ConsumerProcess:
-    """A running consumer (`benchmarks.soak_consumer`) and its log."""
+    """A running consumer (`benchmarks.lib.soak_consumer`) and its log."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
@@ -104,7 +104,7 @@ class ConsumerProcess:
 
 
 def start_consumer(name: str, bootstrap: str, group: str, topic: str, logs: Path) -> ConsumerProcess:
-    command = [sys.executable, "-m", "benchmarks.soak_consumer", bootstrap, group, topic]
+    command = [sys.executable, "-m", "benchmarks.lib.soak_consumer", bootstrap, group, topic]
     return ConsumerProcess(name, command, logs / f"{name}.log")
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.rebalance_consumers`: runs many ordinary consumers in one process, each in its own thread.
+"""`python -m benchmarks.lib.rebalance_consumers`: runs many ordinary consumers in one process, each in its own thread.
 
 Standard input has commands, one JSON object a line: {"command": "start", "name", "topic", "settings": librdkafka's},
 {"command": "close", "name"}. Standard output reports the callbacks, each line stamped with CLOCK_MONOTONIC: `assigned`,

@@ -15,7 +15,7 @@ from tools.kafka.cluster import RUN, Cluster, ExtraListener
 from tools.kafka.ports import LOOPBACK, free_port_block, free_ports
 from tools.kafka.tls_files import TlsFiles
 
-BUILD = Path(__file__).resolve().parents[1] / "build"
+BUILD = Path(__file__).resolve().parents[2] / "build"
 PATIENCE_S = 30.0
 NODES = 3
 

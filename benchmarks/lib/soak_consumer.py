@@ -1,8 +1,8 @@
-"""`python -m benchmarks.soak_consumer BOOTSTRAP GROUP TOPIC`: one consumer of the soak, until its input ends.
+"""`python -m benchmarks.lib.soak_consumer BOOTSTRAP GROUP TOPIC`: one consumer of the soak, until its input ends.
 
 It prints when it gets an assignment, and at the end how many records it has read; then it closes. Its log is on
 standard error: what librdkafka does in its group and which metadata it gets, because that explains a close that does
-not come back (`benchmarks.soak_clients`).
+not come back (`benchmarks.lib.soak_clients`).
 """
 
 import sys

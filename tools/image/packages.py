@@ -1,30 +1,21 @@
-"""Installs the Debian packages that a cluster and its images need."""
+"""Installs the Debian packages that images need."""
 
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from tools.kubernetes.paths import ClusterError
+from tools.image.paths import ImageError
 
-CLUSTER = {
-    "containerd": "containerd",
-    "runc": "runc",
-    "iptables": "iptables",
-    "ipset": "ipset",
-    "ip": "iproute2",
-    "nsenter": "util-linux",
-    "/usr/lib/cni/bridge": "containernetworking-plugins",
-    "podman": "podman",
-}
-"""What a cluster starts, by the program that shows that it is there; podman is what hands it the images."""
-IMAGE = {
+NEEDED = {
     "podman": "podman",
     "buildah": "buildah",
     "runc": "runc",
     "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "iptables": "iptables",
     "mmdebstrap": "mmdebstrap",
 }
+"""What builds and runs an image, by the program that shows that it is there."""
 
 
 def missing(wanted: dict[str, str]) -> list[str]:
@@ -35,12 +26,12 @@ def missing(wanted: dict[str, str]) -> list[str]:
 def install(wanted: dict[str, str]) -> None:
     """Install what is missing, and say so.
 
-    :raises ClusterError: this is no root of a Debian, or apt-get fails.
+    :raises ImageError: this is no root of a Debian, or apt-get fails.
     """
     if not (packages := missing(wanted)):
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise ClusterError(f"not installed: {' '.join(packages)} (as root on Debian they would be)")
+        raise ImageError(f"not installed: {' '.join(packages)} (as root on Debian they would be)")
     print(f"== installing from Debian: {' '.join(packages)}", flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install = ["apt-get", "install", "-q", "-y", "--no-install-recommends", *packages]
@@ -49,7 +40,7 @@ def install(wanted: dict[str, str]) -> None:
             command, env=environment, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         if done.returncode:
-            raise ClusterError(f"{' '.join(command)} failed:\n{done.stdout[-1000:]}")
+            raise ImageError(f"{' '.join(command)} failed:\n{done.stdout[-1000:]}")
 
 
 def _is_there(program: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOUND_ONE = 3
 """The exit code of an audit that found two owners at once."""
 _LOOK_S = 0.5

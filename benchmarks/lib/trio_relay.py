@@ -1,7 +1,7 @@
 """A plain relay on trio: what the event loop alone costs a process between a client and a broker.
 
-``python -m benchmarks.trio_relay PORT HOST:PORT``. It has Epochgate's streams and two tasks for each connection, each
-with its own wait (unlike Epochgate's: ``proxy.transport.epoll``), and nothing else.
+``python -m benchmarks.lib.trio_relay PORT HOST:PORT``. It has Epochgate's streams and two tasks for each connection,
+each with its own wait (unlike Epochgate's: ``proxy.transport.epoll``), and nothing else.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from functools import partial
 
 import trio
 
-from benchmarks.plain_relay import serving
+from benchmarks.lib.plain_relay import serving
 from proxy.transport.tcp_stream import TcpStream, open_tcp
 from tools.kafka.ports import LOOPBACK
 
@@ -21,7 +21,7 @@ from tools.kafka.ports import LOOPBACK
 @contextlib.contextmanager
 def relay(port: int, broker: str) -> Iterator[int]:
     """Run the relay on a port in front of a broker's host:port as its own process; return its process id."""
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.trio_relay", str(port), broker])
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.lib.trio_relay", str(port), broker])
     with serving(process, port):
         yield process.pid
 

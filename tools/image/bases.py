@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.kubernetes.paths import CACHE, ROOT, ClusterError
-from tools.kubernetes.podman import podman, succeeds
+from tools.image.paths import CACHE, ROOT, ImageError
+from tools.image.podman import podman, succeeds
 
 _PULL_S = 60
 _CACERTS = Path("/etc/ssl/certs/java/cacerts")
@@ -27,13 +27,13 @@ class Base:
         """Return the image that the Dockerfile names."""
         match = re.search(rf"^ARG {self.argument}=(\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
         if match is None:
-            raise ClusterError(f"the Dockerfile has no ARG {self.argument} with a default")
+            raise ImageError(f"the Dockerfile has no ARG {self.argument} with a default")
         return f"docker.io/library/{match[1]}"
 
     def image(self) -> str:
         """Return the image that the Dockerfile names if it can be had, else the stand-in for it.
 
-        :raises ClusterError: neither can be had.
+        :raises ImageError: neither can be had.
         """
         wanted = self.wanted
         if succeeds("image", "exists", wanted) or succeeds("pull", "--quiet", wanted, timeout_s=_PULL_S):
@@ -70,7 +70,7 @@ class Base:
         ]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode:
-            raise ClusterError(f"mmdebstrap failed:\n{done.stderr[-1500:]}")
+            raise ImageError(f"mmdebstrap failed:\n{done.stderr[-1500:]}")
         unfinished.replace(archive)
         size_mb = archive.stat().st_size / 1e6
         print(f"== made in {time.monotonic() - began:.0f} s, {size_mb:.0f} MB", flush=True)
