@@ -19,7 +19,7 @@ def why_not() -> str | None:
     try:
         podman("run", "--rm", *limits(), "--rootfs", "/:O", "true")  # needs no image
     except ImageError as reason:
-        return str(reason)
+        return f"podman can run no container here: {str(reason).splitlines()[-1][:200]}"
     return None
 
 
