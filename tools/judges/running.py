@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.test_bed import Gateway, kafka
 from tools.judges.comparison import Attempt, Entry, Verdict, compare
 from tools.judges.source import BUILD
-from tools.judges.suite import INITIAL_REBALANCE_DELAY, Suite
+from tools.judges.suite import INITIAL_REBALANCE_DELAY, MIN_SESSION_TIMEOUT, Suite
 from tools.kafka.settings import GROUP_DEFAULTS
 
 POLICY = "default: translate\n"
@@ -35,6 +35,7 @@ def run(suite: Suite, jobs: Sequence[str], runs: int, at_once: int, say: Say = p
             BUILD / "proxy" / suite.name,
             initial_rebalance_delay_ms=int(overrides[INITIAL_REBALANCE_DELAY]),
             policy=POLICY,
+            more=f"limits: {{session_timeout_min_ms: {overrides[MIN_SESSION_TIMEOUT]}}}\n",
         )
         try:
             proxy.start()

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 INITIAL_REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
+MIN_SESSION_TIMEOUT = "group.min.session.timeout.ms"
 
 
 class Outcome(StrEnum):
