@@ -55,7 +55,7 @@ In other suites, tests that need several brokers, TLS, SASL, or Kafka's scripts 
 five brokers behind toxiproxy, and kafka-go's a broker at port 9092: the addresses there are replaced, and sarama's
 replication factor of 3 is 1. kafka-python's sdists lack two modules of their tests, for which empty ones stand in: the
 broker runs already. Each of node-rdkafka's tests runs in a process of its own, as mocha ends a file at the first test
-after which the cleaning up fails.
+after which the cleaning up fails, which a consumer's disconnect() now and then does straight too.
 
 ## kafka-python before 2.2.9 reads committed records again
 
