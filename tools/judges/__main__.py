@@ -14,6 +14,7 @@ from benchmarks.test_bed import kafka_version
 from tools.judges import allowed, report
 from tools.judges.comparison import Row, Verdict, compare, unneeded
 from tools.judges.go import FRANZ_GO, KAFKA_GO, SARAMA
+from tools.judges.kafka_own import KafkaOwn
 from tools.judges.kafka_python import KAFKA_PYTHON, OLD_KAFKA_PYTHON
 from tools.judges.librdkafka import Librdkafka
 from tools.judges.node_rdkafka import NodeRdkafka
@@ -28,6 +29,7 @@ SUITES: tuple[Suite, ...] = (
     KAFKA_GO,
     KAFKA_PYTHON,
     OLD_KAFKA_PYTHON,
+    KafkaOwn(),
 )
 
 
@@ -74,7 +76,7 @@ def main(argv: list[str]) -> int:
             newest = report.SuiteReport(
                 suite=suite.name,
                 version=suite.version,
-                kafka=kafka_version(),
+                kafka=suite.own_brokers or kafka_version(),
                 commit=commit,
                 date=f"{now:%Y-%m-%d}",
                 attempts=tuple(attempts),

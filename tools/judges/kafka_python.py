@@ -35,6 +35,7 @@ class KafkaPython:
     tests: Mapping[str, str]
     """Files, and a part of the names of those tests in them that touch groups."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    own_brokers = ""
     topics = ()
     has_consumer_protocol = False
     is_alone = False

@@ -39,6 +39,7 @@ class NodeRdkafka:
     version = f"{ARCHIVE.package} {ARCHIVE.version}"
     broker: Mapping[str, str] = {"auto.create.topics.enable": "true", INITIAL_REBALANCE_DELAY: "0"}
     """As in its docker-compose.yml."""
+    own_brokers = ""
     topics = ("test", "test2", "test3", "test4", "test5", "test6")
     """Those of its run_docker.sh."""
     has_consumer_protocol = False
