@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -239,6 +240,29 @@ def test_mochas_report_names_the_tests_of_a_file() -> None:
         ("file/Consumer b", FAILED, "Timeout of 60 s"),
     ]
     assert node_rdkafka.results("file", "", "Aborted")[0].outcome is FAILED
+
+
+def test_each_test_of_a_mocha_file_runs_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    titles = ["Consumer a", "Consumer a: (again)"]
+    ran = []
+
+    def mocha(command: list[str | Path], folder: Path, timeout_s: float, **environment: str) -> str:
+        *_, report, option, file = map(str, command)
+        assert (file, environment) == (str(tmp_path / "e2e" / "both.spec.js"), {"KAFKA_HOST": "host:1"})
+        if option != "--dry-run":
+            (matching,) = (one for one in titles if re.search(option.removeprefix("--grep="), one))
+            ran.append((matching, timeout_s))
+        passes = [{"fullTitle": one} for one in (titles if option == "--dry-run" else [matching])]
+        written = {"passes": passes, "pending": [], "failures": []}
+        Path(report.removeprefix("--reporter-option=output=")).write_text(json.dumps(written))
+        assert folder.is_dir()
+        return ""
+
+    monkeypatch.setattr(node_rdkafka, "output", mocha)
+    monkeypatch.setattr(node_rdkafka, "_source", lambda: tmp_path)
+    found = node_rdkafka.NodeRdkafka().run("both", "host:1", "classic", tmp_path)
+    assert [one.test for one in found] == [f"both/{one}" for one in titles]
+    assert ran == [(one, node_rdkafka.TIMEOUT_S) for one in titles]
 
 
 def test_a_reason_is_one_line_without_a_path_of_this_machine() -> None:

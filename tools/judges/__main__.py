@@ -14,13 +14,23 @@ from benchmarks.lib.test_bed import kafka_version
 from tools.judges import allowed, report
 from tools.judges.comparison import Row, Verdict, compare, unneeded
 from tools.judges.go import FRANZ_GO, KAFKA_GO, SARAMA
-from tools.judges.kafka_python import KafkaPython
+from tools.judges.kafka_own import KafkaOwn
+from tools.judges.kafka_python import KAFKA_PYTHON, OLD_KAFKA_PYTHON
 from tools.judges.librdkafka import Librdkafka
 from tools.judges.node_rdkafka import NodeRdkafka
 from tools.judges.running import run
 from tools.judges.suite import Suite, UnavailableError
 
-SUITES: tuple[Suite, ...] = (Librdkafka(), NodeRdkafka(), FRANZ_GO, SARAMA, KAFKA_GO, KafkaPython())
+SUITES: tuple[Suite, ...] = (
+    Librdkafka(),
+    NodeRdkafka(),
+    FRANZ_GO,
+    SARAMA,
+    KAFKA_GO,
+    KAFKA_PYTHON,
+    OLD_KAFKA_PYTHON,
+    KafkaOwn(),
+)
 
 
 def main(argv: list[str]) -> int:
@@ -66,7 +76,7 @@ def main(argv: list[str]) -> int:
             newest = report.SuiteReport(
                 suite=suite.name,
                 version=suite.version,
-                kafka=kafka_version(),
+                kafka=suite.own_brokers or kafka_version(),
                 commit=commit,
                 date=f"{now:%Y-%m-%d}",
                 attempts=tuple(attempts),

@@ -32,6 +32,7 @@ class GoTests:
     edits: tuple[tuple[str, str, str], ...] = ()
     """Where the set-up has a fixed address: files, what is there, and what comes in its place."""
     broker: Mapping[str, str] = field(default_factory=dict)
+    own_brokers = ""
     topics = ()
     is_alone: bool = False
     has_consumer_protocol = False

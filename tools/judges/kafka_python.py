@@ -3,72 +3,82 @@
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.lib.test_bed import kafka_version
 from tools.judges.source import Archive, Registry
-from tools.judges.suite import Outcome, Result, one_line, output
+from tools.judges.suite import MIN_SESSION_TIMEOUT, Outcome, Result, one_line, output
 
-ARCHIVE = Archive(
-    Registry.PYPI,
-    "kafka-python",
-    "2.3.0",
-    "de65b596d26b5c894f227c35c7d29a65cea8f8a1c4f0f2b4e3e2ea60d503acc8",
-)
-"""Its tests take a broker that runs already; those of 3.0.12 start their own."""
-TESTS = {
-    "test_consumer_group": ("",),
-    "test_consumer_integration": ("",),
-    "test_admin_integration": ("group",),
-    "test_producer_integration": ("transactional",),
-}
-"""Files, and a part of the names of those tests in them that touch groups."""
 TIMEOUT_S = 600
+_SERVICE = """\
+class ExternalService:
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+
+    def stop(self):
+        pass
 
 
+class SpawnedService:
+    pass
+"""
+"""In place of the module that starts brokers, which the sdists leave out: here one runs already."""
+
+
+@dataclass(frozen=True)
 class KafkaPython:
     """Its tests, a process for each file."""
 
-    name = "kafka-python"
-    version = f"{ARCHIVE.package} {ARCHIVE.version}"
-    broker: Mapping[str, str] = {"auto.create.topics.enable": "true", "num.partitions": "4"}
+    name: str
+    archive: Archive
+    tests: Mapping[str, str]
+    """Files, and a part of the names of those tests in them that touch groups."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    own_brokers = ""
     topics = ()
     has_consumer_protocol = False
     is_alone = False
 
+    @property
+    def version(self) -> str:
+        """The package and its version."""
+        return f"{self.archive.package} {self.archive.version}"
+
+    @property
+    def broker(self) -> Mapping[str, str]:
+        """The settings of its own brokers, as far as the tests need them."""
+        return {"auto.create.topics.enable": "true", "num.partitions": "4", **self.settings}
+
     def prepare(self) -> None:
         """Fetch it; it is pure Python."""
-        (
-            _source() / "test" / "__init__.py"
-        ).touch()  # the sdist leaves it out, and Python has a package test too
+        tests = self._source / "test"
+        (tests / "__init__.py").touch()  # the sdist leaves it out too, and Python has a package test
+        (tests / "service.py").write_text(_SERVICE)
 
     def jobs(self) -> tuple[str, ...]:
         """Return the files."""
-        return tuple(TESTS)
+        return tuple(self.tests)
 
     def run(self, job: str, bootstrap: str, protocol: str, folder: Path) -> list[Result]:  # noqa: ARG002
         """Run the tests of one file."""
         report = folder / "report.xml"
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            "-c",
-            "/dev/null",
-        ]
-        file = _source() / "test" / "integration" / f"{job}.py"
-        only = " or ".join(TESTS[job])
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null"]
+        file = self._source / "test" / "integration" / f"{job}.py"
         printed = output(
-            [*command, f"--rootdir={_source()}", f"--junitxml={report}", "-k", only, file],
+            [*command, f"--rootdir={self._source}", f"--junitxml={report}", "-k", self.tests[job], file],
             folder,
             TIMEOUT_S,
-            PYTHONPATH=str(_source()),
+            PYTHONPATH=str(self._source),
             KAFKA_URI=f"kafka://{bootstrap}",
             KAFKA_VERSION=kafka_version(),
+            KAFKA_ROOT=str(self._source),  # it has to exist, and is not used
         )
         return results(job, report.read_text() if report.exists() else "", printed)
+
+    @property
+    def _source(self) -> Path:
+        return self.archive.unpacked("kafka-python", f"kafka_python-{self.archive.version}")
 
 
 def results(job: str, report: str, printed: str) -> list[Result]:
@@ -89,5 +99,34 @@ def _result(job: str, case: ET.Element) -> Result:
     return Result(f"{job}/{case.get('name')}", outcome, float(case.get("time") or 0), reason)
 
 
-def _source() -> Path:
-    return ARCHIVE.unpacked("kafka-python", f"kafka_python-{ARCHIVE.version}")
+KAFKA_PYTHON = KafkaPython(
+    name="kafka-python",
+    archive=Archive(
+        Registry.PYPI,
+        "kafka-python",
+        "3.0.12",
+        "4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65",
+    ),
+    tests={
+        "test_consumer_integration": "",
+        "test_admin_integration": "group",
+        "test_producer_integration": "transactional",
+    },
+    settings={MIN_SESSION_TIMEOUT: "3000"},
+)
+
+OLD_KAFKA_PYTHON = KafkaPython(
+    name="old-kafka-python",
+    archive=Archive(
+        Registry.PYPI,
+        "kafka-python",
+        "2.3.0",
+        "de65b596d26b5c894f227c35c7d29a65cea8f8a1c4f0f2b4e3e2ea60d503acc8",
+    ),
+    tests={
+        "test_consumer_group": "",
+        "test_consumer_integration": "",
+        "test_admin_integration": "group",
+        "test_producer_integration": "transactional",
+    },
+)

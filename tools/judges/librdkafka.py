@@ -87,6 +87,7 @@ class Librdkafka:
     name = "librdkafka"
     version = f"{ARCHIVE.package} {ARCHIVE.version}"
     broker: Mapping[str, str] = {"auto.create.topics.enable": "true", "num.partitions": "4"}
+    own_brokers = ""
     topics = ()
     has_consumer_protocol = True
     is_alone = False

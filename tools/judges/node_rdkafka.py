@@ -1,5 +1,6 @@
 """node-rdkafka's end-to-end tests, from its npm package: JavaScript over the librdkafka that the package holds."""
 
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,16 +28,18 @@ ARCHIVE = Archive(
 MOCHA = "10.8.2"
 FILES = ("consumer", "both", "groups")
 """Those of package/e2e with consumers."""
-TIMEOUT_S = 300
+TIMEOUT_S = 150
+"""Of one test: mocha bounds it and what cleans up after it, each by 60 s."""
 
 
 class NodeRdkafka:
-    """Its tests, a process for each file."""
+    """Its tests, a job for each file."""
 
     name = "node-rdkafka"
     version = f"{ARCHIVE.package} {ARCHIVE.version}"
     broker: Mapping[str, str] = {"auto.create.topics.enable": "true", INITIAL_REBALANCE_DELAY: "0"}
     """As in its docker-compose.yml."""
+    own_brokers = ""
     topics = ("test", "test2", "test3", "test4", "test5", "test6")
     """Those of its run_docker.sh."""
     has_consumer_protocol = False
@@ -77,14 +80,29 @@ class NodeRdkafka:
         return FILES
 
     def run(self, job: str, bootstrap: str, protocol: str, folder: Path) -> list[Result]:  # noqa: ARG002
-        """Run the tests of one file."""
-        report = folder / "report.json"
-        mocha = _source() / "node_modules" / ".bin" / "mocha"
-        options = ["--exit", "--timeout=60000", "--reporter=json", f"--reporter-option=output={report}"]
-        printed = output(
-            [mocha, *options, _source() / "e2e" / f"{job}.spec.js"], folder, TIMEOUT_S, KAFKA_HOST=bootstrap
-        )
-        return results(job, report.read_text() if report.exists() else "", printed)
+        """Run the tests of one file, each in a process: mocha ends a file where what cleans up after a test fails."""
+        file = _source() / "e2e" / f"{job}.spec.js"
+        titles = _mocha(job, file, folder / "titles", bootstrap, "--dry-run")
+        return [
+            one
+            for number, test in enumerate(titles)
+            for one in _mocha(
+                job,
+                file,
+                folder / str(number),
+                bootstrap,
+                f"--grep=^{re.escape(test.test.removeprefix(f'{job}/'))}$",
+            )
+        ]
+
+
+def _mocha(job: str, file: Path, folder: Path, bootstrap: str, option: str) -> list[Result]:
+    folder.mkdir()
+    report = folder / "report.json"
+    mocha = _source() / "node_modules" / ".bin" / "mocha"
+    options = ["--exit", "--timeout=60000", "--reporter=json", f"--reporter-option=output={report}"]
+    printed = output([mocha, *options, option, file], folder, TIMEOUT_S, KAFKA_HOST=bootstrap)
+    return results(job, report.read_text() if report.exists() else "", printed)
 
 
 class _Error(msgspec.Struct):

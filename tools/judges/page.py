@@ -47,14 +47,23 @@ _WITHOUT = """
 
 - **confluent-kafka (Python)**: its sdists hold no tests with a broker (1.9.2, 2.0.2, 2.3.0, 2.8.0, 2.16.1).
 - **aiokafka**: its sdists hold no tests (0.7.2, 0.8.0; its `MANIFEST.in` excludes `tests`).
-- **Kafka's own** (`kafka_2.13:4.1.1:jar:test`): not tried. Its tests start brokers in their own process and take these
-  addresses, so a proxy needs a change of the test harness.
-- A suite that `make judges` knows and the table above does not show has no recorded run yet.
+- **Kafka's own** (`kafka_2.13:4.1.1:jar:test`): dropped. Its harness starts a new cluster in its own process for each
+  test, at ports that the system chooses, and hands their addresses to the clients itself. So each test needs a proxy of
+  its own, started in the middle of the harness by a Java agent that rewrites Kafka's classes.
 
 In other suites, tests that need several brokers, TLS, SASL, or Kafka's scripts are left out. sarama's set-up expects
 five brokers behind toxiproxy, and kafka-go's a broker at port 9092: the addresses there are replaced, and sarama's
-replication factor of 3 is 1. kafka-python's tests take a broker that runs already in
-2.3.0, while those of 3.0.12 start their own.
+replication factor of 3 is 1. kafka-python's sdists lack two modules of their tests, for which empty ones stand in: the
+broker runs already. Each of node-rdkafka's tests runs in a process of its own, as mocha ends a file at the first test
+after which the cleaning up fails, which a consumer's disconnect() now and then does straight too.
+
+## kafka-python before 2.2.9 reads committed records again
+
+A consumer that has rejoined fetches its committed offsets within the timeout of `poll()`. If there is no answer in
+time, which can be as its connection is just busy with metadata, kafka-python before 2.2.9 takes `auto_offset_reset` in
+their place. With `earliest` it reads everything again, straight at a broker and through Epochgate, with each assignor;
+how much depends on how fast the machine is. Its 2.2.9 has "Do not reset fetch positions if offset commit fetch times
+out (#2629)" and does not.
 """
 
 

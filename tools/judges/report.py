@@ -72,8 +72,11 @@ def write(reports: tuple[SuiteReport, ...], path: Path = STORED) -> None:
 
 
 def commit() -> str:
-    """Return the commit of this checkout, with a + if files differ from it."""
-    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    return subprocess.run(
-        command, cwd=STORED.parent, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    """Return the commit of this checkout, with a + if files differ from it, the stored results apart."""
+
+    def git(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(("git", *command), cwd=ROOT, check=False, capture_output=True, text=True)
+
+    name = git("rev-parse", "--short", "HEAD").stdout.strip()
+    is_clean = git("diff", "--quiet", "HEAD", "--", ".", f":!{STORED.relative_to(ROOT)}").returncode == 0
+    return name if is_clean else f"{name}+"

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 INITIAL_REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
+MIN_SESSION_TIMEOUT = "group.min.session.timeout.ms"
 
 
 class Outcome(StrEnum):
@@ -50,6 +51,10 @@ class Suite(Protocol):
         """The broker's settings that the tests need, besides Kafka's defaults."""
 
     @property
+    def own_brokers(self) -> str:
+        """The version of Kafka whose brokers the tests start themselves, or nothing if they take one that runs."""
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """The topics, with one partition, that have to exist before the tests."""
 
@@ -71,7 +76,10 @@ class Suite(Protocol):
         """Return the names of what runs in a process by itself: a test, or several."""
 
     def run(self, job: str, bootstrap: str, protocol: str, folder: Path) -> list[Result]:
-        """Run a job, in this folder, with ``group.protocol`` set to this one, and return what became of its tests."""
+        """Run a job, in this folder, with ``group.protocol`` set to this one, and return what became of its tests.
+
+        With own brokers, ``bootstrap`` is the entry's name (tools/judges/comparison.py).
+        """
 
 
 ROOT = Path(__file__).resolve().parents[2]
