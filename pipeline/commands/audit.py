@@ -126,7 +126,10 @@ def _print(summary: "Summary") -> None:
     say(f"owned twice: {summary.violations}")
     for name, count in sorted(summary.overlaps.items()):
         say(f"  {name}: {count}")
-    say(f"owned by nobody: {summary.gaps} times, at longest {summary.longest_gap_us / 1000:g} ms")
+    say(
+        f"without an owner between two clients, as in each rebalance: {summary.gaps} times, "
+        f"at longest {summary.longest_gap_us / 1000:g} ms"
+    )
     for (ahead, behind), apart_us in sorted(summary.clocks.items()):
         say(f"clock of {ahead} is ahead of {behind}: accounts for overlaps up to {apart_us / 1000:g} ms")
     say_unfinished(summary.unfinished, summary.unread)

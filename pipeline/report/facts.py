@@ -10,7 +10,7 @@ from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES
 from pipeline.journal.unfinished import UNFINISHED
 from pipeline.location import Location
 from pipeline.progress.job import windows_written
-from pipeline.progress.output import CONVERGENCES, OTHER_GROUPS, PAUSES, STUCK
+from pipeline.progress.output import CONVERGENCES, OTHER_GROUPS, PAUSES, STUCK, TRANSITIONS
 from pipeline.progress.streams import latest
 from pipeline.quarantine import QUARANTINE, counts
 from pipeline.readiness.output import GROUPS, VERDICTS, WAVES
@@ -18,6 +18,7 @@ from pipeline.readiness.staying import does_not_move
 from pipeline.report.left import Left, left
 from pipeline.report.move import Move, move, of_groups
 from pipeline.report.others import Others, of_progress, of_readiness
+from pipeline.report.rebalances import APART_S, PHASES, clients, memberships, phase, rebalances
 from pipeline.report.rows import Rows, rows_of
 from pipeline.rules.classes import VIOLATION
 from pipeline.rules.lines import NOT_MIGRATING
@@ -95,34 +96,38 @@ def readiness(spark: "SparkSession", folder: Location | Path) -> Readiness:
     )
 
 
-def progress(spark: "SparkSession", folder: Location | Path) -> Progress:
-    """Read the output of ``epochgate pipeline progress``."""
+def progress(spark: "SparkSession", folder: Location | Path, apart_s: float = APART_S) -> Progress:
+    """Read the output of ``epochgate pipeline progress``; rebalances of a group are ``apart_s`` apart."""
     where = location.of(folder).uri
     others = OTHER_GROUPS.read(spark, where)
     windows = latest(windows_written(spark, where)).join(others, "group", "left_anti").persist()
-    pauses = PAUSES.read(spark, where).where("until_us is not null and not first")
-    pauses = pauses.where(~F.col("protocol").isin(*NOT_MIGRATING)).join(others, "group", "left_anti")
-    took = pauses.withColumn("took_ms", (F.col("until_us") - F.col("from_us")) / 1000)
+    groups = of_groups(windows)
+    pauses = _migrating(PAUSES.read(spark, where), others).where("until_us is not null")
+    members = memberships(_migrating(TRANSITIONS.read(spark, where), others))
+    took = pauses.where("not first").withColumn("took_ms", (F.col("until_us") - F.col("from_us")) / 1000)
+    phased = took.join(groups, "group", "left").withColumn(
+        "phase", phase(F.col("from_us"), F.col("until_us"))
+    )
     worst = (
         took.groupBy("group")
         .agg(
             F.count("*").alias("pauses"),
             (F.sum("took_ms") / 1000).alias("stood_s"),
             F.max("took_ms").alias("longest_ms"),
-            F.countDistinct("member").alias("members"),
         )
         .orderBy(F.desc("stood_s"), "group")
         .limit(WORST)
     )
+    worst = worst.join(clients(members.join(worst, "group", "left_semi")), "group", "left")
     converged = CONVERGENCES.read(spark, where).join(others, "group", "left_anti")
     converged = converged.withColumn("took_ms", (F.col("until_us") - F.col("from_us")) / 1000)
     try:
         return Progress(
             _fleet(windows),
-            move(of_groups(windows), windows, took),
-            _binned(took, "protocol"),
-            _quantiles(took, "protocol"),
-            rows_of(worst),
+            move(groups, windows, rebalances(members, pauses, apart_s)),
+            _binned(phased, "phase"),
+            sorted(_quantiles(phased, "phase"), key=lambda row: PHASES.index(row["by"])),
+            rows_of(worst.orderBy(F.desc("stood_s"), "group")),
             rows_of(STUCK.read(spark, where).orderBy("from_us").limit(WORST)),
             _quantiles(converged.withColumn("all", F.lit("all groups")), "all"),
             of_progress(spark, where),
@@ -130,6 +135,11 @@ def progress(spark: "SparkSession", folder: Location | Path) -> Progress:
         )
     finally:
         windows.unpersist()
+
+
+def _migrating(rows: "DataFrame", others: "DataFrame") -> "DataFrame":
+    """Return the rows without members and groups that have no other protocol to move to."""
+    return rows.where(~F.col("protocol").isin(*NOT_MIGRATING)).join(others, "group", "left_anti")
 
 
 def still_there(spark: "SparkSession", folder: Location | Path, progressed: Location | Path | None) -> Left:

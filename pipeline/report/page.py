@@ -10,7 +10,9 @@ from pipeline.readiness.output import NOT_READY
 from pipeline.report import plots
 from pipeline.report.facts import Audit, Progress, Readiness
 from pipeline.report.left import Left
-from pipeline.report.move import AFTER, BACK, BEFORE, BY_ITSELF, MOVED, MOVING, NOT_BEGUN
+from pipeline.report.move import BACK, BY_ITSELF, MOVED, MOVING, NOT_BEGUN
+from pipeline.report.rebalances import ENOUGH, Gained
+from pipeline.report.rebalances import MOVING as ITSELF
 from pipeline.rules.classes import VIOLATION
 from protocol_codecs.printable import printable
 
@@ -27,7 +29,8 @@ def rendered(
 ) -> str:
     """Return the page; parts that are None are left out. ``done_waves`` have been moved already."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_shown)
-    environment.filters |= {"ms": milliseconds, "number": number, "when": when}
+    environment.filters |= {"ms": milliseconds, "number": number, "when": when, "counted": counted}
+    environment.globals["plural"] = plural
     told: dict[str, Any] = {
         "readiness": readiness,
         "progress": progress,
@@ -35,7 +38,8 @@ def rendered(
         "left": left,
         "plots": {},
     }
-    told |= {"BEFORE": BEFORE, "AFTER": AFTER, "headline": headline(progress, audit, left)}
+    told |= {"ENOUGH": ENOUGH, "ITSELF": ITSELF, "KIND_WORDS": _KIND_WORDS}
+    told["headline"] = headline(progress, audit, left)
     told["others_here"] = _others_here(readiness, progress)
     if readiness is not None:
         told |= _of_readiness(readiness, done_waves)
@@ -46,11 +50,12 @@ def rendered(
             "Groups in each wave",
         )
     if progress is not None:
+        told["comparison"] = comparison(progress.move.gained)
         told["plots"] |= {
             "moved": plots.moved(progress.move.moved_at, progress.move.last_us),
             "fleet": plots.fleet(progress.fleet),
             "pauses": plots.durations(
-                progress.pauses, "pauses", "How many pauses lasted how long, by protocol"
+                progress.pauses, "pauses", "How many pauses lasted how long, by when they were"
             ),
         }
     if audit is not None:
@@ -91,30 +96,50 @@ def headline(progress: Progress | None, audit: Audit | None, left: Left | None) 
     found = []
     if progress is not None and (states := progress.move.states):
         total = sum(states.values())
-        counts = [f"{number(count)} {_WORDS[state]}" for state, count in states.items()]
-        found.append(f"Of {number(total)} groups in the journal {_listed(counts)}.")
-    if progress is not None and len(progress.move.gained) == 2:
-        before, after = progress.move.gained
-        found.append(
-            f"In the groups that paused before and after their move, half of the pauses took at most "
-            f"{milliseconds(before['p50'])} before it, and {milliseconds(after['p50'])} after it."
-        )
+        counts = [f"{number(count)} {_WORDS[state][count != 1]}" for state, count in states.items()]
+        found.append(f"Of {counted(total, 'group')} in the journal {_listed(counts)}.")
+    if progress is not None and progress.move.gained.kinds:
+        found.append(comparison(progress.move.gained))
     if left is not None:
         blocked = sum(row["count"] for row in left.counts if row["verdict"] == NOT_READY)
         can = sum(row["count"] for row in left.counts) - blocked
-        found.append(f"Left are {number(can)} groups that can move, and {number(blocked)} that can't yet.")
+        are = "is" if can == 1 else "are"
+        found.append(
+            f"Left {are} {counted(can, 'group')} that can move, and {number(blocked)} that can't yet."
+        )
     if audit is not None:
         found.append(_proof(audit))
     return found
 
 
 _WORDS = {
-    MOVED: "have moved",
-    MOVING: "are moving",
-    BACK: "have moved back",
-    BY_ITSELF: "speak the new protocol by themselves",
-    NOT_BEGUN: "have not begun",
+    MOVED: ("has moved", "have moved"),
+    MOVING: ("is moving", "are moving"),
+    BACK: ("has moved back", "have moved back"),
+    BY_ITSELF: ("speaks the new protocol by itself", "speak the new protocol by themselves"),
+    NOT_BEGUN: ("has not begun", "have not begun"),
 }
+_KIND_WORDS = {
+    "join": "clients joined",
+    "leave": "clients left",
+    "kill": "a client's session ended",
+    "deploy": "clients left and joined (a deploy)",
+    "other": "no client joined or left",
+}
+
+
+def comparison(gained: Gained) -> str:
+    """Return in a sentence whether rebalances stop clients for less time than before the move."""
+    counts = gained.compared
+    total = sum(counts.values())
+    enough = total - counts["too_few"]
+    if not enough:
+        return "There are not enough rebalances of one kind before and after a move to say what was gained."
+    return (
+        f"Rebalances of one kind in one group stop its clients for less time than before the move in "
+        f"{number(counts['shorter'])} of {counted(enough, 'case')}, for longer in {number(counts['longer'])}, and for "
+        f"about as long in {number(counts['same'])}; in {number(counts['too_few'])} more there is not enough to say."
+    )
 
 
 def _listed(texts: list[str]) -> str:
@@ -124,7 +149,7 @@ def _listed(texts: list[str]) -> str:
 def _proof(audit: Audit) -> str:
     violations = audit.overlaps.get(VIOLATION, 0)
     if violations:
-        return f"A partition was owned by two members at once: {number(violations)} times."
+        return f"A partition was owned by two members at once: {counted(violations, 'time')}."
     open_ends = audit.totals["lost"] or audit.unfinished or audit.quarantined or sum(audit.overlaps.values())
     but = ", as far as the journal tells: see what it rests on" if open_ends else ""
     return f"No partition was found to be owned by two members at once{but}."
@@ -145,6 +170,16 @@ def milliseconds(value: float | None) -> str:
 def number(value: int) -> str:
     """Format a count with spaces between thousands."""
     return f"{value:,}".replace(",", " ")
+
+
+def plural(value: int, one: str, many: str = "") -> str:
+    """Return the word for this many."""
+    return one if value == 1 else many or f"{one}s"
+
+
+def counted(value: int, one: str, many: str = "") -> str:
+    """Format a count with its word."""
+    return f"{number(value)} {plural(value, one, many)}"
 
 
 def when(time_us: int) -> str:

@@ -15,16 +15,22 @@ from matplotlib.ticker import MaxNLocator
 from pipeline.report.rows import Rows
 
 COLOURS = ("#2f6f8f", "#c7803e", "#7a8f55", "#8a6d9b", "#a0a0a0", "#b5525c")
+INK, GRID, EDGE = "#4a5560", "#e8ebee", "#b8bec4"
+_OF_PAGE = {INK: "var(--soft)", GRID: "var(--line)", EDGE: "var(--line)"}
+"""Colours that the page gives, since they differ in the dark."""
 _STYLE: Any = {
     "svg.fonttype": "path",
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "text.color": INK,
     "svg.hashsalt": "epochgate",  # the same picture for the same numbers
     "font.size": 9.0,
-    "axes.edgecolor": "#b8bec4",
-    "axes.labelcolor": "#4a5560",
-    "xtick.color": "#4a5560",
-    "ytick.color": "#4a5560",
+    "axes.edgecolor": EDGE,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
     "axes.grid": True,
-    "grid.color": "#e8ebee",
+    "grid.color": GRID,
     "axes.axisbelow": True,
 }
 _NO_METADATA: Any = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -84,7 +90,9 @@ def fleet(rows: Rows) -> str:
 
 
 def durations(rows: Rows, unit: str, label: str) -> str:
-    """Plot histograms of durations, one for each kind, on a logarithmic scale."""
+    """Plot histograms of durations, one for each kind, on a logarithmic scale; nothing for a single bar."""
+    if len(rows) < 2:
+        return ""
     figure, axes = _figure()
     kinds = sorted({row["by"] for row in rows})
     for kind, colour in zip(kinds, _endless(COLOURS, len(kinds)), strict=True):
@@ -93,21 +101,18 @@ def durations(rows: Rows, unit: str, label: str) -> str:
         widths = [place * 0.5 for place in places]
         axes.bar(places, heights, widths, align="edge", color=colour, alpha=0.6, label=kind or "not known")
     axes.set_xscale("log")
-    shown = [
-        (place, text)
-        for place, text in _SIZES_MS
-        if rows and place <= 10 * max(row["from_ms"] for row in rows)
-    ]
+    shown = [(place, text) for place, text in _SIZES_MS if place <= 10 * max(row["from_ms"] for row in rows)]
     axes.set_xticks([place for place, _ in shown], [text for _, text in shown])
     axes.minorticks_off()
     axes.set_ylabel(unit)
-    if rows:
-        _legend(axes)
+    _legend(axes)
     return _svg(figure, label)
 
 
 def bars(labels: Sequence[str], heights: Sequence[float], unit: str, label: str) -> str:
-    """Plot one bar for each label."""
+    """Plot one bar for each label; nothing for a single one."""
+    if len(labels) < 2:
+        return ""
     figure, axes = _figure()
     axes.bar(range(len(labels)), heights, color=COLOURS[0], width=0.6)
     axes.set_xticks(range(len(labels)), labels)
@@ -149,4 +154,6 @@ def _svg(figure: Figure, label: str) -> str:
     svg = svg[svg.index("<svg") :]
     used = set(re.findall(r"#([\w-]+)", svg))
     svg = re.sub(r' id="([\w-]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    for colour, name in _OF_PAGE.items():
+        svg = svg.replace(colour, name)
     return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(label)}"', 1)

@@ -1,5 +1,6 @@
 """A YAML document as plain values, with the place of each, and the problems that were found while it was read."""
 
+import itertools
 import re
 from typing import Any
 
@@ -17,6 +18,10 @@ _MAX_DEPTH = 32
 
 _MOST_PROBLEMS = 50
 """Problems that one error lists."""
+
+_SECTION = re.compile(r"^[a-z_]+:(?=\s|$)", re.MULTILINE)
+_MOST_SECTIONS = 50
+"""A document that is no YAML, and has more, is not read section by section: each costs a reading of what is before."""
 
 _NAMED = re.compile(r"`(?P<key>[A-Za-z_][\w.\[\]-]*)`(?P<colon>: )?")
 _PARTS = re.compile(r"(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]")
@@ -55,13 +60,42 @@ class Document:
         self.from_environment: dict[KeyPath, str] = {}
         self.unreadable: dict[KeyPath, str] = {}
         """Keys that are given twice, and those whose value is not what its tag calls it, with what is wrong."""
+        self.value: Any = None
         try:
-            self.value: Any = self._only_document(_Parser(text))
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            raise ConfigError(f"{source}:{_position(mark)} not valid YAML: {error.problem}") from None
+            self.value = self._only_document(_Parser(text))
         except yaml.YAMLError as error:
-            raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
+            self.marks.clear()
+            self.unreadable.clear()
+            if not self._read_by_sections(text):
+                raise ConfigError(self._no_yaml(error)) from None
+
+    def _no_yaml(self, error: yaml.YAMLError) -> str:
+        if isinstance(error, yaml.MarkedYAMLError):
+            mark = error.problem_mark or error.context_mark
+            return f"{self.source}:{_position(mark)} not valid YAML: {error.problem}"
+        return f"{self.source}: not valid YAML: {' '.join(str(error).split())}"
+
+    def _read_by_sections(self, text: str) -> bool:
+        """Read each section of the document by itself, so that one that is no YAML does not hide what else is wrong.
+
+        The empty lines before a section keep its line numbers right. Returns False if that does not tell which section
+        is no YAML.
+        """
+        begins = [match.start() for match in _SECTION.finditer(text)]
+        if not 0 < len(begins) <= _MOST_SECTIONS:
+            return False
+        value: dict[str, Any] = {}
+        bad: dict[KeyPath, str] = {}
+        for begin, end in itertools.pairwise([*begins, len(text)]):
+            key = text[begin : text.index(":", begin)]
+            try:
+                section = self._only_document(_Parser("\n" * text.count("\n", 0, begin) + text[begin:end]))
+            except yaml.YAMLError as error:
+                section, bad[(key,)] = {key: None}, self._no_yaml(error)
+            value |= section
+        self.value = value
+        self.unreadable |= bad
+        return bool(bad)
 
     def _only_document(self, parser: Any) -> Any:
         parser.get_event()  # the stream begins

@@ -73,16 +73,15 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Read
         needed = " and ".join(f"`{field.encode_name}`" for field in fields(Config) if field.required)
         raise ConfigError(f"{file}: the file is empty; a configuration needs {needed}")
     valid = None if found else _converted(document, Config)
+    if valid is None:
+        found += _problems(document, Config, document.value)
+    config = _valid_sections(document) if valid is None else valid
+    misfits = config.misfits()
     try:
-        if valid is None:
-            found += _problems(document, Config, document.value)
-        config = _valid_sections(document) if valid is None else valid
-        return ReadConfig(_with_absolute_paths(config, file.parent), document, found)
-    except ValueError as error:  # sections that do not fit each other
-        text = document.problem((), str(error))
-        return ReadConfig(
-            Config(upstream=_NO_UPSTREAM, listeners=()), document, found if text in found else [*found, text]
-        )
+        config = _with_absolute_paths(config, file.parent)
+    except ValueError as error:  # a path is too long where it begins at the root
+        misfits.append(str(error))
+    return ReadConfig(config, document, found + [document.problem((), text) for text in misfits])
 
 
 def _converted(document: Document, kind: type[T]) -> T | None:

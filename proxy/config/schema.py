@@ -204,12 +204,11 @@ class Config(Section, frozen=True, kw_only=True):
         ),
     ] = False
 
-    def __post_init__(self) -> None:
-        """Refuse an exporter without an account, and two that listen on one port (admin and control among them)."""
+    def misfits(self) -> list[str]:
+        """Return what does not fit together: an exporter without an account, and keys that listen on one port."""
+        found: list[str] = []
         if self.exporter is not None and self.fleet is None:
-            raise ValueError(
-                "`exporter` asks brokers with the account of `fleet.kafka`, and `fleet` is missing"
-            )
+            found.append("`exporter` asks brokers with the account of `fleet.kafka`, and `fleet` is missing")
         ports = [("admin.port", self.admin.bind, self.admin.port)]
         if self.control is not None and self.control.bind is not None:
             ports.append(("control.port", self.control.bind, self.control.port))
@@ -218,9 +217,11 @@ class Config(Section, frozen=True, kw_only=True):
             ports.append((f"{key}.port", listener.bind, listener.port))
             ports += ((f"{key}.nodes", listener.bind, port) for port in listener.node_ports.values())
         taken: dict[int, dict[str, str]] = {}
+        clashes: dict[tuple[str, str], str] = {}
         for key, bind, port in ports:
             others = taken.setdefault(port, {})
             if port and others and (bind in others or not ALL_INTERFACES.isdisjoint({bind, *others})):
                 other = others.get(bind) or next(iter(others.values()))
-                raise ValueError(f"`{key}`: port {port} on {bind} is that of `{other}` too")
-            others[bind] = key
+                clashes.setdefault((key, other), f"`{key}`: port {port} on {bind} is that of `{other}` too")
+            others.setdefault(bind, key)
+        return [*found, *clashes.values()]

@@ -106,8 +106,9 @@ def _problems_of_keys(document: Document, struct: Any, value: dict[str, Any], pa
     known = {field.encode_name: field for field in fields(struct)}
     found: list[str] = []
     for key, item in value.items():
-        if key in known:
-            found += problems(document, known[key].type, item, (*path, key))
+        if key in known or (*path, key) in document.unreadable:
+            kind = known[key].type if key in known else Any
+            found += problems(document, kind, item, (*path, key))
         else:
             offered = [name for name in known if name not in _NEVER_OFFERED]
             close = difflib.get_close_matches(key, offered, n=1)

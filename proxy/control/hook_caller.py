@@ -208,21 +208,22 @@ class HookCaller:
 def check_hook(hook: Hook | None) -> None:
     """Check the files that the hook's section names.
 
-    :raises TlsFilesError: one can't be used.
+    :raises TlsFilesError: one of them, or both, can't be used; a line for each.
     """
     if hook is None:
         return
+    found: list[str] = []
     try:
         ssl.create_default_context(cafile=hook.ca)
     except OSError as error:  # also ssl.SSLError
-        raise TlsFilesError(
-            f"`hook.ca`: {hook.ca}: has no certificate of an authority in PEM form: {error}"
-        ) from None
+        found.append(f"`hook.ca`: {hook.ca}: has no certificate of an authority in PEM form: {error}")
     if hook.token_file is not None:
         try:
             _token(Path(hook.token_file))
         except HookFailed as failed:
-            raise TlsFilesError(f"`hook.token_file`: {hook.token_file}: {failed}") from None
+            found.append(f"`hook.token_file`: {hook.token_file}: {failed}")
+    if found:
+        raise TlsFilesError("\n".join(found))
 
 
 def _body(call: CallHook) -> HookBody:

@@ -118,4 +118,6 @@ def _unknown_here(reading: GroupReading, policy: PolicyView) -> GroupView:
         stuck=None,
         updated_at=reading.written_at,
         events=(),
+        wave=policy.wave,
+        owner=policy.owner,
     )

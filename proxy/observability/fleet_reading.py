@@ -125,7 +125,7 @@ class FleetReader:
 
     def _policy(self, group_id: str) -> PolicyView:
         rule, label = self._registry.rule_of(group_id)
-        return PolicyView(rule.mode, label, rule.assignor)
+        return PolicyView(rule.mode, label, rule.assignor, rule.wave, rule.owner)
 
     def _group(self, group_id: str, group: _Group, policy: PolicyView | None, most: int) -> GroupReading:
         listed = sorted(group.listed, key=lambda one: one[:2])

@@ -106,6 +106,8 @@ class PolicyView(msgspec.Struct, frozen=True, gc=False):
     mode: str
     rule: str
     assignor: str | None
+    wave: int | None = None
+    owner: str | None = None
 
 
 class GroupReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -45,6 +45,11 @@ def none_unowned() -> Unowned | None:
     return None
 
 
+def lag_unknown() -> int | None:
+    """Nothing is known of its lag."""
+    return None
+
+
 class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
     """A member as of its last event. Times are microseconds since 1970."""
 
@@ -111,12 +116,17 @@ class Rebalance(msgspec.Struct, kw_only=True):
 
 
 class GroupRecord(msgspec.Struct, kw_only=True):
-    """A group. ``mode``, ``rule`` and ``assignor`` come from the policy; times are microseconds since 1970."""
+    """A group. ``mode``, ``rule``, ``assignor``, ``wave`` and ``owner`` come from the policy.
+
+    Times are microseconds since 1970.
+    """
 
     id: str
     mode: Mode
     rule: str
     assignor: str | None
+    wave: int | None = None
+    owner: str | None = None
     members: dict[str, MemberRecord] = {}
     had_members: bool = False
     events: deque[tuple[int, Event]] = msgspec.field(default_factory=deque)
@@ -134,6 +144,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     """What the live verification says of it now."""
     unowned: Callable[[], Unowned | None] = none_unowned
     """Which of its partitions nobody has now."""
+    lag: Callable[[], int | None] = lag_unknown
+    """The records that it is behind, as far as that is known."""
     mode_since_us: int = 0
     last_move_us: int = 0
     move_requested_us: int = 0

@@ -58,6 +58,8 @@ class GroupRegistry:
         """What the live verification says of a group."""
         self.unowned_of: Callable[[str], Unowned | None] = lambda _: None
         """Which partitions of a group nobody has."""
+        self.lag_of: Callable[[str], int | None] = lambda _: None
+        """The lag of a group in records; None if it is not known."""
         self._policy = policy
         self._on_drop = on_drop
         self._limits = limits or Visibility()
@@ -78,6 +80,7 @@ class GroupRegistry:
             if rule.mode is not Mode.OBSERVE:
                 group.shadow = None
             group.mode, group.rule, group.assignor = rule.mode, label, rule.assignor
+            group.wave, group.owner = rule.wave, rule.owner
             if group.why_not is not None:
                 group.why_not = why_not_under(policy, rule, group.offer, group.why_not)
 
@@ -169,10 +172,13 @@ class GroupRegistry:
             mode=rule.mode,
             rule=label,
             assignor=rule.assignor,
+            wave=rule.wave,
+            owner=rule.owner,
             mode_since_us=now_us,
             move=partial(self._move_of, group_id),
             proof=partial(self._proof_of, group_id),
             unowned=partial(self._unowned_of, group_id),
+            lag=partial(self._lag_of, group_id),
         )
 
     def _move_of(self, group_id: str) -> MoveView | None:
@@ -183,6 +189,9 @@ class GroupRegistry:
 
     def _unowned_of(self, group_id: str) -> Unowned | None:
         return self.unowned_of(group_id)
+
+    def _lag_of(self, group_id: str) -> int | None:
+        return self.lag_of(group_id)
 
     # -- bounds ---------------------------------------------------------------------------------------------
 

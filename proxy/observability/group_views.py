@@ -50,6 +50,9 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         proof=group.proof() if events else None,
         unowned=group.unowned(),
         shadow=group.shadow,
+        wave=group.wave,
+        owner=group.owner,
+        lag=group.lag(),
         notes=notes_of(group.offer, group.shadow),
     )
 

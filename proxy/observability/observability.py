@@ -64,6 +64,8 @@ class Observability:
         self.clock = WallClock()
         self._poller: BrokerGroupPoller | None = None
         self.labels = GroupLabels(config.metrics.groups)
+        self.on_look: Callable[[], None] = lambda: None
+        """Called when somebody looks at the groups."""
         self.registry = GroupRegistry(
             policy, on_drop=self._on_drop, limits=config.visibility, hit=metrics.hit
         )
@@ -131,6 +133,7 @@ class Observability:
 
         It yields to other tasks in between, so each group is shown as it is at its turn.
         """
+        self.on_look()
         now_us = self.clock.now_us()
         reason = self._reason()
         policy = self._metrics.policy_in_force()

@@ -177,6 +177,8 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``proof`` is what the live verification says; None without it, without ``events``, and if there is nothing to prove.
     ``unowned`` says which of its partitions the broker has left to nobody; None if there are none, or it is not known.
     ``shadow`` is what the new protocol would give it; None if it is not observed, or nothing is computed yet.
+    ``wave`` and ``owner`` are those that its rule names; None if it names none. ``lag`` are the records that it is
+    behind; None if that is not known, as without an account that may describe it.
     """
 
     id: str
@@ -203,6 +205,9 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     proof: ProofView | None = None
     unowned: Unowned | None = None
     shadow: ShadowView | None = None
+    wave: int | None = None
+    owner: str | None = None
+    lag: int | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -362,6 +367,9 @@ def _merged(parts: list[GroupView]) -> GroupView:
         proof=_proof_of(parts),
         unowned=next((part.unowned for part in parts if part.unowned is not None), None),
         shadow=shadow,
+        wave=newest.wave,
+        owner=newest.owner,
+        lag=max((part.lag for part in parts if part.lag is not None), default=None),
     )
 
 

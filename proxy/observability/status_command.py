@@ -24,6 +24,7 @@ from proxy.observability.formatting import (
     partitions,
     time_of_day,
 )
+from proxy.observability.group_list import Query, chosen, is_stopped, needs_help
 from proxy.observability.snapshot import ConnectView, GroupView, Snapshot
 from proxy.observability.timeline import client_names
 from translation.member_log.group_records import Phase
@@ -32,7 +33,7 @@ _TIMEOUT_S = 5.0
 _EVENTS_SHOWN = 12
 _REPLICAS_SHOWN = 50
 _PROBLEMS_SHOWN = 10
-_BY_COMMAND = frozenset({Phase.PAUSED, Phase.ROLLED_BACK})
+_TAKES_A_RESUME = frozenset({Phase.HELD, Phase.ABORTED, Phase.PAUSED, Phase.ROLLED_BACK})
 
 
 def status(
@@ -126,7 +127,7 @@ def _groups(snapshot: Snapshot) -> RenderableType:
     for name in ("MODE", "STATE", "NEW", "MEMBERS", "REBALANCED"):
         table.add_column(name, no_wrap=True, overflow="ellipsis")
     notes: list[RenderableType] = []
-    for group in snapshot.groups:
+    for group in chosen(snapshot.groups, Query()):
         progress, last = group.progress, group.last_rebalance
         rebalance = "none seen"
         if last is not None:
@@ -149,7 +150,7 @@ def _notes(group: GroupView, snapshot: Snapshot) -> list[Text]:
         notes.append(Text(group.unowned.text, "bold red" if group.unowned.why_not else "yellow"))
     move = group.move
     if move is not None:
-        notes.append(Text(f"moved by steps: {move.text}", "bold red" if _is_stopped(group) else ""))
+        notes.append(Text(f"moved by steps: {move.text}", "bold red" if is_stopped(group) else ""))
         if move.said:
             at = "" if move.said_ms is None else f", {ago(move.said_ms / 1000, snapshot.time)}"
             notes.append(Text(f"last command: {move.said}{at}"))
@@ -159,16 +160,11 @@ def _notes(group: GroupView, snapshot: Snapshot) -> list[Text]:
             notes.append(
                 Text(f"to let it begin: epochgate approve {step}{control} {command_argument(group.id)}")
             )
-        elif not move.goes_on:
+        elif move.phase in _TAKES_A_RESUME:
             notes.append(Text(f"to let it go on: epochgate resume{control} {command_argument(group.id)}"))
     if group.why_not:
         notes.append(Text(f"not translatable: {group.why_not}", "yellow"))
     return notes
-
-
-def _is_stopped(group: GroupView) -> bool:
-    """Whether the move of a group is held or taken back, without that a person has said so."""
-    return group.move is not None and not group.move.goes_on and group.move.phase not in _BY_COMMAND
 
 
 def has_trouble(snapshot: Snapshot) -> bool:
@@ -178,10 +174,7 @@ def has_trouble(snapshot: Snapshot) -> bool:
         not snapshot.ready
         or not snapshot.policy_is_current
         or (log is not None and log.state != "ready")
-        or any(
-            one.stuck or _is_stopped(one) or (one.unowned is not None and one.unowned.why_not)
-            for one in snapshot.groups
-        )
+        or any(needs_help(one) or is_stopped(one) for one in snapshot.groups)
     )
 
 

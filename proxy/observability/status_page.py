@@ -7,6 +7,7 @@ security policy allows nothing from other origins, because group ids, client ids
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+import msgspec
 import trio
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from starlette.requests import Request
@@ -14,12 +15,23 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
 from protocol_codecs.printable import printable
+from proxy.metrics.wave_groups import MOST_WAVES
 from proxy.observability import formatting
 from proxy.observability.api import GROUP, merged_snapshot, requested_group
+from proxy.observability.group_list import (
+    FOR_A_PERSON,
+    SORTS,
+    Query,
+    Standing,
+    chosen,
+    lanes,
+    standing_of,
+    totals,
+)
 from proxy.observability.preflight_report import Finding, Report
 from proxy.observability.preflight_view import PreflightBoard
 from proxy.observability.process_queries import Processes
-from proxy.observability.snapshot import GroupView, Snapshot
+from proxy.observability.snapshot import GroupView
 from proxy.observability.timeline import Timeline, client_names, longest_without_owner, timeline
 from proxy.runtime.time_slice import TimeSlice
 
@@ -47,6 +59,7 @@ _SAFE = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
+_OWNERS_SHOWN = 100
 _CHANGED_PATHS = frozenset({".", ".."})
 
 
@@ -77,40 +90,25 @@ def _environment() -> Environment:
         "partitions": formatting.partitions,
         "count_partitions": formatting.count_partitions,
         "group_path": group_path,
+        "list_path": _list_path,
+        "no_query": Query(),
+        "thousands": lambda number: f"{number:,}".replace(",", " "),
+        "standing_of": standing_of,
+        "FOR_A_PERSON": FOR_A_PERSON,
         "command_argument": formatting.command_argument,
         "time_of_day": formatting.time_of_day,
     }
     return environment
 
 
-def _matching(snapshot: Snapshot, words: str) -> list[GroupView]:
-    """Return the groups that match the filter, stuck and rebalancing ones first."""
-    wanted = words.casefold().split()
-    found = [
-        group
-        for group in snapshot.groups
-        if all(
-            any(word in text.casefold() for text in (group.id, group.mode, group.state, group.protocol))
-            for word in wanted
-        )
-    ]
-    return sorted(found, key=lambda group: (not _needs_help(group), group.state != "Rebalancing", group.id))
+def _list_path(query: Query, **changes: str) -> str:
+    """Return the path of the list as a query asks for it, with some of it changed."""
+    asked = {name: value for name, value in (msgspec.structs.asdict(query) | changes).items() if value}
+    return f"/?{urlencode(asked)}" if asked else "/"
 
 
-def _needs_help(group: GroupView) -> bool:
-    """Whether it is stuck, or leaves partitions to nobody and is not mended."""
-    return group.stuck is not None or (group.unowned is not None and group.unowned.why_not != "")
-
-
-def _sums(snapshot: Snapshot) -> dict[str, int]:
-    """Return the totals over all groups."""
-    groups = snapshot.groups
-    return {
-        "done": sum(group.progress.done for group in groups),
-        "total": sum(group.progress.total for group in groups),
-        "rebalancing": sum(group.state == "Rebalancing" for group in groups),
-        "stuck": sum(group.stuck is not None for group in groups),
-    }
+def _query_of(request: Request) -> Query:
+    return Query(**{name: request.query_params.get(name, "") for name in Query.__struct_fields__})
 
 
 def _gap(group: GroupView | None, drawn: Timeline | None, now: float) -> float:
@@ -172,8 +170,9 @@ def page_routes(processes: Processes, preflight: PreflightBoard) -> list[Route]:
         snapshot = await merged_snapshot(processes, events=False, members=False)
         if snapshot is None:
             return _no_answer()
-        words = request.query_params.get("q", "")
-        found = _matching(snapshot, words)
+        query = _query_of(request)
+        of_owner = chosen(snapshot.groups, Query(owner=query.owner))
+        found = chosen(of_owner, query)
         fleet = snapshot.fleet
         replicas, left_out = ((), 0) if fleet is None else (fleet.replicas, fleet.replicas_left_out)
         text = await _rendered(
@@ -182,10 +181,16 @@ def page_routes(processes: Processes, preflight: PreflightBoard) -> list[Route]:
             now=snapshot.time,
             groups=found[:SHOWN],
             found=len(found),
-            words=words,
+            query=query,
+            lanes=lanes(of_owner)[:MOST_WAVES],
+            has_lag=any(one.lag is not None for one in found),
+            has_owner=not query.owner and any(one.owner for one in found),
+            standings=[one for one in Standing if any(standing_of(group) is one for group in of_owner)],
+            owners=sorted({one.owner for one in snapshot.groups if one.owner})[:_OWNERS_SHOWN],
+            sorts=[one for one in SORTS if one],
             replicas=replicas[:_REPLICAS_SHOWN],
             more_replicas=left_out + max(0, len(replicas) - _REPLICAS_SHOWN),
-            sums=_sums(snapshot),
+            sums=totals(of_owner),
             preflight=preflight.view,
         )
         return HTMLResponse(text, headers=_SAFE)

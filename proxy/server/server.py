@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from proxy.control.listener import ControlListener
     from proxy.fleet.driver import FleetDriver
     from proxy.lag.reader import LagReader
+    from proxy.lag.shown_lags import ShownLags
     from proxy.proof.live_proof import LiveProof
     from proxy.transport.tls_context import Certificates, Contents
 
@@ -178,6 +179,7 @@ class Server:
             translator.gated_groups, translator.groups_in_moves, self.driver.report, self.metrics
         )
         self.driver.on_disconnected = self._gates.disconnected
+        self._lags: ShownLags | None = None
         self._lag = self._lag_reader()
         for say in Say:
             self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
@@ -223,10 +225,14 @@ class Server:
             return None  # there is no account to ask with
         from proxy.lag.gate_lag import read_lags  # noqa: PLC0415
         from proxy.lag.reader import LagReader  # noqa: PLC0415
+        from proxy.lag.shown_lags import ShownLags  # noqa: PLC0415
 
         reader = LagReader(kafka_properties(self._config.fleet, os.environ))
         reader.asking.crashed = self.metrics.kafka_process_crashes.labels("lag").inc
         self._gates.lag_source = partial(read_lags, reader)
+        registry = self.observability.registry
+        self._lags = ShownLags(reader, lambda: [one.id for one in registry.groups.values() if one.members])
+        self.observability.on_look, registry.lag_of = self._lags.look, self._lags.of
         return reader
 
     def _start_proof(self, fleet: "FleetDriver | None", observability: Observability) -> Sequence[Sink]:
@@ -343,6 +349,8 @@ class Server:
             nursery.start_soon(self.driver.run_timers)
             if self._lag is not None:
                 nursery.start_soon(keep_running, self._lag.run, self.metrics)
+            if self._lags is not None:
+                nursery.start_soon(keep_running, self._lags.run, self.metrics)
             nursery.start_soon(self._gates.run)
             self.observability.start(nursery, self.driver)
             if self._proof is not None:

@@ -64,9 +64,10 @@ def test_rules_and_dashboard_are_those_of_the_files():
     assert rules[-1]["name"] == "ours"
     dashboard = render.one(manifests, "ConfigMap", "epochgate-dashboard")
     assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
-    assert json.loads(dashboard["data"]["epochgate.json"]) == json.loads(
-        (files / "dashboard.json").read_text()
-    )
+    assert {name: json.loads(text) for name, text in dashboard["data"].items()} == {
+        "epochgate.json": json.loads((files / "dashboard.json").read_text()),
+        "epochgate-group.json": json.loads((files / "dashboard-group.json").read_text()),
+    }
 
 
 def test_what_spark_submit_is_told_is_whole_in_both_modes():

@@ -4,6 +4,7 @@ Without Kafka: the moves are made up here, and shown by the real pages. On a rea
 test_control.py and test_moves_shown.py.
 """
 
+import contextlib
 import http.server
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from tests.proxy.observability.site import NOW_S, Site
 from tests.skips import program
 from translation.member_log.group_records import Move, Phase, Said
 from translation.moving.move_view import MoveView, view_of
-from translation.policy.policy import Approval, Mode, Rule
+from translation.policy.policy import Approval, Mode, Policy, Rule
 
 NOW_MS = int(NOW_S * 1000)
 STEPS = [1, "10%", "50%", "100%"]
@@ -68,23 +69,13 @@ STATES = {
     ),
 }
 
+GROUPS = 300
 SHORT = {"settled", "held", "aborted"}
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """Of the admin port of a proxy with a group in each state, called as the state."""
-    site = Site()
-
-    def move_of(group_id: str) -> MoveView:
-        move, rule, _ = STATES[group_id]
-        return view_of(move, rule, NOW_MS, "0123456789abcdef")
-
-    site.registry.move_of = move_of
-    for state in STATES:
-        for number, protocol in enumerate(["translated", *["classic"] * 4]):
-            owned = topic(number)
-            site.record(life(f"m-{number}", group=state, protocol=protocol, owned=owned), NOW_S - 60 + number)
+@contextlib.contextmanager
+def served(site: Site) -> Iterator[str]:
+    """Its address, for a browser."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -104,6 +95,24 @@ def url() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Of the admin port of a proxy with a group in each state, called as the state."""
+    site = Site()
+
+    def move_of(group_id: str) -> MoveView:
+        move, rule, _ = STATES[group_id]
+        return view_of(move, rule, NOW_MS, "0123456789abcdef")
+
+    site.registry.move_of = move_of
+    for state in STATES:
+        for number, protocol in enumerate(["translated", *["classic"] * 4]):
+            owned = topic(number)
+            site.record(life(f"m-{number}", group=state, protocol=protocol, owned=owned), NOW_S - 60 + number)
+    with served(site) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +140,43 @@ def test_a_move_is_shown_so_that_a_person_knows_what_it_does_and_what_to_do(brow
 
 def test_the_list_of_groups_has_all_of_them(browser, url, folder):
     assert flaws(browser, url, folder / "all") == []
+
+
+def test_a_list_of_300_groups_is_for_people(browser, folder):
+    """Six waves of teams: what waits for a person is above, and a choice in the form is a link."""
+    site = Site()
+    states = list(STATES.values())
+    groups = [f"team-{number % 12}.service-{number}" for number in range(GROUPS)]
+    rules = tuple(
+        msgspec.structs.replace(
+            RULE, pattern=None, groups=(group,), wave=1 + number // 50, owner=f"team-{number % 12}"
+        )
+        for number, group in enumerate(groups)
+    )
+    site.registry.set_policy(Policy(rules=rules), int(NOW_S * 1e6))
+    site.registry.lag_of = lambda group: len(group) * 1_000
+    numbers = {group: number for number, group in enumerate(groups)}
+
+    def move_of(group_id: str) -> MoveView:
+        move, rule, _ = states[3 if numbers[group_id] % 10 else numbers[group_id] // 10 % len(states)]
+        return view_of(move, rule, NOW_MS, "0123456789abcdef")
+
+    site.registry.move_of = move_of
+    for group in groups:
+        site.record(life("m-0", group=group, protocol="classic"), NOW_S - 60)
+    with served(site) as url:
+        assert flaws(browser, url, folder / "groups-300") == []
+        page = browser.new_page()
+        page.goto(url)
+        assert page.locator(".waves li").count() == 6
+        assert (
+            page.locator("table.groups tbody tr")
+            .first.locator("[data-label=Where]")
+            .inner_text()
+            .startswith("aborted")
+        )
+        page.get_by_label("Owner").select_option("team-3")
+        page.wait_for_url("**owner=team-3**")
+        assert page.locator("h1").inner_text() == "Consumer groups of team-3"
+        assert page.locator("table.groups tbody tr").count() == GROUPS // 12
+        page.close()

@@ -17,6 +17,7 @@ from pipeline.journal.unfinished import UNFINISHED
 from pipeline.progress import output as progress
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import output as readiness
+from pipeline.report.rebalances import ENOUGH
 from pipeline.tables import LONG, Column, Table
 
 START_US = 1_790_000_000_000_000
@@ -53,9 +54,10 @@ def write(folder: Path, groups: int, seed: int = 7) -> Fleet:
         verdict = "not ready" if code else "ready"
         members = 1 + number % 50
         of_readiness(rows, group, members, number, code)
-        of_windows(rows, group, members, state, START_US + number * 40 * HOUR_US // groups)
+        moved_us = START_US + number * 40 * HOUR_US // groups
+        of_windows(rows, group, members, state, moved_us)
         states[state] += 1
-        compared[of_pauses(rows, chance, group, state)] += 1
+        compared[of_rebalances(rows, chance, group, state, moved_us)] += 1
         if state != "moved":
             left[verdict, state] += 1
         if code:
@@ -68,10 +70,8 @@ def write(folder: Path, groups: int, seed: int = 7) -> Fleet:
     }.items():
         for table in (*tables, QUARANTINE):
             save(table, rows.get(f"{name}.{table.name}", ()), folder / name)
-    kinds = {kind: compared[kind] for kind in ("shorter", "longer")}
-    return Fleet(
-        dict(states), {"groups": sum(kinds.values()), **kinds}, dict(left), dict(blocked_by), lost=12
-    )
+    kinds = {kind: compared[kind] for kind in ("shorter", "same", "longer", "too_few")}
+    return Fleet(dict(states), kinds, dict(left), dict(blocked_by), lost=12)
 
 
 def save(table: Table, rows: Iterable[dict[str, Any]], folder: Path) -> None:
@@ -144,16 +144,26 @@ def of_windows(
         )
 
 
-def of_pauses(rows: dict[str, list[dict[str, Any]]], chance: random.Random, group: str, state: str) -> str:
-    """Pauses before the move and, if there was one, after it. Return how the medians compare."""
+def of_rebalances(
+    rows: dict[str, list[dict[str, Any]]], chance: random.Random, group: str, state: str, moved_us: int
+) -> str:
+    """Joins before the move and, if there was one, after it. Return how the stops of the member that stays compare.
+
+    One group in seven has too few of them after its move.
+    """
     before = [round(chance.lognormvariate(7.5, 0.8) * 1000) for _ in range(5)]
     after = []
     if state != "not begun":
         factor = 2.0 if hash_of(group) % 20 == 0 else 0.05
-        after = [round(one * factor) for one in before]
-    for protocol, took in (("classic", before), ("translated", after)):
+        after = [round(one * factor) for one in before][: 2 if hash_of(group) % 7 == 0 else 5]
+    number = 0
+    for protocol, took, first_us in (
+        ("classic", before, moved_us - 8 * HOUR_US),
+        ("translated", after, moved_us + 3 * HOUR_US),
+    ):
         for at, us in enumerate(took):
-            from_us = START_US + at * HOUR_US
+            number += 1
+            from_us = first_us + at * HOUR_US
             about = {
                 "mode": "translate",
                 "protocol": protocol,
@@ -161,20 +171,31 @@ def of_pauses(rows: dict[str, list[dict[str, Any]]], chance: random.Random, grou
                 "client_id": "c",
                 "reason": "",
             }
+            joins = {
+                "member": f"m{number}",
+                "kind": "state_changed",
+                "replica": "r",
+                "boot": "b",
+                "seq": number,
+            }
+            states = {"previous_state": "", "state": "CompletingRebalance"}
+            add(rows, "progress.transitions", group=group, time_us=from_us, **about, **joins, **states)
             span = {"from_us": from_us, "until_us": from_us + us}
             add(
                 rows,
                 "progress.pauses",
                 group=group,
-                member=f"m{at}",
+                member="m0",
                 ended_by="Stable",
                 first=False,
                 **span,
                 **about,
             )
             add(rows, "progress.convergences", group=group, members=1, pauses=1, **span)
-    if not after:
-        return "one side"
+    if state != "moved":
+        return "not settled"
+    if len(after) < ENOUGH:
+        return "too_few"
     return "longer" if after[0] > before[0] else "shorter"
 
 

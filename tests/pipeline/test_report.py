@@ -31,7 +31,8 @@ def test_the_page_tells_what_was_found_and_needs_nothing_else(spark: SparkSessio
     report.run(spark, tmp_path / "report.html", progress=tmp_path / "progress", audit=tmp_path / "audit")
 
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert f"<b>{found.violations}</b><span>partitions owned twice" in text
+    assert found.violations == 1
+    assert "<b>1</b><span>partition owned twice" in text
     assert text.count("<svg") == 4
     assert not re.search(r"<script|<link|src=|@import|url\((?!#)", text)
     assert set(re.findall(r'https?://[^"\s<]*', text)) <= {
@@ -67,8 +68,8 @@ def test_groups_that_have_nothing_to_move_to_are_not_among_those_that_cannot(
     assert sum(row["count"] for row in found.verdicts) == len(consumers)
     assert [row["code"] for row in found.reasons] == ["embedded_unreadable"]
     text = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert "<b>1</b><span>groups can move" in text
-    assert "<b>1</b><span>groups can't move yet" in text
+    assert "<b>1</b><span>group can move" in text
+    assert "<b>1</b><span>group can't move yet" in text
     assert "<b>4</b><span>groups of other protocols" in text
 
 

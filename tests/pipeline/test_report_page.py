@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.report import facts
 from pipeline.report import job as report
+from pipeline.report.rebalances import AFTER, BEFORE
 from tests.pipeline import large_fleet
 from tests.pipeline.large_fleet import Fleet
 from tests.skips import Need, without
@@ -53,14 +55,14 @@ def test_the_figures_of_the_move_are_those_that_were_written(
     move = facts.progress(spark, folder / "progress").move
     left = facts.still_there(spark, folder / "readiness", folder / "progress")
     assert move.states == written.states
-    assert move.compared == written.compared
-    assert min(move.compared.values()) > 0, "nothing is compared"
+    assert move.gained.compared == written.compared
+    assert all(written.compared[one] for one in ("shorter", "longer", "too_few")), "nothing is compared"
     assert move.moved_at[-1]["groups"] == GROUPS - written.states["not begun"]
     assert {(row["verdict"], row["state"]): row["count"] for row in left.counts} == written.left
     assert {row["code"]: row["groups"] for row in left.reasons} == written.blocked_by
-    before, after = move.gained
-    assert (before["by"], after["by"]) == ("classic", "translated")
-    assert after["p50"] < before["p50"]
+    before, after = move.gained.kinds
+    assert [(row["kind"], row["phase"]) for row in (before, after)] == [("join", BEFORE), ("join", AFTER)]
+    assert after["stood_ms"] < before["stood_ms"]
 
 
 def test_a_reader_of_the_first_lines_knows_how_it_stands(page: Path, fleet: tuple[Path, Fleet]) -> None:
@@ -74,8 +76,9 @@ def test_a_reader_of_the_first_lines_knows_how_it_stands(page: Path, fleet: tupl
     assert "_epochgate-5.b1.7.jsonl" in text
 
 
-def test_it_is_accessible(page: Path, browser: Browser) -> None:
-    opened = browser.new_page()
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_it_is_accessible(colours: Literal["light", "dark"], page: Path, browser: Browser) -> None:
+    opened = browser.new_page(color_scheme=colours)
     opened.goto(page.as_uri())
     found = Axe().run(opened).response["violations"]
     opened.close()

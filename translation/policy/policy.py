@@ -175,6 +175,14 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         ),
     ] = None
 
+    owner: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=64)] | None,
+        Meta(
+            description="The team that these groups belong to, as `payments`. The status page shows it, and "
+            "`/?owner=payments` is a link to them alone. It decides nothing."
+        ),
+    ] = None
+
     mend: Annotated[
         bool | None,
         Meta(

@@ -5,7 +5,7 @@ const parts = ["main", "health", "about"];
 
 function busy() {
   const at = document.activeElement;
-  return document.hidden || (at && at.tagName === "INPUT") || String(getSelection()) !== "";
+  return document.hidden || (at && ["INPUT", "SELECT"].includes(at.tagName)) || String(getSelection()) !== "";
 }
 
 function where(element) { // how to find the focused link again
@@ -34,4 +34,7 @@ async function refresh() {
   }
 }
 
+document.addEventListener("change", event => {
+  if (event.target.tagName === "SELECT") event.target.form.requestSubmit();
+});
 setInterval(refresh, every);

@@ -1,4 +1,4 @@
-"""Thirty wrong configurations, as people write them: what `epochgate config check` prints for each.
+"""Wrong configurations, as people write them: what `epochgate config check` prints for each.
 
 The messages are recorded in `wrong_files.txt`, for people to read. `EPOCHGATE_RECORD=1` records them again.
 """
@@ -25,6 +25,7 @@ admin: {bind: 127.0.0.1, port: 9080}
 policy: {file: policy.yaml}
 """
 POLICY = "rules:\n  - {group: payments, mode: translate}\n"
+LISTENER = '  - {bind: 127.0.0.1, port: 9092, advertised_host: localhost, nodes: {"0": 9200}}\n'
 TLS = "    tls: {certificate: server.pem, key: server.key}\n"
 
 
@@ -45,6 +46,16 @@ CASES: dict[str, str | dict[str, str]] = {
     "only comments": "# later\n",
     "a list": "- upstream\n",
     "no YAML": edited(("{file: policy.yaml}", "{file: policy.yaml")),
+    "no YAML in one section, and more that is wrong": edited(
+        ("{file: policy.yaml}", "{file: policy.yaml"),
+        ("port: 9080", "prt: 9080"),
+        ("bootstrap", "bootstraps"),
+    )
+    + "drain: {grace_s: 10m}\n",
+    "no YAML in the configuration nor in the policy": {
+        "epochgate.yaml": GOOD + "drain: [\n",
+        "policy.yaml": "default: migrate\nrules: [{group: a, mode: translate}\n",
+    },
     "a tab": edited(("  bootstrap", "\tbootstrap")),
     "a misspelt section": edited(("upstream:", "upstreams:")),
     "a misspelt key": edited(("port: 9080", "prt: 9080")),
@@ -63,6 +74,10 @@ CASES: dict[str, str | dict[str, str]] = {
     "a broker without its port": edited(("kafka-0:9092", "kafka-0")),
     "two addresses on one port": edited(("port: 9080", "port: 9105")),
     "two keys of a listener on one port": edited(("port: 9092", "port: 9104")),
+    "two clashes, and files of a hook that are not there": edited(
+        ("admin:", LISTENER + "admin:"), ("port: 9080", "port: 9105")
+    )
+    + "hook: {url: 'https://example.org', ca: ca.pem, token_file: token}\n",
     "node ranges that overlap": edited(('{"0-9": 9100}', '{"0-9": 9100, "9-12": 9200}')),
     "no policy file": {"epochgate.yaml": GOOD},
     "a directory without policies as the policy": edited(("policy.yaml", ".")),

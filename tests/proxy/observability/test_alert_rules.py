@@ -225,7 +225,8 @@ def test_rules_and_dashboard_use_metrics_that_there_are():
         if one.kind in ("histogram", "summary"):
             known |= {f"{one.name}_{suffix}" for suffix in ("bucket", "count", "sum")}
     used = names_in(RULES.read_text())
-    for panel in json.loads((FILES / "dashboard.json").read_text())["panels"]:
-        used |= {name for target in panel.get("targets", ()) for name in names_in(target["expr"])}
+    for dashboard in FILES.glob("dashboard*.json"):
+        for panel in json.loads(dashboard.read_text())["panels"]:
+            used |= {name for target in panel.get("targets", ()) for name in names_in(target["expr"])}
     assert used
     assert used <= known, sorted(used - known)

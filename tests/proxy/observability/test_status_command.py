@@ -318,6 +318,15 @@ def test_a_move_that_nobody_has_stopped_and_that_does_not_go_on_is_trouble(proxy
     assert "to let it go on: epochgate resume g" in done.output
 
 
+def test_a_group_that_waits_for_its_wave_is_no_trouble(proxy):
+    waiting = {"phase": "waiting", "step": 0, "waits": "", "next_step": None}
+    proxy.registry.move_of = lambda _: msgspec.structs.replace(MOVE, **waiting)
+    proxy.record(life("m-1"))
+    done = proxy.run()
+    assert done.exit_code == ExitCode.SUCCESS
+    assert "resume" not in done.output
+
+
 def test_a_refused_policy_is_trouble_and_its_errors_are_listed(proxy):
     proxy.more = {
         "policy_refused": "policy.yaml:2:5: rules[0].mode: missing\npolicy.yaml:3:5: rules[1].mode: missing"

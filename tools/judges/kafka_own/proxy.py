@@ -6,7 +6,8 @@ Prints the address of its bootstrap listener, and runs until its input ends.
 import sys
 from pathlib import Path
 
-from benchmarks.test_bed import Gateway
+from benchmarks.lib.test_bed import Gateway
+
 from tools.judges.running import POLICY
 
 # As the tests set their brokers (kafka.api.AbstractConsumerTest).
