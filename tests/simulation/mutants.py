@@ -2,7 +2,8 @@
 
 ``python -m tests.simulation.mutants`` replays, under each mutation, the history that is kept for it
 (:mod:`tests.simulation.regressions`), or the test by hand (:mod:`tests.simulation.by_hand`). With ``--search N`` it
-tries the first N seeds instead, one after another, and explores for mutations that no seed catches.
+tries the first N seeds instead, one after another, and explores for mutations that no seed catches. ``--only`` prints
+the rows of some.
 """
 
 import argparse
@@ -115,11 +116,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.simulation.mutants", description=__doc__)
     parser.add_argument("--search", type=int, default=0, help="try so many seeds instead of what is kept")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument(
+        "--only", default=",".join(_BY_NAME), metavar="NAME,NAME", help="some of the mutations"
+    )
     options = parser.parse_args()
+    names = options.only.split(",")
+    if not set(names) <= _BY_NAME.keys():
+        parser.error(f"--only: no mutation {', '.join(set(names) - _BY_NAME.keys())}")
     print("| what is broken | caught as | by | steps |\n| --- | --- | --- | --- |", flush=True)
     all_caught = True
     with get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
-        for caught in pool.imap(partial(_catch, options.search), _BY_NAME):
+        for caught in pool.imap(partial(_catch, options.search), names):
             print(caught.row(), flush=True)
             all_caught = all_caught and caught.is_caught
     return 0 if all_caught else 1

@@ -1,14 +1,18 @@
 """Replays kept histories: those that once broke an invariant, and those that a mutation breaks."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.simulation import regressions
 from tests.simulation.by_hand import BY_HAND, fails_by_hand
+from tests.simulation.mutants import what_it_breaks
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.regressions import Regression
 from tests.simulation.simulation import run
 
 KEPT = regressions.read()
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "simulation.md"
 BY_NAME = {mutation.__name__: mutation for mutation in MUTATIONS}
 
 
@@ -29,6 +33,13 @@ def test_every_mutation_is_caught(mutation: Mutation) -> None:
     with mutation():
         results = [run(plan.seed, plan) for plan in plans]
     assert any(result.invariant for result in results), "no invariant was broken"
+
+
+def test_the_page_has_a_row_for_each_mutation_in_their_order() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    table = page[page.index("| what is broken |") : page.index("\n\n", page.index("| what is broken |"))]
+    rows = [line.removeprefix("| ").split(" | ")[0] for line in table.splitlines()[2:]]
+    assert rows == [what_it_breaks(mutation) for mutation in MUTATIONS]
 
 
 def test_there_are_mutations_enough_and_each_is_a_name_of_its_own() -> None:
