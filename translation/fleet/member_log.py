@@ -27,7 +27,7 @@ from translation.fleet.group_log import GroupLog
 from translation.fleet.group_mac import GroupMac
 from translation.fleet.group_records import GroupKey, StoredGroup
 from translation.fleet.members import Members
-from translation.fleet.outputs import Decision, FleetSettings, Health, Output, Terms, Verdict
+from translation.fleet.outputs import Decision, FleetSettings, Health, Output, Terms, Verdict, terms_of
 from translation.fleet.partition_health import PartitionHealth
 from translation.fleet.record_reader import RecordReader
 from translation.fleet.records import Kind, MemberKey, MemberRecord, Writer, shortened
@@ -288,6 +288,11 @@ class MemberLog:
         """The record that counts for a member, as far as the log is read."""
         present = self._members.present(key)
         return present and present.record
+
+    def terms(self, key: MemberKey) -> Terms | None:
+        """What the record that counts for a member says of its client, within bounds."""
+        present = self._members.present(key)
+        return None if present is None else terms_of(present.record, self.settings)
 
     def is_ready(self, key: MemberKey) -> bool:
         """Whether what is read of this member may be relied on."""

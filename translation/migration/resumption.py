@@ -177,10 +177,10 @@ def _agrees(
 def _restore(context: Context, member: Member, snapshot: Snapshot, assignment: Partitions) -> None:
     """Take over what the snapshot has, and the terms of the record in which it was written."""
     client, broker, partitions = member.client, member.broker, member.partitions
-    record = context.fleet.record(member)
-    if record is not None:
-        client.session_timeout_ms = record.session_timeout_ms
-        client.rebalance_timeout_ms = record.rebalance_timeout_ms
+    terms = context.fleet.terms(member)
+    if terms is not None:
+        client.session_timeout_ms = terms.session_timeout_ms
+        client.rebalance_timeout_ms = terms.rebalance_timeout_ms
     client.subscription = broker.subscription = frozenset(snapshot.subscription)
     client.protocol_type, client.protocol_name = snapshot.protocol_type, snapshot.protocol_name
     client.embedded_version = snapshot.embedded_version

@@ -16,7 +16,7 @@ from translation.engine.fleet import Fleet
 from translation.engine.member import Member
 from translation.engine.member_ids import MemberIds
 from translation.engine.procedure import Procedure
-from translation.fleet.outputs import Verdict
+from translation.fleet.outputs import Terms, Verdict
 from translation.leave_epoch import leave
 from translation.migration import adoption, old_membership
 from translation.settings import TranslatorSettings
@@ -91,8 +91,8 @@ def adopt_with_timeouts_of_ones_own() -> AbstractContextManager[Any]:
     """A member from another replica has Kafka's default timeouts, not those of its JoinGroup, until it joins."""
 
     def broken(context: Context, member: Member, found: Any) -> None:
-        member.client.session_timeout_ms = adoption._SESSION_TIMEOUT_MS
-        member.client.rebalance_timeout_ms = adoption._REBALANCE_TIMEOUT_MS
+        member.client.session_timeout_ms = Terms().session_timeout_ms
+        member.client.rebalance_timeout_ms = Terms().rebalance_timeout_ms
         member.client.subscription = frozenset(found.subscribed_topic_names)
 
     return patch.object(adoption, "_describe_client", broken)
