@@ -6,7 +6,11 @@ client expects to wait.
 """
 
 from protocol_codecs import ErrorCode, MalformedMessage
-from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
+from protocol_codecs.messages.consumer_protocol import (
+    NEWEST_EMBEDDED_VERSION,
+    ConsumerProtocolSubscription,
+    decode_subscription,
+)
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import error_mapping, generation, rebalance_timeout, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
@@ -46,9 +50,6 @@ from translation.upstream.assignor_vote import assignor_for
 from translation.upstream.consumer_group_heartbeat import full_heartbeat
 from translation.upstream.metadata_lookup import learn_topic_names, lookup_topics
 from translation.upstream.owned_partitions import emit_revoked, owned_in_join, reported_partitions
-
-NEWEST_EMBEDDED_VERSION = 3
-"""The newest version of the embedded consumer protocol that assignments are written in."""
 
 _ATTEMPTS = 4
 

@@ -229,7 +229,7 @@ def snapshot_of(member: Member) -> Snapshot | None:
         member_epoch=member.member_epoch,
         assignment=tuple((topic.topic_id, topic.partitions) for topic in to_topics(assignment)),
         subscription=tuple(sorted(client.subscription)),
-        protocol_type=client.protocol_type,
+        protocol_type="consumer",
         protocol_name=client.protocol_name,
         embedded_version=client.embedded_version,
         cooperative=client.cooperative,

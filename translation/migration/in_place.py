@@ -24,6 +24,7 @@ from enum import Enum, auto
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage, Uuid
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol_codecs.messages.consumer_protocol import (
+    NEWEST_EMBEDDED_VERSION,
     ConsumerProtocolSubscription,
     decode_assignment,
     decode_subscription,
@@ -52,7 +53,6 @@ from translation.upstream.assignor_vote import NO_VOTE, assignor_for
 from translation.upstream.consumer_group_heartbeat import full_heartbeat
 from translation.upstream.metadata_lookup import lookup_topics
 
-NEWEST_EMBEDDED_VERSION = 3
 _FIRST_WITH_OWNED = 1
 _JOIN_GROUP_VERSION, _SYNC_GROUP_VERSION = 5, 3
 

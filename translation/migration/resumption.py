@@ -38,6 +38,7 @@ from translation.error_mapping import NO_COORDINATOR
 from translation.fleet.snapshots import Snapshot
 from translation.member_state import MemberEvent
 from translation.partitions import NONE, Partitions, from_topics
+from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.upstream.assignor_vote import assignor_for
 from translation.upstream.consumer_group_heartbeat import HeartbeatProcedure, to_send
 from translation.upstream.member_lookup import Described, lookup_with_group
@@ -54,10 +55,26 @@ def accepted_snapshot(context: Context, member: Member, request: Request) -> Pro
     if context.classic_members.find(member.group.group_id, member.member_id) is not None:
         return None  # any heartbeat under its id would convert it
     snapshot = context.fleet.snapshot(member)
-    if snapshot is None or snapshot.generation != generation.in_request(request):
+    if snapshot is None or not _is_of_caller(snapshot, request):
         return None
     response = yield from _beat(member, snapshot, request)
     return snapshot if _changes_nothing(snapshot, response) else None
+
+
+def _is_of_caller(snapshot: Snapshot, request: Request) -> bool:
+    """Whether the call agrees with the snapshot, which may be somebody else's forgery.
+
+    A SyncGroup that names another assignor would be refused for it, and with an assignor that brokers do not have, the
+    whole group would vote for that.
+    """
+    return (
+        snapshot.generation == generation.in_request(request)
+        and snapshot.mapped_assignor in SERVER_ASSIGNORS.values()
+        and (
+            request.api_key != ApiKey.SYNC_GROUP
+            or request.message.protocol_name in (None, snapshot.protocol_name)
+        )
+    )
 
 
 def resume(
