@@ -7,7 +7,7 @@ process that ends before it has written the answer is replaced after :data:`ANSW
 from msgspec.structs import replace
 
 from translation.engine.context import Context
-from translation.fleet.group_records import LONGEST_WORDS, HookCall, Move
+from translation.fleet.group_records import LONGEST_WORDS, MOST_HOOK_CALLS, HookCall, Move
 
 ANSWER_MS = 60_000
 """By then the process that asks has written the answer, or has gone: longer than a call may take."""
@@ -28,7 +28,7 @@ def ask(move: Move, step: int, by: str, now_ms: int) -> Move:
     call = move.hook if move.hook is not None and move.hook.step == step else None
     if call is not None and now_ms < asked_again_ms(call):
         return move
-    tries = 1 if call is None else call.tries + 1
+    tries = 1 if call is None else min(call.tries + 1, MOST_HOOK_CALLS)
     return replace(move, hook=HookCall(step=step, by=by, asked_ms=now_ms, tries=tries))
 
 

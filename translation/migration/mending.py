@@ -36,8 +36,8 @@ from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.mends import Told
 from translation.engine.procedure import Procedure, ProcedureQueue, Send, Wait
-from translation.fleet.group_records import MEND, Mend
-from translation.mending.backoff import TRIES, Suspicion, backoff_ms, is_confirmed
+from translation.fleet.group_records import MEND, MOST_MENDS, Mend
+from translation.mending.backoff import Suspicion, backoff_ms, is_confirmed
 from translation.mending.look import (
     TOPICS_LIMIT,
     Look,
@@ -186,7 +186,7 @@ def _why_not(context: Context, group_id: str, suspicion: Suspicion) -> str:
         return "the member log is away"
     if rule.staged and moves.counts_members(group_id, rule):
         return "its move by steps is not over"
-    if suspicion.tries >= TRIES:
+    if suspicion.tries >= MOST_MENDS:
         return f"{suspicion.tries} tries have not helped"
     return suspicion.refused
 

@@ -65,7 +65,7 @@ GROUP_RECORDS = {
     "slot": ("slot 1", GroupRecord(1, slot=Slot(A, begun=True))),
     "report": (report_name(SOMEBODY), GroupRecord(1, report=Report((Window(ms=10_000, commit_errors=9),)))),
     "proof": (PROOF, GroupRecord(1, proof=Proof(clean_ms=10**9))),
-    "mend": (MEND, GroupRecord(1, mend=Mend(tries=9))),
+    "mend": (MEND, GroupRecord(1, mend=Mend(tries=5))),
     "host": (HOST, GroupRecord(1, host=Host())),
 }
 
