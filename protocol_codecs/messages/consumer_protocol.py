@@ -15,6 +15,9 @@ from protocol_codecs.errors import MalformedMessage
 from protocol_codecs.fields import array, binary, int32, string
 from protocol_codecs.message import Message
 
+NEWEST_EMBEDDED_VERSION = 3
+"""The newest version that is written here. A client that claims a newer one reads it too."""
+
 _VERSION_SIZE = 2
 _V0, _V1 = 0, 1
 _ANY_NUMBER = 2**31 - 1

@@ -63,6 +63,7 @@ class FleetDriver:
         *,
         server: str = "",
         probe_s: float = FleetSettings().probe_s,
+        session_timeouts_ms: tuple[int, int] = FleetSettings().session_timeouts_ms,
         mac_key: bytes | None = None,
     ) -> None:
         self._fleet = fleet
@@ -78,6 +79,7 @@ class FleetDriver:
             members_of_group=fleet.max_group_members,
             max_bytes=fleet.max_bytes,
             probe_s=probe_s,
+            session_timeouts_ms=session_timeouts_ms,
         )
         mac = None if mac_key is None else GroupMac(mac_key)
         self.log = MemberLog(self._settings, self._client.writer, trio.current_time(), mac)

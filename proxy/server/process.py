@@ -124,6 +124,7 @@ def make_fleet(config: Config, server: str) -> "FleetDriver | None":
         kafka_properties(config.fleet, os.environ),
         server=server,
         probe_s=_probe_s(config),
+        session_timeouts_ms=(config.limits.session_timeout_min_ms, config.limits.session_timeout_max_ms),
         mac_key=mac_key(config.fleet),
     )
 

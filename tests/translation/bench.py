@@ -343,12 +343,15 @@ class Bench:
                 DescribeGroupsResponse(groups=(DescribedGroup(group_id=GROUP, group_state="Dead"),)), call
             )
 
-    def sync(self, connection: Connection, member_id: str, generation: int) -> RequestId:
+    def sync(
+        self, connection: Connection, member_id: str, generation: int, *, protocol_name: str | None = None
+    ) -> RequestId:
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=generation,
             member_id=member_id,
             protocol_type="consumer",
+            protocol_name=protocol_name,
         )
         return self.send(connection, ApiKey.SYNC_GROUP, 5, request)
 

@@ -6,7 +6,11 @@ client expects to wait.
 """
 
 from protocol_codecs import ErrorCode, MalformedMessage
-from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
+from protocol_codecs.messages.consumer_protocol import (
+    NEWEST_EMBEDDED_VERSION,
+    ConsumerProtocolSubscription,
+    decode_subscription,
+)
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import error_mapping
 from translation.actions import Connection, EventKind, Request
@@ -25,11 +29,7 @@ from translation.engine.join_outcomes import (
     restart_session_timer,
     without_member_id,
 )
-from translation.engine.join_wait import (
-    join_wait_limit_s,
-    take_over_waiting_join,
-    wait_in_join,
-)
+from translation.engine.join_wait import join_wait_limit_s, take_over_waiting_join, wait_in_join
 from translation.joining.adoption import resync_epoch
 from translation.joining.join_preflight import ensure_convertible, ensure_may_begin, join_preflight
 from translation.members import generation, rebalance_timeout, session_timeout
@@ -47,9 +47,6 @@ from translation.upstream.consumer_group_heartbeat import full_heartbeat
 from translation.upstream.leave_epoch import leave, leave_to_rejoin
 from translation.upstream.metadata_lookup import learn_topic_names, lookup_topics
 from translation.upstream.owned_partitions import emit_revoked, owned_in_join, reported_partitions
-
-NEWEST_EMBEDDED_VERSION = 3
-"""The newest version of the embedded consumer protocol that assignments are written in."""
 
 _ATTEMPTS = 4
 

@@ -132,6 +132,10 @@ class Fleet:
         """The record that counts for a member; None if there is none, or no member log."""
         return None if self.log is None else self.log.record(member.key)
 
+    def terms(self, member: Member) -> Terms | None:
+        """What the record that counts for a member says of its client, within bounds; None if there is none."""
+        return None if self.log is None else self.log.terms(member.key)
+
     def is_translated(self, group_id: str, member_id: str) -> bool:
         """Whether the log has a member that a replica translates, or did until its end: its id may have any form."""
         record = None if self.log is None else self.log.record(member_key(group_id, member_id))
@@ -226,7 +230,7 @@ def snapshot_of(member: Member) -> Snapshot | None:
         member_epoch=member.member_epoch,
         assignment=tuple((topic.topic_id, topic.partitions) for topic in to_topics(assignment)),
         subscription=tuple(sorted(client.subscription)),
-        protocol_type=client.protocol_type,
+        protocol_type="consumer",
         protocol_name=client.protocol_name,
         embedded_version=client.embedded_version,
         cooperative=client.cooperative,

@@ -19,6 +19,7 @@ from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescri
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.joining.resumption import accepted_snapshot, resume
+from translation.member_log.outputs import Terms
 from translation.members import generation, session_timeout
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
@@ -28,11 +29,6 @@ from translation.moving.in_place import repeat_conversion
 from translation.moving.upgrade import move_classic_member
 from translation.policy.policy import Mode, Rule
 from translation.upstream.member_lookup import Described, Found, lookup_member, lookup_with_group
-
-_SESSION_TIMEOUT_MS = 45_000
-_REBALANCE_TIMEOUT_MS = 300_000
-"""What clients use by default. They hold from the adoption to the JoinGroup that says the client's own, unless the
-member log has those."""
 
 
 def adopt_then(
@@ -188,11 +184,9 @@ def _adopt(
 
 def _describe_client(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
     """Take what is known of a client until its JoinGroup says it; one that waits for its answer has said it already."""
-    record = context.fleet.record(member)
-    member.client.session_timeout_ms = _SESSION_TIMEOUT_MS if record is None else record.session_timeout_ms
-    member.client.rebalance_timeout_ms = (
-        _REBALANCE_TIMEOUT_MS if record is None else record.rebalance_timeout_ms
-    )
+    terms = context.fleet.terms(member) or Terms()
+    member.client.session_timeout_ms = terms.session_timeout_ms
+    member.client.rebalance_timeout_ms = terms.rebalance_timeout_ms
     member.client.subscription = frozenset(found.subscribed_topic_names)
 
 

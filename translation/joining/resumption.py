@@ -39,6 +39,7 @@ from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure
 from translation.membership import static_members
 from translation.partitions import NONE, Partitions, from_topics
+from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.upstream.assignor_vote import assignor_for
 from translation.upstream.consumer_group_heartbeat import HeartbeatProcedure, to_send
 from translation.upstream.member_lookup import Described, lookup_with_group
@@ -55,10 +56,26 @@ def accepted_snapshot(context: Context, member: Member, request: Request) -> Pro
     if context.classic_members.find(member.group.group_id, member.member_id) is not None:
         return None  # any heartbeat under its id would convert it
     snapshot = context.fleet.snapshot(member)
-    if snapshot is None or snapshot.generation != generation.in_request(request):
+    if snapshot is None or not _is_of_caller(snapshot, request):
         return None
     response = yield from _beat(member, snapshot, request)
     return snapshot if _changes_nothing(snapshot, response) else None
+
+
+def _is_of_caller(snapshot: Snapshot, request: Request) -> bool:
+    """Whether the call agrees with the snapshot, which may be somebody else's forgery.
+
+    A SyncGroup that names another assignor would be refused for it, and with an assignor that brokers do not have, the
+    whole group would vote for that.
+    """
+    return (
+        snapshot.generation == generation.in_request(request)
+        and snapshot.mapped_assignor in SERVER_ASSIGNORS.values()
+        and (
+            request.api_key != ApiKey.SYNC_GROUP
+            or request.message.protocol_name in (None, snapshot.protocol_name)
+        )
+    )
 
 
 def resume(
@@ -178,10 +195,10 @@ def _agrees(
 def _restore(context: Context, member: Member, snapshot: Snapshot, assignment: Partitions) -> None:
     """Take over what the snapshot has, and the terms of the record in which it was written."""
     client, broker, partitions = member.client, member.broker, member.partitions
-    record = context.fleet.record(member)
-    if record is not None:
-        client.session_timeout_ms = record.session_timeout_ms
-        client.rebalance_timeout_ms = record.rebalance_timeout_ms
+    terms = context.fleet.terms(member)
+    if terms is not None:
+        client.session_timeout_ms = terms.session_timeout_ms
+        client.rebalance_timeout_ms = terms.rebalance_timeout_ms
     client.subscription = broker.subscription = frozenset(snapshot.subscription)
     client.protocol_type, client.protocol_name = snapshot.protocol_type, snapshot.protocol_name
     client.embedded_version = snapshot.embedded_version

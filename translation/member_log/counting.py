@@ -46,9 +46,8 @@ by its replica when that has forgotten its record, and a dead id may be served a
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
-from itertools import islice
 from typing import NamedTuple, Protocol
 
 from translation.member_log.records import Kind, MemberKey, MemberRecord, Writer
@@ -119,10 +118,13 @@ def counts(candidate: Placed, present: Placed | None) -> bool:
 class Room:
     """How much of the log one process keeps. Its partitions share it; what a lost one had is given back."""
 
-    __slots__ = ("bytes", "forgotten", "max_bytes", "members", "members_of_group", "most_members")
+    __slots__ = (
+        "bytes", "bytes_of_group", "forgotten", "max_bytes", "members", "members_of_group", "most_members",
+    )  # fmt: skip
 
     def __init__(self, most_members: int, members_of_group: int, max_bytes: int) -> None:
         self.most_members, self.members_of_group, self.max_bytes = most_members, members_of_group, max_bytes
+        self.bytes_of_group = max_bytes // 2
         self.members = 0
         """Members whose records are kept."""
         self.bytes = 0
@@ -134,6 +136,12 @@ class Room:
     def is_exceeded(self) -> bool:
         """Whether more is kept than there is room for in all."""
         return self.members > self.most_members or self.bytes > self.max_bytes
+
+    def largest(self, views: "Iterable[PartitionView]") -> "PartitionView":
+        """The partition that has most of what is too much."""
+        if self.members > self.most_members:
+            return max(views, key=len)
+        return max(views, key=lambda view: view.bytes)
 
 
 NO_BOUND = 2**63
@@ -150,10 +158,11 @@ class PartitionView:
 
     __slots__ = (
         "_alive",
-        "_bytes",
+        "_bytes_of_group",
         "_dead",
         "_dead_beyond_alive",
         "_of_group",
+        "bytes",
         "newest_ms",
         "numbers",
         "position",
@@ -173,7 +182,9 @@ class PartitionView:
         self._dead: OrderedDict[MemberKey, Stored] = OrderedDict()
         self._dead_beyond_alive: Counter[str] = Counter()
         self._of_group: Counter[str] = Counter()
-        self._bytes = 0
+        self._bytes_of_group: Counter[str] = Counter()
+        self.bytes = 0
+        """About how much memory its records take."""
 
     def __len__(self) -> int:
         return len(self._alive) + len(self._dead)
@@ -222,13 +233,14 @@ class PartitionView:
         self._dead_beyond_alive[key.group_id] += change if kind.is_dead else -change
         if not self._dead_beyond_alive[key.group_id]:
             del self._dead_beyond_alive[key.group_id]
-        self._of_group[key.group_id] += change
-        if not self._of_group[key.group_id]:
-            del self._of_group[key.group_id]
-        self.room.members += change
         size = change * _bytes_of(key, stored)
+        self._of_group[key.group_id] += change
+        self._bytes_of_group[key.group_id] += size
+        if not self._of_group[key.group_id]:
+            del self._of_group[key.group_id], self._bytes_of_group[key.group_id]
+        self.room.members += change
         self.room.bytes += size
-        self._bytes += size
+        self.bytes += size
         self.numbers[kind, stored.writer] += change
         if not self.numbers[kind, stored.writer]:
             del self.numbers[kind, stored.writer]
@@ -251,16 +263,23 @@ class PartitionView:
         return forgotten
 
     def forget_beyond(self, group_id: str) -> list[MemberKey]:
-        """Forget the oldest of a group with more members than it has room for. Return whose it was.
+        """Forget the oldest of a group with more members, or bytes, than it has room for. Return whose it was.
 
         A share of them at once, so that a flood does not cost a search for each of its records.
         """
-        surplus = self._of_group[group_id] - self.room.members_of_group
-        if surplus <= 0:
+        members, size = self._of_group[group_id], self._bytes_of_group[group_id]
+        most, most_bytes = self.room.members_of_group, self.room.bytes_of_group
+        if members <= most and size <= most_bytes:
             return []
-        surplus += self.room.members_of_group // 100
-        by_age = merge(self._alive.items(), self._dead.items(), key=lambda one: one[1].offset)
-        oldest = list(islice((one for one in by_age if one[0].group_id == group_id), surplus))
+        most, most_bytes = most - most // 100, most_bytes - most_bytes // 100
+        oldest: list[tuple[MemberKey, Stored]] = []
+        for one in merge(self._alive.items(), self._dead.items(), key=lambda one: one[1].offset):
+            if members <= most and size <= most_bytes:
+                break
+            if one[0].group_id == group_id:
+                oldest.append(one)
+                members -= 1
+                size -= _bytes_of(*one)
         return [self._give_up(*one) for one in oldest]
 
     def forget_oldest(self) -> list[MemberKey]:
@@ -271,7 +290,7 @@ class PartitionView:
     def give_back(self) -> None:
         """Give back the room of everything: the partition is read again, into another view."""
         self.room.members -= len(self)
-        self.room.bytes -= self._bytes
+        self.room.bytes -= self.bytes
 
     def _give_up(self, key: MemberKey, stored: Stored) -> MemberKey:
         self._drop(key, stored)

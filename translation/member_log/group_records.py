@@ -37,6 +37,12 @@ LONGEST_VALUE = 4096
 LONGEST_WORDS = 200
 """Characters of a text for people in a record."""
 
+MOST_MENDS = 5
+"""Tries to mend a group. After the last one, a quarter of an hour after the first, somebody has to look why it does not
+help."""
+MOST_HOOK_CALLS = 1_000
+"""Tries of a hook are counted so far: the pauses between them grow no more long before that."""
+
 MOVE = "move"
 """The name of the record that says how far a group's move is."""
 
@@ -110,7 +116,7 @@ class HookCall(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str
     """Which process asks."""
     asked_ms: Count
-    tries: Annotated[int, Meta(ge=0, le=1_000_000)] = 1
+    tries: Annotated[int, Meta(ge=1, le=MOST_HOOK_CALLS)] = 1
     why: str = ""
     """Why it may not, for people; empty while there is no answer."""
 
@@ -193,7 +199,7 @@ class Mend(msgspec.Struct, frozen=True, omit_defaults=True):
 
     moved_back: bool = False
     """Whether members of it were translated, and were told to go back to the classic protocol."""
-    tries: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    tries: Annotated[int, Meta(ge=0, le=MOST_MENDS)] = 0
     """How often something was done about the same partitions; the last time is when the record was appended."""
     unowned: Count = 0
     """Names these partitions (:func:`translation.mending.look.digest_of`)."""

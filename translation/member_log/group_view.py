@@ -4,8 +4,8 @@ The rule is that for members (:mod:`translation.member_log.counting`), but for o
 a record that is authenticated takes the place of one that is not, whatever they say that their writers saw.
 """
 
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
 
 from translation.member_log.counting import FORGET_MS, NO_BOUND, counts
 from translation.member_log.group_records import GroupKey, StoredGroup
@@ -16,6 +16,7 @@ class GroupRoom:
 
     def __init__(self, most: int, of_group: int, max_bytes: int) -> None:
         self.most, self.of_group, self.max_bytes = most, of_group, max_bytes
+        self.bytes_of_group = max_bytes // 2
         self.records = self.bytes = 0
         self.forgotten = 0
         """Records that were forgotten for want of room, so far."""
@@ -30,6 +31,10 @@ class GroupRoom:
         """Whether more is kept than there is room for in all."""
         return self.records > self.most or self.bytes > self.max_bytes
 
+    def largest(self, views: "Iterable[GroupView]") -> "GroupView":
+        """The partition that has most of what is too much."""
+        return max(views, key=len if self.records > self.most else lambda view: view.bytes)
+
 
 class GroupView:
     """What counts for each record of the groups of one partition, as far as it has been read."""
@@ -38,6 +43,9 @@ class GroupView:
         self._room = room or GroupRoom(NO_BOUND, NO_BOUND, NO_BOUND)
         self._counted: OrderedDict[GroupKey, StoredGroup] = OrderedDict()
         self._by_group: OrderedDict[str, dict[str, StoredGroup]] = OrderedDict()
+        self._bytes_of_group: Counter[str] = Counter()
+        self.bytes = 0
+        """About how much memory its records take."""
 
     def get(self, key: GroupKey) -> StoredGroup | None:
         """The record that counts, or None."""
@@ -60,12 +68,19 @@ class GroupView:
         elif not counts(stored, present):
             return False
         if present is not None:
-            self._room.add(-1, -present.size)
-        self._room.add(1, stored.size)
+            self._count(key.group_id, -1, -present.size)
+        self._count(key.group_id, 1, stored.size)
         self._counted[key] = stored
         self._counted.move_to_end(key)
         self._by_group.setdefault(key.group_id, {})[key.name] = stored
         return True
+
+    def _count(self, group_id: str, records: int, size: int) -> None:
+        self._room.add(records, size)
+        self.bytes += size
+        self._bytes_of_group[group_id] += size
+        if not self._bytes_of_group[group_id]:
+            del self._bytes_of_group[group_id]
 
     def forget(self, newest_ms: int) -> list[str]:
         """Forget what is too old to matter: everybody does so earlier than the topic. Return whose it was."""
@@ -80,22 +95,24 @@ class GroupView:
 
     def drop(self, key: GroupKey) -> None:
         """Forget a record."""
-        self._room.add(-1, -self._counted.pop(key).size)
+        self._count(key.group_id, -1, -self._counted.pop(key).size)
         names = self._by_group[key.group_id]
         del names[key.name]
         if not names:
             del self._by_group[key.group_id]
 
     def forget_beyond(self, group_id: str) -> list[str]:
-        """Forget the oldest records of a group with more than it has room for, a share of them at once."""
-        names = self._by_group.get(group_id, {})
-        surplus = len(names) - self._room.of_group
-        if surplus <= 0:
+        """Forget the oldest records of a group with more, or more bytes, than it has room for: a share at once."""
+        names, sizes = self._by_group.get(group_id, {}), self._bytes_of_group
+        most, most_bytes = self._room.of_group, self._room.bytes_of_group
+        if len(names) <= most and sizes[group_id] <= most_bytes:
             return []
-        oldest = sorted(names, key=lambda name: names[name].offset)[: surplus + self._room.of_group // 100]
-        for name in oldest:
+        most, most_bytes = most - most // 100, most_bytes - most_bytes // 100
+        for name in sorted(names, key=lambda name: names[name].offset):
+            if len(names) <= most and sizes[group_id] <= most_bytes:
+                break
             self.drop(GroupKey(group_id, name))
-        self._room.forgotten += len(oldest)
+            self._room.forgotten += 1
         return [group_id]
 
     def forget_oldest(self) -> list[str]:
@@ -129,7 +146,7 @@ class GroupView:
             group_id, names = self._by_group.popitem(last=False)
             forgotten.append(group_id)
             for name in names:
-                self._room.add(-1, -self._counted.pop(GroupKey(group_id, name)).size)
+                self._count(group_id, -1, -self._counted.pop(GroupKey(group_id, name)).size)
         return forgotten
 
     def groups(self) -> list[str]:

@@ -27,7 +27,7 @@ from translation.member_log.group_log import GroupLog
 from translation.member_log.group_mac import GroupMac
 from translation.member_log.group_records import GroupKey, StoredGroup
 from translation.member_log.members import Members
-from translation.member_log.outputs import Decision, FleetSettings, Health, Output, Terms, Verdict
+from translation.member_log.outputs import Decision, FleetSettings, Health, Output, Terms, Verdict, terms_of
 from translation.member_log.partition_health import PartitionHealth
 from translation.member_log.record_reader import RecordReader
 from translation.member_log.records import Kind, MemberKey, MemberRecord, Writer, shortened
@@ -288,6 +288,11 @@ class MemberLog:
         """The record that counts for a member, as far as the log is read."""
         present = self._members.present(key)
         return present and present.record
+
+    def terms(self, key: MemberKey) -> Terms | None:
+        """What the record that counts for a member says of its client, within bounds."""
+        present = self._members.present(key)
+        return None if present is None else terms_of(present.record, self.settings)
 
     def is_ready(self, key: MemberKey) -> bool:
         """Whether what is read of this member may be relied on."""

@@ -55,7 +55,9 @@ class Members:
         """The entry of a member, made if it has none: with the terms and the seat of the record that counts."""
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry(Terms() if present is None else terms_of(present.record))
+            entry = self.entries[key] = Entry(
+                Terms() if present is None else terms_of(present.record, self.settings)
+            )
             if present is not None and self.partition(key).health is not Health.REPLAYING:
                 entry.machine.handle(self.event_of(present))
         return entry

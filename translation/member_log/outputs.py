@@ -112,16 +112,14 @@ Output = WriteRecord | Settled | Serving | Taken | Expired | Ended | Dying | Gro
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What the record says of a client beside who serves it: what its JoinGroup asked for."""
+    """What the record says of a client beside who serves it: what its JoinGroup asked for.
+
+    Without a record they are what clients use by default.
+    """
 
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 300_000
     instance_id: str | None = None
-
-
-def terms_of(record: MemberRecord) -> Terms:
-    """The terms that a record says."""
-    return Terms(record.session_timeout_ms, record.rebalance_timeout_ms, record.instance_id)
 
 
 class FleetSettings(msgspec.Struct, frozen=True):
@@ -137,6 +135,8 @@ class FleetSettings(msgspec.Struct, frozen=True):
     """Whether snapshots of members are written and used, so that another replica goes on without a rejoin."""
     wait_s: float = 2.0
     """For how long a call waits for a verdict, and a record to be read back before its partition counts as away."""
+    session_timeouts_ms: tuple[int, int] = (6_000, 1_800_000)
+    """The shortest and the longest that a client may ask for (``limits.session_timeout_min_ms`` and ``_max_ms``)."""
     probe_s: float = 30.0
     """Between two probes of a partition: so long a reader that is stuck may go unnoticed."""
     probe_away_s: float = 5.0
@@ -156,3 +156,20 @@ class FleetSettings(msgspec.Struct, frozen=True):
     """The same for one group."""
     max_bytes: int = 128 * 1024 * 1024
     """About how much memory the records of members may take, and half of that those of groups."""
+
+
+_LONGEST_REBALANCE_MS = 24 * 3_600_000
+"""Kafka has no bound, and old Streams clients ask for 24 days, in which nobody else gets what a stuck one has."""
+
+
+def terms_of(record: MemberRecord, settings: FleetSettings) -> Terms:
+    """The terms that a record says, within what a client may ask for: somebody else may have written it.
+
+    Too short a session would be over before a claim is settled, and one of days would keep a client that is gone.
+    """
+    shortest_ms, longest_ms = settings.session_timeouts_ms
+    return Terms(
+        min(max(record.session_timeout_ms, shortest_ms), longest_ms),
+        min(max(record.rebalance_timeout_ms, shortest_ms), _LONGEST_REBALANCE_MS),
+        record.instance_id,
+    )

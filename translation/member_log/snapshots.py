@@ -4,12 +4,13 @@ A snapshot may be old: nobody waits for it to be written. Whether the broker sti
 before it is used (:mod:`translation.joining.resumption`).
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from protocol_codecs.foreign import MsgpackDecoder, Undecodable
+from protocol_codecs.messages.consumer_protocol import NEWEST_EMBEDDED_VERSION
 
 NO_SNAPSHOT = b""
 """The member is not Stable, or is not known well enough: another replica has its client join again."""
@@ -35,9 +36,10 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
     assignment: tuple[tuple[Annotated[bytes, Meta(min_length=16, max_length=16)], tuple[_Int32, ...]], ...]
     """Partitions by topic id."""
     subscription: tuple[str, ...]
-    protocol_type: str
+    protocol_type: Literal["consumer"]
+    """No other client is translated."""
     protocol_name: str
-    embedded_version: Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)]
+    embedded_version: Annotated[int, Meta(ge=0, le=NEWEST_EMBEDDED_VERSION)]
     cooperative: bool
     mapped_assignor: str
     assignor: str

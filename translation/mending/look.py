@@ -194,8 +194,8 @@ CLIENTS_MAY_S = 360.0
 within ``max.poll.interval.ms`` they give partitions up. Both are five minutes by default."""
 
 FIRST_BACKOFF_MS = 60_000
-TRIES = 5
-"""After the last one, a quarter of an hour after the first, somebody has to look why it does not help."""
+REMEMBERED_MS = 3_600_000
+"""What was tried so long ago counts no more: what stood in the way may be over, or somebody has forged the record."""
 
 
 class Suspicion(msgspec.Struct):
@@ -222,4 +222,4 @@ def is_confirmed(suspicion: Suspicion, now: float, *, is_classic: bool) -> bool:
 
 def backoff_ms(tries: int) -> int:
     """For how long (milliseconds) after so many tries nothing more is done; at least one was made."""
-    return FIRST_BACKOFF_MS << (min(tries, TRIES) - 1)
+    return FIRST_BACKOFF_MS << (tries - 1)

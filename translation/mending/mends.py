@@ -14,7 +14,7 @@ import msgspec
 from translation.environment import Environment
 from translation.member_log.group_log import GroupLog
 from translation.member_log.group_records import MEND, GroupKey, Mend
-from translation.mending.look import Suspicion, TopicPartition
+from translation.mending.look import REMEMBERED_MS, Suspicion, TopicPartition
 
 if TYPE_CHECKING:
     from translation.member_log.member_log import MemberLog
@@ -132,11 +132,17 @@ class Mends:
     # -- records -----------------------------------------------------------------------------------------------
 
     def mend(self, group_id: str) -> tuple[Mend, int]:
-        """The record of a group that counts, and when it was appended (ms of the log's clock)."""
+        """What the record of a group says that counts, and when it was appended (ms of the log's clock).
+
+        Tries of long ago are none.
+        """
         stored = self.records.of_group(group_id).get(MEND)
         if stored is None or stored.record.mend is None:
             return Mend(), 0
-        return stored.record.mend, stored.appended_ms
+        mend = stored.record.mend
+        if self.records.now_ms(group_id, self._environment.now) - stored.appended_ms > REMEMBERED_MS:
+            mend = Mend(mend.moved_back)
+        return mend, stored.appended_ms
 
     def is_alone(self) -> bool:
         """Whether no other process can mend a group at the same time without our reading of it."""

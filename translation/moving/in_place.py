@@ -25,6 +25,7 @@ from enum import Enum, auto
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage, Uuid
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol_codecs.messages.consumer_protocol import (
+    NEWEST_EMBEDDED_VERSION,
     ConsumerProtocolSubscription,
     decode_assignment,
     decode_subscription,
@@ -55,7 +56,6 @@ from translation.upstream.consumer_group_heartbeat import full_heartbeat
 from translation.upstream.metadata_lookup import lookup_topics
 from translation.upstream.rebalance_detection import client_has_all, detect_rebalance
 
-NEWEST_EMBEDDED_VERSION = 3
 _FIRST_WITH_OWNED = 1
 _JOIN_GROUP_VERSION, _SYNC_GROUP_VERSION = 5, 3
 

@@ -36,11 +36,10 @@ from translation.actions import Connection, EventKind, Request
 from translation.conversion import helper
 from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.context import Context
-from translation.member_log.group_records import MEND, Mend
+from translation.member_log.group_records import MEND, MOST_MENDS, Mend
 from translation.members.procedure import Procedure, ProcedureQueue, Send, Wait
 from translation.mending.look import (
     TOPICS_LIMIT,
-    TRIES,
     Look,
     Suspicion,
     backoff_ms,
@@ -189,7 +188,7 @@ def _why_not(context: Context, group_id: str, suspicion: Suspicion) -> str:
         return "the member log is away"
     if rule.staged and moves.counts_members(group_id, rule):
         return "its move by steps is not over"
-    if suspicion.tries >= TRIES:
+    if suspicion.tries >= MOST_MENDS:
         return f"{suspicion.tries} tries have not helped"
     return suspicion.refused
 

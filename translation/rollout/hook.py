@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from translation.actions import CallHook
 from translation.environment import Environment
 from translation.member_log.group_log import GroupLog
-from translation.member_log.group_records import LONGEST_WORDS, HookCall, Move, Phase
+from translation.member_log.group_records import LONGEST_WORDS, MOST_HOOK_CALLS, HookCall, Move, Phase
 from translation.policy.rule_cache import RuleCache
 
 ANSWER_MS = 60_000
@@ -39,7 +39,7 @@ def ask(move: Move, step: int, by: str, now_ms: int) -> Move:
     call = move.hook if move.hook is not None and move.hook.step == step else None
     if call is not None and now_ms < asked_again_ms(call):
         return move
-    tries = 1 if call is None else call.tries + 1
+    tries = 1 if call is None else min(call.tries + 1, MOST_HOOK_CALLS)
     return replace(move, hook=HookCall(step=step, by=by, asked_ms=now_ms, tries=tries))
 
 

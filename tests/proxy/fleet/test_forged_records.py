@@ -15,6 +15,7 @@ from proxy.fleet.record_decoding import LOG_APPEND_TIME, RawRecord, decode_recor
 from tests.translation.admission.test_serving import KEY, served_member
 from tests.translation.answers import A, described, member
 from tests.translation.bench import GROUP
+from tests.translation.joining.test_resumption import group_of_a
 from tests.translation.member_log.bench import Replica, SharedLog
 from translation.actions import Connection
 from translation.member_log.formats import FORMAT_HEADER
@@ -72,7 +73,7 @@ GROUP_RECORDS = {
     "slot": ("slot 1", GroupRecord(1, slot=Slot(A, begun=True))),
     "report": (report_name(SOMEBODY), GroupRecord(1, report=Report((Window(ms=10_000, commit_errors=9),)))),
     "proof": (PROOF, GroupRecord(1, proof=Proof(clean_ms=10**9))),
-    "mend": (MEND, GroupRecord(1, mend=Mend(tries=9))),
+    "mend": (MEND, GroupRecord(1, mend=Mend(tries=5))),
     "host": (HOST, GroupRecord(1, host=Host())),
 }
 
@@ -89,7 +90,7 @@ def test_the_table_has_every_kind_of_record() -> None:
     assert set(rows()) == MEMBER_RECORDS.keys() | GROUP_RECORDS.keys()
 
 
-def forge(log: SharedLog, kind: str) -> None:
+def forge(log: SharedLog, kind: str, **fields: object) -> None:
     """Somebody writes a record of the member, as bytes, and with the version that wins; everybody reads it."""
     offset, value = len(log.records), MEMBER_RECORDS[kind]
     key = encode_key(PROBE if kind == "probe" else KEY, SOMEBODY)
@@ -97,7 +98,7 @@ def forge(log: SharedLog, kind: str) -> None:
     if kind == "of a later format":
         headers = {FORMAT_HEADER: b"\x63"}
     elif value not in (None, b"\xff"):
-        value = msgspec.msgpack.encode(msgspec.msgpack.decode(value) | {"version": offset})
+        value = msgspec.msgpack.encode(msgspec.msgpack.decode(value) | {"version": offset} | fields)
     event = decode_record(
         RawRecord(0, offset, (LOG_APPEND_TIME, int(log.now * 1000)), headers, key, value), 1
     )
@@ -185,6 +186,36 @@ def test_one_who_goes_on_forging_has_a_client_s_calls_refused_for_the_broker_s_s
     assert refused_for(log, one, connection) <= SESSION_S + 3
     log.write = write  # type: ignore[method-assign]
     joins_anew(one)
+
+
+@pytest.mark.parametrize("session_timeout_ms", [-(2**31), -1, 0, 10, 2**31 - 1])
+def test_no_forged_session_timeout_has_calls_refused_for_ever(session_timeout_ms: int) -> None:
+    log = SharedLog()
+    one = log.replica()
+    connection = served_member(one)
+    forge(log, "served", session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=session_timeout_ms)
+    assert refused_for(log, one, connection) == 0
+
+
+def test_a_forged_session_timeout_keeps_no_silent_client_for_longer_than_a_client_may_ask_for() -> None:
+    """The rest of the record is the member's own, so its client goes on without a rejoin."""
+    log = SharedLog()
+    one = log.replica(resumes=True)
+    connection = served_member(one)
+    own = log.records[-1][2]
+    assert isinstance(own, MemberRecord)
+    assert own.snapshot
+    copied = {"snapshot": own.snapshot, "generation": own.generation}
+    forge(log, "served", session_timeout_ms=2**31 - 1, rebalance_timeout_ms=2**31 - 1, **copied)
+    heartbeat = one.heartbeat(connection, A, 1)
+    one.beat(1)
+    one.reply(group_of_a())
+    answer_all(one)
+    assert one.error(heartbeat) == ErrorCode.NONE
+    for _ in range(31):
+        log.advance(60.0)
+        answer_all(one)
+    assert log.kinds(A)[-2:] == [Kind.EXPIRING, Kind.ENDED]
 
 
 def forge_unread(log: SharedLog, kind: str) -> None:

@@ -105,9 +105,11 @@ MOVE_FIELDS: list[dict[str, Any]] = [
 GROUP_FIELDS: list[dict[str, Any]] = [
     *({"move": {"steps": "1"} | fields} for fields in MOVE_FIELDS),
     {"move": {"steps": "1", "hook": {"step": -1, "by": "", "asked_ms": 0}}},
-    {"move": {"steps": "1", "hook": {"step": 0, "by": "", "asked_ms": 0, "tries": 2**62}}},
+    {"move": {"steps": "1", "hook": {"step": 0, "by": "", "asked_ms": 0, "tries": 1_001}}},
+    {"move": {"steps": "1", "hook": {"step": 0, "by": "", "asked_ms": 0, "tries": 0, "why": "no"}}},
     {"move": {"steps": "1", "baseline": [0, float("nan")]}}, {"move": {"steps": "1", "baseline": [0, float("inf")]}},
-    {"slot": {"number": -1}}, {"proof": {"clean_ms": -1}}, {"proof": {"ago_ms": 2**63}}, {"mend": {"tries": -1}},
+    {"slot": {"number": -1}}, {"proof": {"clean_ms": -1}}, {"proof": {"ago_ms": 2**63}},
+    {"mend": {"tries": -1}}, {"mend": {"tries": 6}},
     {"mend": {"unowned": -1}}, {"report": {"windows": [[-1]]}}, {"report": {"windows": [[1, 2**63]]}},
     {"report": {"writers": [bytes(17)]}}, {"host": {"is_over": 1}}, {"version": -1}, {"version": 2**63},
     {"server": "s" * 256}, {"move": {"steps": "s" * 4096}},

@@ -15,7 +15,7 @@ from translation.engine import memberships
 from translation.engine.context import Context
 from translation.engine.member_log_view import Fleet
 from translation.joining import adoption
-from translation.member_log.outputs import Verdict
+from translation.member_log.outputs import Terms, Verdict
 from translation.members.member import Member
 from translation.members.member_ids import MemberIds
 from translation.members.procedure import Procedure
@@ -93,8 +93,8 @@ def adopt_with_timeouts_of_ones_own() -> AbstractContextManager[Any]:
     """A member from another replica has Kafka's default timeouts, not those of its JoinGroup, until it joins."""
 
     def broken(context: Context, member: Member, found: Any) -> None:
-        member.client.session_timeout_ms = adoption._SESSION_TIMEOUT_MS
-        member.client.rebalance_timeout_ms = adoption._REBALANCE_TIMEOUT_MS
+        member.client.session_timeout_ms = Terms().session_timeout_ms
+        member.client.rebalance_timeout_ms = Terms().rebalance_timeout_ms
         member.client.subscription = frozenset(found.subscribed_topic_names)
 
     return patch.object(adoption, "_describe_client", broken)

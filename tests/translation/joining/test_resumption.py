@@ -339,7 +339,7 @@ FIELDS = msgspec.to_builtins(SNAPSHOT, builtin_types=(bytes,))
             msgspec.msgpack.encode([*FIELDS[:at], bad, *FIELDS[at + 1 :]])
             for at, bad in (
                 (0, -1), (0, 2**31), (1, -1), (1, 2**63), (2, [[b"short", [0]]]), (2, [[bytes(16), [-1]]]),
-                (2, [[bytes(16), [2**31]]]), (3, [1]), (6, 2**15), (6, -(2**15) - 1), (7, 1),
+                (2, [[bytes(16), [2**31]]]), (3, [1]), (4, "connect"), (4, ""), (6, 4), (6, -1), (7, 1),
             )
         ),
     ],
@@ -350,17 +350,62 @@ def test_what_is_no_snapshot_is_none(data: bytes) -> None:
     assert decode_snapshot(msgspec.msgpack.encode(FIELDS)) == SNAPSHOT
 
 
-def test_a_client_whose_snapshot_is_forged_is_answered_and_rejoins(log: SharedLog) -> None:
-    """Nested 3,000 deep: its decoder would run out of stack, and nobody would answer the call."""
-    _, other = two_replicas(log)
-    forged = MemberRecord(Kind.SERVED, len(log.records), generation=1, snapshot=b"\x91" * 3_000)
+def forge(log: SharedLog, snapshot: bytes) -> None:
+    """Somebody writes a record of the member with this snapshot, and everybody reads it."""
+    forged = MemberRecord(Kind.SERVED, len(log.records), generation=1, snapshot=snapshot)
     log.records.append((KEY, Writer(b"somebody"), forged))
     for replica in log.replicas:
         replica.read()
-    heartbeat = other.heartbeat(other.connect(), A, 1)
+
+
+OWN = dict(zip(SNAPSHOT.__struct_fields__, FIELDS, strict=True)) | {
+    "member_epoch": 1,
+    "assignment": [[bytes(TOPIC_ID), [0, 1]]],
+}
+"""The member's own snapshot, as it may be copied."""
+
+
+@pytest.mark.parametrize("call", ["heartbeat", "sync"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        None,
+        {"embedded_version": 4},
+        {"embedded_version": -1},
+        {"embedded_version": 2**15 - 1},
+        {"protocol_type": "connect"},
+        {"protocol_type": ""},
+        {"mapped_assignor": "nobody has it"},
+    ],
+)
+def test_a_client_whose_snapshot_is_forged_is_answered_and_rejoins(
+    log: SharedLog, changed: dict[str, object] | None, call: str
+) -> None:
+    """None: nested 3,000 deep. Its decoder would run out of stack, and nobody would answer the call."""
+    _, other = two_replicas(log)
+    forge(log, b"\x91" * 3_000 if changed is None else msgspec.msgpack.encode(list((OWN | changed).values())))
+    connection = other.connect()
+    request = other.heartbeat(connection, A, 1) if call == "heartbeat" else other.sync(connection, A, 1)
     other.reply(group_of_a())
-    other.beat(1)
-    assert other.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
+    if call == "heartbeat":
+        other.beat(1)
+    assert other.error(request) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize(("name", "resumes"), [("sticky", False), ("range", True), (None, True)])
+def test_a_sync_group_that_names_another_assignor_than_its_snapshot_rejoins(
+    log: SharedLog, name: str | None, *, resumes: bool
+) -> None:
+    """It would be refused for ever by what somebody has forged."""
+    _, other = two_replicas(log)
+    forge(log, msgspec.msgpack.encode(list(OWN.values())))
+    sync = other.sync(other.connect(), A, 1, protocol_name=name)
+    if resumes:
+        other.beat(1)
+    other.reply(group_of_a())
+    if resumes:
+        other.reply_names()
+    assert other.error(sync) == (ErrorCode.NONE if resumes else ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def test_a_snapshot_with_a_field_of_a_later_version_is_read() -> None:

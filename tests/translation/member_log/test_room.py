@@ -57,6 +57,48 @@ def test_of_a_group_with_too_many_its_own_oldest_are_forgotten_and_no_other_grou
     assert 190 < groups.count("group-0") <= 200
 
 
+SMALL = FleetSettings(partitions=PARTITIONS, max_bytes=4 * 1024 * 1024)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_groups_with_large_records_drive_out_none_of_a_group_with_small_ones(groups: int) -> None:
+    """One has half of the bytes for itself; of several the partition with most bytes gives way."""
+    innocent = "innocent"
+    log = MemberLog(SMALL, Writer(b"own"), 0.0)
+
+    def read(group_id: str, offset: int, snapshot: bytes) -> int:
+        key = member_key(group_id, f"epochgate-{offset}")
+        partition = partition_of(key, PARTITIONS)
+        record = MemberRecord(Kind.SERVED, offset, snapshot=snapshot)
+        log.read(partition, key, Stored(offset, 1_000, THEIRS, record), 0.0)
+        return partition
+
+    here = {read(innocent, offset, b"") for offset in range(1_500)}
+    names = (f"group-{number}" for number in range(100))
+    others = [
+        name for name in names if groups == 1 or partition_of(MemberKey(name, ""), PARTITIONS) not in here
+    ]
+    for offset in range(1_500, 4_500):
+        read(others[offset % groups], offset, bytes(8_000))
+    assert [key.group_id for key in kept(log)].count(innocent) == 1_500
+    assert log._members.room.bytes <= SMALL.max_bytes
+
+
+def test_a_group_with_large_records_drives_out_none_of_another_group_s_moves() -> None:
+    log = MemberLog(SMALL, Writer(b"own"), 0.0)
+    for offset in range(400):
+        log.read_group(
+            partition_of(MemberKey("innocent", ""), PARTITIONS),
+            GroupKey("innocent", f"slot {offset}"),
+            stored(offset),
+        )
+    for offset in range(400, 2_000):
+        key = GroupKey("group-1", f"slot {offset}")
+        log.read_group(partition_of(key.member, PARTITIONS), key, stored(offset, 12_000))
+    assert len(log.groups.of_group("innocent")) == 400
+    assert log.groups.room.bytes <= SMALL.max_bytes // 2
+
+
 def test_bytes_have_a_bound_of_their_own() -> None:
     log = flooded(
         FleetSettings(partitions=PARTITIONS, max_bytes=1024 * 1024), 100, 1_000, snapshot=bytes(8_000)

@@ -25,7 +25,8 @@ from protocol_codecs.messages.metadata import (
 )
 from tests.translation.bench import GROUP, TOPIC, TOPIC_ID, Bench
 from translation.actions import Call, Connection, Event, EventKind, RequestId
-from translation.mending.look import PARTITIONS_LIMIT, SECOND_LOOK_S, TOPICS_LIMIT, TRIES
+from translation.member_log.group_records import MOST_MENDS
+from translation.mending.look import PARTITIONS_LIMIT, REMEMBERED_MS, SECOND_LOOK_S, TOPICS_LIMIT
 from translation.mending.mends import SIZES_S
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
@@ -349,7 +350,7 @@ def test_nothing_is_done_if_the_topic_is_hidden_at_the_last_look() -> None:
     assert site.reported == []
 
 
-def test_the_next_try_is_later_each_time_and_the_last_one_is_the_last() -> None:
+def test_the_next_try_is_later_each_time_and_after_the_last_one_is_an_hour() -> None:
     site, tries_at = Site().suspects(), []
     epoch = 1
     for _ in range(80):
@@ -361,12 +362,17 @@ def test_the_next_try_is_later_each_time_and_the_last_one_is_the_last() -> None:
         site.look(group(member(member_epoch=epoch), group_epoch=epoch, assignment_epoch=epoch))
         if site.asked == [ApiKey.METADATA]:
             site.reply(sizes(3))
-    assert len(tries_at) == TRIES
+    assert len(tries_at) == MOST_MENDS
     pauses = [after - before for before, after in pairwise(tries_at)]
     for least_s, pause in zip((60, 120, 240, 480), pauses, strict=True):
         assert least_s <= pause <= least_s + 2 * LOOK_S
-    assert site.reported[-1] == (EventKind.LEFT_UNOWNED, f"{TRIES} tries have not helped")
+    assert site.reported[-1] == (EventKind.LEFT_UNOWNED, f"{MOST_MENDS} tries have not helped")
     assert [kind for kind, _ in site.reported].count(EventKind.LEFT_UNOWNED) == 1
+    while site.asked != [ApiKey.CONSUMER_GROUP_DESCRIBE]:
+        site.look(group(member(member_epoch=epoch), group_epoch=epoch, assignment_epoch=epoch))
+        if site.asked == [ApiKey.METADATA]:
+            site.reply(sizes(3))
+    assert REMEMBERED_MS / 1000 <= site.bench.now - tries_at[-1] <= REMEMBERED_MS / 1000 + 2 * LOOK_S
 
 
 def left_alone(site: Site, described: Any = None) -> str:

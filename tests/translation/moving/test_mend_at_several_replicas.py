@@ -1,5 +1,8 @@
 """Of several replicas one mends a group: whose record in the member log counts, and when the next may try."""
 
+import pytest
+from msgspec.structs import replace
+
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
@@ -11,7 +14,8 @@ from tests.translation.moving.test_mending_classic_groups import WHOEVER_MOVED_I
 from tests.translation.moving.test_mending_classic_groups import sizes as sizes_of_three
 from translation.actions import Call, Connection, EventKind
 from translation.member_log.group_log import RENEW_MS
-from translation.member_log.group_records import MEND, MOVE, Move
+from translation.member_log.group_records import MEND, MOST_MENDS, MOVE, Mend, Move, group_key
+from translation.member_log.records import Writer
 from translation.mending.look import FIRST_BACKOFF_MS
 
 DESCRIBED = group(member((0,)), member((1,), member_id="epochgate-b"))
@@ -103,6 +107,29 @@ def test_another_replica_tries_next_when_the_first_has_died_but_not_before_its_t
     assert FIRST_BACKOFF_MS / 1000 <= site.log.now - began <= FIRST_BACKOFF_MS / 1000 + 60
     finish(other, call)
     assert other.reasons(EventKind.MENDING) == ["a member without topics joined and leaves, try 2"]
+
+
+@pytest.mark.parametrize("tries", range(MOST_MENDS + 1))
+def test_a_forged_record_puts_it_off_for_an_hour_at_most(tries: int) -> None:
+    site = Site()
+    site.suspects()
+    ((replica, call),) = site.mending
+    began = site.log.now
+    ours = replica.log.groups.of_group(GROUP)[MEND].record
+    assert ours.mend is not None
+    forged = replace(ours, version=len(site.log.records), first=False, mend=replace(ours.mend, tries=tries))
+    replica.reply(ConsumerGroupDescribeResponse(), call)
+    site.log.records.append((group_key(GROUP, MEND), Writer(b"somebody"), forged))
+    while not site.mending:
+        site.look()
+        assert site.log.now - began <= 3_600 + 2 * 60
+    assert [group.tries for group in said(site)] == [tries % MOST_MENDS + 1] * 2
+
+
+def said(site: Site) -> list[Mend]:
+    """What the record says at each replica."""
+    found = [replica.log.groups.of_group(GROUP)[MEND].record.mend for replica in site.replicas]
+    return [mend for mend in found if mend is not None]
 
 
 def test_nothing_is_done_while_the_log_is_away() -> None:

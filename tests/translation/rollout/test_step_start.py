@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from translation.member_log.group_records import HookCall, Move, Phase
+from translation.member_log.group_records import (
+    MOST_HOOK_CALLS,
+    GroupRecord,
+    HookCall,
+    Move,
+    Phase,
+    decode_group_value,
+    encode_group_value,
+)
 from translation.moving.move_view import view_of
 from translation.policy.policy import Approval, Mode, Rule
 from translation.policy.windows import Window
@@ -132,6 +140,14 @@ def test_the_hook_is_not_asked_before_everything_else_agrees() -> None:
 def test_what_the_hook_has_agreed_to_begins_only_in_a_window_all_the_same() -> None:
     signals = Signals(now_ms=CLOSED_MS, asks="me", agreed=1)
     assert decide(SETTLED, rule(windows=NIGHT), signals) is SETTLED
+
+
+def test_what_is_counted_of_its_vetoes_is_a_record_that_all_read() -> None:
+    call = HookCall(step=1, by="me", asked_ms=0, tries=MOST_HOOK_CALLS, why="no")
+    again = decide(replace(SETTLED, hook=call), rule(), Signals(now_ms=10**9, asks="me"))
+    assert again.hook is not None
+    assert again.hook.asked_ms == 10**9
+    assert decode_group_value(encode_group_value(GroupRecord(1, move=again))).move == again
 
 
 def test_after_a_veto_it_is_asked_again_later_each_time() -> None:
