@@ -5,16 +5,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from proxy.config.fleet import Property
-from proxy.proof.journal_messages import (
-    ANSWERS,
-    ENCODER,
-    Answer,
-    Lines,
-    Next,
-    Opened,
-    ReadUntil,
-    Unreadable,
-)
+from proxy.proof.journal_messages import ANSWERS, ENCODER, Answer, Lines, Next, Opened, ReadUntil, Unreadable
 from proxy.proof.journal_messages import Open as OpenTopic
 from proxy.proof.sources import JournalUnreadable, Open, Read, ReadNext
 from proxy.runtime.kafka_process import KafkaProcess, ProcessEnded
