@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from proxy.config.fleet import Fleet
-from proxy.fleet.driver import FleetDriver
-from proxy.fleet.topic import prepare_topic
+from proxy.member_log.driver import FleetDriver
+from proxy.member_log.topic import prepare_topic
 from tools.kafka.cluster import Cluster
 from translation.member_log.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
 from translation.member_log.records import (

@@ -36,11 +36,11 @@ from protocol_codecs.messages.metadata import (
     MetadataResponseTopic,
 )
 from proxy.config.shadow import Shadow
+from proxy.groups.broker_queries import BrokerQuery
+from proxy.groups.group_registry import GroupRegistry
+from proxy.groups.shadowing import Shadowing
 from proxy.metrics.registry import Metrics
-from proxy.observability.broker_queries import BrokerQuery
-from proxy.observability.group_registry import GroupRegistry
-from proxy.observability.shadowing import Shadowing
-from proxy.observability.wall_clock import WallClock
+from proxy.runtime.wall_clock import WallClock
 from translation.actions import Connection, ConnectionId, Event, EventKind
 from translation.policy.policy import Mode, Policy
 

@@ -28,12 +28,12 @@ from starlette.applications import Starlette
 
 from benchmarks.lib.test_bed import BUILD, Gateway, gateway, kafka
 from benchmarks.lib.wire import ClassicMember, Line, coordinator
+from proxy.admin.admin_http import Health, SingleProcessBackend, admin_app
 from proxy.config.schema import Config, Listener, Log, MetricsSection, Upstream
+from proxy.connection import translator_driver
+from proxy.groups.observability import Observability
 from proxy.metrics.registry import Metrics
-from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app
-from proxy.observability.observability import Observability
 from proxy.runtime import log_setup
-from proxy.server import translator_driver
 from proxy.session import session
 from translation.actions import Event, EventKind
 from translation.partitions import TopicPartitionSet

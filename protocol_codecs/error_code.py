@@ -155,3 +155,8 @@ class ErrorCode(IntEnum):
         unknown = int.__new__(cls, value)
         unknown._name_, unknown._value_ = str(value), value
         return unknown
+
+
+def error_name(code: int) -> str:
+    """Return the name of an error code, such as ``NOT_COORDINATOR``; its number if it is unknown."""
+    return ErrorCode(code).name

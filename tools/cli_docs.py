@@ -1,4 +1,4 @@
-"""Writes docs/reference/cli.md from the commands themselves and :mod:`proxy.console.exit_codes`."""
+"""Writes docs/reference/cli.md from the commands themselves and :mod:`proxy.runtime.exit_codes`."""
 
 import inspect
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import typer.main
 
 from proxy.cli import command_line
 from proxy.cli.lazy import LazyGroup
-from proxy.console.exit_codes import MEANINGS
+from proxy.runtime.exit_codes import MEANINGS
 
 _HEAD = """\
 # Command line
@@ -17,7 +17,7 @@ _HEAD = """\
 `epochgate --help` lists the commands, `epochgate COMMAND --help` (`-h`) explains one. `epochgate --install-completion`
 installs completion of commands and options in your shell.
 
-`make docs` writes this page from the commands themselves and from `proxy/console/exit_codes.py`.
+`make docs` writes this page from the commands themselves and from `proxy/runtime/exit_codes.py`.
 
 ## Output
 

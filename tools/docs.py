@@ -11,12 +11,13 @@ import msgspec
 
 from pipeline.rules import certificate
 from pipeline.rules.certificate import SetBack
+from proxy.admin import preflight_report, preflight_view
+from proxy.admin.api_query import GROUPS
 from proxy.config.schema import Config
+from proxy.groups import fleet_view, snapshot
+from proxy.groups.proof_view import ProofView
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
-from proxy.observability import fleet_view, preflight_report, preflight_view, snapshot
-from proxy.observability.api_query import GROUPS
-from proxy.observability.proof_view import ProofView
 from proxy.shadow import view
 from tools import cli_docs, compatibility, module_map, preflight_docs, state_diagrams
 from tools.judges import page as judges
@@ -230,8 +231,8 @@ With a member log the groups are those of the fleet ([One view](../how-to/fleet.
 clients do, and from the log which members other replicas serve. A group whose id has more than 255 characters is in
 the log by the SHA-256 of its id, and listed so if only other replicas serve it.
 
-This page is written by `make docs` from `snapshot.py`, `fleet_view.py`, `preflight_view.py`, `preflight_report.py` and
-`api_query.py` in `proxy/observability/`.
+This page is written by `make docs` from `snapshot.py` and `fleet_view.py` in `proxy/groups/`, `preflight_view.py`,
+`preflight_report.py` and `api_query.py` in `proxy/admin/`.
 """
 
 

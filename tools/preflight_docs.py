@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from proxy.observability.preflight_report import Source
+from proxy.admin.preflight_report import Source
 from proxy.preflight.checks.table import CHECKS
 from tools.markers import replaced
 

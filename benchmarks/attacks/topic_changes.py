@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewTopic
 
-from proxy.fleet.topic import required_settings
+from proxy.member_log.topic import required_settings
 
 WRONG = {
     "retention.ms": "86400000",

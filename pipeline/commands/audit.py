@@ -28,8 +28,8 @@ from pipeline.commands.common import (
 from pipeline.file_systems import FileSystems
 from pipeline.location import Location
 from pipeline.rules.unfinished import GONE_AFTER_S
-from proxy.console.exit_codes import ExitCode
 from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from pipeline.audit.judging import Summary

@@ -25,8 +25,8 @@ from pipeline.commands.common import (
 )
 from pipeline.location import Location
 from pipeline.rules.unfinished import GONE_AFTER_S
-from proxy.console.exit_codes import ExitCode
 from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from pipeline.progress.job import Summary

@@ -25,8 +25,8 @@ from pipeline.verify import files, job, printed, topic
 from pipeline.verify.job import Options
 from pipeline.verify.spool import Spool
 from pipeline.watch import console
-from proxy.console.exit_codes import ExitCode
 from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.exit_codes import ExitCode
 
 _DURATION = re.compile(r"(?P<number>[0-9]+)(?P<unit>[smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -4,7 +4,7 @@ import sys
 import traceback
 
 from proxy.cli.lazy import command_line
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 
 __all__ = ["command_line", "main"]
 

@@ -14,7 +14,7 @@ from proxy.config.loader import read_config
 from proxy.config.policy_source import LoadedPolicy, load_policy_from, policy_path
 from proxy.config.schema import Config
 from proxy.config.tls import ListenerTls, UpstreamTls
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 from proxy.server.process import StartError, check_fleet
 from proxy.transport.tls_errors import TlsFilesError
 from translation.policy.policy import Policy

@@ -8,9 +8,9 @@ import typer
 import typer.core
 import typer.main
 
+from proxy import VERSION
 from proxy.cli.table import COMMANDS, GROUPS
 from proxy.console.output import NoColor
-from proxy.version import VERSION
 
 
 class LazyGroup(typer.core.TyperGroup):

@@ -7,15 +7,15 @@ import typer
 
 from protocol_codecs.policy_manifest import MANIFEST
 from protocol_codecs.printable import printable
+from proxy.admin.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.cli.configuration import refused
 from proxy.config.loader import ConfigError
 from proxy.config.policy_explanation import assignor_notes, explain, note_on_moves, rule_reports, wave_reports
 from proxy.config.policy_plan import LiveGroups, plan_lines, summary, unused, unused_rules
 from proxy.config.policy_plan import plan as changes_of
 from proxy.config.policy_source import LoadedPolicy, load_policy_from
-from proxy.console.exit_codes import ExitCode
 from proxy.console.output import Output, OutputFormat, print_json
-from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
+from proxy.runtime.exit_codes import ExitCode
 
 _ADMIN_S = 10.0
 """How long the admin port of a running proxy may take to answer."""

@@ -10,18 +10,18 @@ import structlog
 import trio
 import typer
 
+from proxy import VERSION
 from proxy.cli.configuration import load
-from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.hosting import check_hosting
 from proxy.config.policy_source import policy_path
 from proxy.config.schema import ALL_INTERFACES, Address, Admin, Config
+from proxy.groups.observability import replica_name
 from proxy.metrics.periodic import keep_running
-from proxy.observability.observability import replica_name
+from proxy.reload.file_watcher import FileWatcher, Reloadable
+from proxy.reload.policy_reloader import PolicyReloader
 from proxy.runtime.log_setup import configure
-from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.process import make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server
-from proxy.version import VERSION
 from translation.policy.policy import Policy
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ async def _run(
             if name is None and labels is None:
                 reloadables.append(reloader)
             else:
-                from proxy.kubernetes.config_map_watch import ConfigMapWatch  # noqa: PLC0415 - only in a pod
-                from proxy.server.policy_watch import PolicyWatch  # noqa: PLC0415
+                from proxy.reload.config_map_watch import ConfigMapWatch  # noqa: PLC0415 - only in a pod
+                from proxy.reload.policy_watch import PolicyWatch  # noqa: PLC0415
 
                 watch = PolicyWatch(name, policy_at, reloader, process.metrics, labels=labels or "")
                 reloadables.append(watch)

@@ -25,27 +25,27 @@ GROUPS: Mapping[str, str] = {
 
 COMMANDS: Mapping[str, Body] = {
     "status": Body(
-        "proxy.observability.status_command:status",
+        "proxy.cli.status:status",
         "Show the groups of a running proxy, or one of them.",
     ),
     "preflight": Body(
-        "proxy.preflight.command:preflight",
+        "proxy.cli.preflight:preflight",
         "Check before a migration that brokers, groups, ACLs and the proxy let groups move, and back. Writes nothing.",
     ),
     "approve": Body(
-        "proxy.control.commands:approve",
+        "proxy.cli.move_commands:approve",
         "Let the next step of a group's move begin, where the policy says `approval: required`.",
     ),
     "pause": Body(
-        "proxy.control.commands:pause",
+        "proxy.cli.move_commands:pause",
         "Hold the move of a group: nobody more is translated, and no step begins, until `resume`.",
     ),
     "resume": Body(
-        "proxy.control.commands:resume",
+        "proxy.cli.move_commands:resume",
         "Let the move of a group go on: at its step after `pause`, at the first step after `rollback`.",
     ),
     "rollback": Body(
-        "proxy.control.commands:rollback",
+        "proxy.cli.move_commands:rollback",
         "Bring the translated members of a group back to the classic protocol, and keep it there until `resume`.",
     ),
     "version": Body(

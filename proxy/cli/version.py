@@ -4,8 +4,8 @@ import platform
 
 import typer
 
+from proxy import VERSION
 from proxy.console.output import Output, OutputFormat, print_json
-from proxy.version import VERSION
 
 
 def version(output: Output = OutputFormat.TEXT) -> None:

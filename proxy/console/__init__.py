@@ -1,1 +1,1 @@
-"""What all commands share: exit codes, output formats, colour. Other packages' commands import it too."""
+"""What all commands share: output formats, colour, options. Other packages' commands import it too."""

@@ -1,4 +1,4 @@
-"""What people and a hook say about moves by steps: the listener for commands, the command line, and the hook's calls.
+"""What people and a hook say about moves by steps: the listener for commands, and the hook's calls.
 
 It is apart from the admin port, which changes nothing. :mod:`proxy.control.listener` takes connections,
 :mod:`proxy.control.http_exchange` reads one request of each within bounds, :mod:`proxy.control.requests` makes a

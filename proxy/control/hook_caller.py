@@ -17,11 +17,11 @@ import trio
 
 from protocol_codecs.foreign import JsonDecoder, Undecodable
 from protocol_codecs.printable import printable
+from proxy import VERSION
 from proxy.config.control import Hook
 from proxy.config.regular_file import read_regular_file
 from proxy.metrics.registry import Metrics
 from proxy.transport.tls_errors import TlsFilesError
-from proxy.version import VERSION
 from translation.actions import CallHook
 from translation.member_log.group_records import LONGEST_WORDS
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor
+from proxy.runtime.exit_codes import ExitCode
 
 
 class StoryName(StrEnum):

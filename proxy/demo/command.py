@@ -10,7 +10,6 @@ from rich.console import Console
 from protocol_codecs.printable import printable
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Log
-from proxy.console.exit_codes import ExitCode
 from proxy.demo.display_model import View
 from proxy.demo.embedded import run_embedded
 from proxy.demo.failure import DemoFailed
@@ -18,6 +17,7 @@ from proxy.demo.live_view import LiveView
 from proxy.demo.plain_view import PlainView
 from proxy.demo.plan import Plan
 from proxy.demo.story import R, Story
+from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.log_setup import configure
 
 _NARROWEST = 100

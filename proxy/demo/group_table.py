@@ -8,7 +8,7 @@ from rich.table import Table
 from proxy.demo.group import Consumer, DemoGroup, Presence
 from proxy.demo.proxy import DemoProxy
 from proxy.demo.records import ranges
-from proxy.observability.group_records import MemberRecord
+from proxy.groups.group_records import MemberRecord
 
 _NS_PER_S = 1e9
 _STYLES = {

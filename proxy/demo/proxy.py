@@ -7,7 +7,7 @@ import trio
 from proxy.config.loader import parse_policy
 from proxy.config.reporting import JournalSection
 from proxy.config.schema import Admin, Config, Drain, Listener, Upstream
-from proxy.observability.group_records import MemberRecord
+from proxy.groups.group_records import MemberRecord
 from proxy.server.server import Server
 from translation.actions import MemberProtocol
 from translation.policy.policy import Policy

@@ -17,6 +17,7 @@ import msgspec
 import trio
 
 from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.error_code import error_name
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -36,7 +37,6 @@ from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Address
 from proxy.exporter.broker_connection import BrokerAccount, BrokerConnection, BrokerRefuses
 from proxy.exporter.sasl_login import LoginError
-from proxy.session.request_metrics import error_name
 from proxy.wire.frame_splitter import FrameError
 from translation.members.conversion import is_helper
 

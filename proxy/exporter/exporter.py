@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from proxy.admin.admin_http import serve_admin
 from proxy.config.exporter import Exporter as Settings
 from proxy.config.fleet import Property
 from proxy.config.schema import Address, Config
@@ -24,7 +25,6 @@ from proxy.exporter.cluster_census import ClusterCount, count_cluster
 from proxy.exporter.families import LISTED, LeftOut, Shown, cluster_families, families
 from proxy.lag.reader import PATIENCE_S, LagReader
 from proxy.lag.readings import GroupLag, Unknown
-from proxy.observability.admin_http import serve_admin
 from proxy.transport.listeners import bind, port_of
 
 _CENSUS_PATIENCE_S = 12.0

@@ -1,6 +1,6 @@
 """The metrics that describe groups: their names, labels and meanings.
 
-Their values are computed at each scrape by the package that tracks the groups (``proxy.observability.group_metrics``).
+Their values are computed at each scrape by the package that tracks the groups (``proxy.groups.group_metrics``).
 """
 
 from typing import NamedTuple

@@ -22,11 +22,11 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from proxy import VERSION
 from proxy.metrics.bounds import Bound
 from proxy.metrics.counters import HotCounters, HotHistograms, HotSummaries
 from proxy.metrics.group_families import FAMILIES, PREFIX
 from proxy.metrics.wave_groups import MOST_WAVES, WaveGroups
-from proxy.version import VERSION
 from translation.actions import MemberProtocol
 
 _LATENCIES = (
@@ -96,7 +96,7 @@ class Metrics:
         self.groups: GroupSeries | None = None
         """Computes the metrics of groups; see :meth:`provide_groups`."""
         self.registry = CollectorRegistry(auto_describe=False)
-        """All metrics. With many groups collecting takes long: use :func:`proxy.metrics.text_format.render_metrics`."""
+        """All metrics. With many groups collecting takes long: use :func:`proxy.admin.text_format.render_metrics`."""
         self.registry.register(self.without_groups)
         self.table += [Described(PREFIX + f.name, "gauge", f.labels, f.meaning) for f in FAMILIES]
 

@@ -10,7 +10,6 @@ import threading
 
 import msgspec
 
-from proxy.console.exit_codes import ExitCode
 from proxy.preflight.account_messages import (
     ENCODER,
     GROUPS_IN_FRAME,
@@ -24,6 +23,7 @@ from proxy.preflight.account_messages import (
 from proxy.preflight.ask_account import ask_account
 from proxy.preflight.facts import BadProperty, Unknown
 from proxy.runtime import child_process
+from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.frames import MAX_FRAME_BYTES
 
 

@@ -13,8 +13,8 @@ from proxy.config.fleet import Property, kafka_properties
 from proxy.config.regular_file import read_regular_file
 from proxy.config.schema import ALL_INTERFACES, Address, Config, Upstream
 from proxy.config.tls import UpstreamTls
+from proxy.groups.snapshot import Snapshot
 from proxy.metrics.registry import Metrics
-from proxy.observability.snapshot import Snapshot
 from proxy.preflight.account import ask_with_account
 from proxy.preflight.account_messages import Answers
 from proxy.preflight.ask_brokers import Found, ask_apis, find_brokers

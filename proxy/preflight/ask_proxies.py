@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from proxy.admin.admin_client import NoAnswerError, fetch_groups
 from proxy.config.schema import Address
-from proxy.observability.admin_client import NoAnswerError, fetch_groups
-from proxy.observability.fleet_view import FleetMember, FleetView, GroupFleet
-from proxy.observability.snapshot import GroupView, Snapshot, merge
+from proxy.groups.fleet_view import FleetMember, FleetView, GroupFleet
+from proxy.groups.snapshot import GroupView, Snapshot, merge
 from proxy.preflight.facts import Unknown
 
 MOST_REPLICAS = 200

@@ -21,10 +21,10 @@ import structlog
 import trio
 
 from protocol_codecs.foreign import MsgpackDecoder, Undecodable
+from proxy.admin.preflight_report import Finding, Report, Status
+from proxy.admin.preflight_view import PreflightBoard, PreflightState
 from proxy.config.schema import Address, Config
 from proxy.metrics.registry import Metrics
-from proxy.observability.preflight_report import Finding, Report, Status
-from proxy.observability.preflight_view import PreflightBoard, PreflightState
 from proxy.preflight.order import Order
 from translation.policy.policy import Policy
 

@@ -15,15 +15,15 @@ from typing import BinaryIO
 import msgspec
 import trio
 
+from proxy.admin.preflight_report import Report, Source, shortened
 from proxy.config.fleet import UnreadableSecret
 from proxy.config.schema import Config
-from proxy.console.exit_codes import ExitCode
-from proxy.observability.preflight_report import Report, Source, shortened
 from proxy.preflight.ask import Target, account_of, ask, replicas_url
 from proxy.preflight.facts import BadProperty, Version
 from proxy.preflight.gaps import NOT_ASKED
 from proxy.preflight.judge import judge
 from proxy.preflight.order import Order
+from proxy.runtime.exit_codes import ExitCode
 from proxy.transport.tls_errors import TlsFilesError
 
 FINDINGS = 200

@@ -14,7 +14,7 @@ import msgspec
 
 from protocol_codecs.messages.describe_groups import DescribedGroup
 from proxy.config.schema import Config
-from proxy.observability.snapshot import Snapshot
+from proxy.groups.snapshot import Snapshot
 from translation.policy.policy import Mode, Policy, Rule
 from translation.policy.rule_cache import RuleCache
 

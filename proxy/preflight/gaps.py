@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from proxy.observability.preflight_report import Finding, Source
+from proxy.admin.preflight_report import Finding, Source
 from proxy.preflight.checks.check import nodes
 from proxy.preflight.checks.settings import TOLD
 from proxy.preflight.checks.table import CHECKS

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from proxy.admin.preflight_report import Finding, Outcome, Report, Source, Status
 from proxy.config.loader import ConfigError
 from proxy.config.schema import Address, Config
-from proxy.observability.preflight_report import Finding, Outcome, Report, Source, Status
 from proxy.preflight.checks.check import Check
 from proxy.preflight.checks.table import CHECKS
 from proxy.preflight.facts import Facts, Unknown, Version

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from pipeline.rules.certificate import Verdict
 from pipeline.rules.live import Bounds, LiveVerifier
 from proxy.config.reporting import Verify
+from proxy.groups.proof_view import ProofView
+from proxy.journal.journal import Sink
 from proxy.metrics.registry import Metrics
-from proxy.observability.journal import Sink
-from proxy.observability.proof_view import ProofView
-from proxy.observability.wall_clock import WallClock
 from proxy.proof.own_events import OwnEvents
 from proxy.proof.pace import Pace
 from proxy.proof.sources import Election, JournalUnreadable, Open, ReadNext
+from proxy.runtime.wall_clock import WallClock
 from translation.member_log.group_records import Proof
 
 LOOK_EVERY_S = 5.0

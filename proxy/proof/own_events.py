@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from proxy.observability.journal import JournalEvent
+from proxy.journal.journal import JournalEvent
 
 Taken = Callable[[list[bytes | None]], Awaitable[None]]
 
 
 class OwnEvents:
-    """See :class:`proxy.observability.journal.Sink`. ``take`` gets the lines, ``idle`` is called when all are taken."""
+    """See :class:`proxy.journal.journal.Sink`. ``take`` gets the lines, ``idle`` is called when all are taken."""
 
     name = "proof"
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.frames import framed, read_frame
 
 

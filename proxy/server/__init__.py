@@ -1,1 +1,1 @@
-"""One serving process: accepts clients, runs their connections, and drives the translator."""
+"""One serving process: composes its parts, starts them, and drains them at the end."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import structlog
 import trio
 
-from proxy.observability.admin_http import Health
-from proxy.server.connection_manager import ConnectionManager
-from proxy.server.disconnect_cause import DisconnectCause
+from proxy.admin.admin_http import Health
+from proxy.connection.connection_manager import ConnectionManager
+from proxy.connection.disconnect_cause import DisconnectCause
 from proxy.transport.listeners import BoundListener
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.drain")

@@ -12,8 +12,8 @@ import structlog
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.fleet import UnreadableSecret, kafka_properties, mac_key
 from proxy.config.schema import Config
-from proxy.console.exit_codes import ExitCode
-from proxy.fleet.refusals import MemberLogRefused
+from proxy.member_log.refusals import MemberLogRefused
+from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.listeners import BindError
 from proxy.transport.tls_errors import TlsFilesError
@@ -25,7 +25,7 @@ from translation.settings import TranslatorSettings
 from translation.translator import Translator
 
 if TYPE_CHECKING:
-    from proxy.fleet.driver import FleetDriver
+    from proxy.member_log.driver import FleetDriver
 
 COLLECTOR_THRESHOLDS = (20_000, 10, 5)
 """Thresholds of the garbage collector's three generations (:func:`gc.set_threshold`)."""
@@ -117,7 +117,7 @@ def make_fleet(config: Config, server: str) -> "FleetDriver | None":
     if config.fleet is None:
         return None
     check_fleet(config)
-    from proxy.fleet.driver import FleetDriver  # noqa: PLC0415 - a proxy without a member log does without it
+    from proxy.member_log.driver import FleetDriver  # noqa: PLC0415 - a proxy without a member log does without it
 
     return FleetDriver(
         config.fleet,

@@ -15,6 +15,9 @@ import msgspec
 import structlog
 import trio
 
+from proxy.admin.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
+from proxy.admin.preflight_view import PreflightBoard
+from proxy.admin.process_queries import QueryHandler
 from proxy.cluster.advertised_cluster import AdvertisedCluster
 from proxy.cluster.bootstrap import reach_brokers
 from proxy.cluster.broker_health import BrokerHealth
@@ -23,27 +26,24 @@ from proxy.cluster.node_table import NodeTable
 from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Address, Config, Listener
 from proxy.config.tls import UpstreamTls
-from proxy.console.exit_codes import ExitCode
+from proxy.connection.client_connection import ClientConnection
+from proxy.connection.connection_deps import ConnectionDeps
+from proxy.connection.connection_manager import ConnectionManager
+from proxy.connection.disconnect_cause import DisconnectCause
+from proxy.connection.share_session_cuts import ShareSessionCuts
+from proxy.connection.translation_protocols import Translation
+from proxy.connection.translator_driver import TranslatorDriver
+from proxy.groups.observability import Observability
+from proxy.journal.journal import Sink
 from proxy.metrics.bounds import Bound
 from proxy.metrics.dump import MetricDump, dump_metrics
 from proxy.metrics.periodic import keep_running
 from proxy.metrics.registry import Metrics
-from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
-from proxy.observability.journal import Sink
-from proxy.observability.observability import Observability
-from proxy.observability.preflight_view import PreflightBoard
-from proxy.observability.process_queries import QueryHandler
+from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.fd_limits import pipe_limit
 from proxy.runtime.log_setup import count_suppressed_lines
-from proxy.server.client_connection import ClientConnection
-from proxy.server.connection_deps import ConnectionDeps
-from proxy.server.connection_manager import ConnectionManager
-from proxy.server.disconnect_cause import DisconnectCause
 from proxy.server.drain import drain
 from proxy.server.gate_keeper import GateKeeper
-from proxy.server.share_session_cuts import ShareSessionCuts
-from proxy.server.translation_protocols import Translation
-from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ListenerContext
 from proxy.session.request_metrics import RequestMetrics
@@ -66,9 +66,9 @@ from translation.rollout.commands import Command
 
 if TYPE_CHECKING:
     from proxy.control.listener import ControlListener
-    from proxy.fleet.driver import FleetDriver
     from proxy.lag.reader import LagReader
     from proxy.lag.shown_lags import ShownLags
+    from proxy.member_log.driver import FleetDriver
     from proxy.proof.live_proof import LiveProof
     from proxy.transport.tls_context import Certificates, Contents
 
@@ -97,7 +97,7 @@ class Server:
     """One proxy process. Constructing it reads all certificates and binds all ports.
 
     A worker passes its ``listeners``; it has no admin port. ``query_handlers`` answer the queries of other processes
-    (:mod:`proxy.observability.process_queries`).
+    (:mod:`proxy.admin.process_queries`).
 
     ``policy`` is the one that the translator has, for observability; ``replica`` names this process there, by default
     with its host name; ``folder`` is that of the configuration file.
@@ -200,7 +200,7 @@ class Server:
         if fleet is not None:
             fleet.attach(self.driver.log_said, self.health.fail, self.metrics)
             fleet.on_migration_policy = translator.set_migration_policy
-            from proxy.observability.fleet_reading import FleetReader  # noqa: PLC0415 - as the driver
+            from proxy.groups.fleet_reading import FleetReader  # noqa: PLC0415 - as the driver
 
             reader = FleetReader(fleet, self.observability.registry, config.visibility)
             self.query_handlers["fleet"] = partial(reader.read, members=False)

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from enum import Enum
 
 from protocol_codecs import ApiKey, ErrorCode, Message, TooManyElements
+from protocol_codecs.api_key import api_name
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from proxy.session.held_calls_budget import Reservation
 from proxy.session.listener_context import ClientError, ListenerContext
-from proxy.session.request_metrics import api_name
 from proxy.wire.bounded_decoding import read_group_call
 from proxy.wire.frame_splitter import STREAM_ABOVE, Piece
 from proxy.wire.framing import response_frame

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from protocol_codecs.api_key import api_name
 from proxy.config.schema import Limits
 from proxy.session.held_calls_budget import HeldCallsBudget
-from proxy.session.request_metrics import RequestMetrics, api_name
+from proxy.session.request_metrics import RequestMetrics
 from proxy.wire.api_versions import ApiVersionsNegotiator, Ranges
 from proxy.wire.broker_addresses import KnownNodes, LearnRacks, MapAddress
 from proxy.wire.frame_splitter import FrameError, Piece

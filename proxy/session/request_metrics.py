@@ -5,7 +5,9 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from protocol_codecs import ApiKey, ErrorCode, Message
+from protocol_codecs import ApiKey, Message
+from protocol_codecs.api_key import api_name
+from protocol_codecs.error_code import error_name
 from proxy.metrics.registry import Metrics
 from proxy.session.in_flight import InFlightRequest
 from proxy.wire.response_walks import ShareWalk
@@ -13,19 +15,6 @@ from proxy.wire.response_walks import ShareWalk
 _SHARE_ACKNOWLEDGE = int(ApiKey.SHARE_ACKNOWLEDGE)
 _UNKNOWN = "UNKNOWN"
 _HIGHEST_VERSION = 99  # no API has come near in fifteen years; ApiVersions may be asked for in any version
-
-
-def api_name(api_key: int) -> str:
-    """Return the name of an API, such as ``JOIN_GROUP``; its number if it is unknown."""
-    try:
-        return ApiKey(api_key).name
-    except ValueError:
-        return f"API {api_key}"
-
-
-def error_name(code: int) -> str:
-    """Return the name of an error code, such as ``NOT_COORDINATOR``; its number if it is unknown."""
-    return ErrorCode(code).name
 
 
 _NO_ERRORS: frozenset[int] = frozenset()

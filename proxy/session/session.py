@@ -1,6 +1,6 @@
 """One client connection and its upstream connection: bytes in, bytes and events out. No socket, no clock, no task.
 
-The shell (``proxy.server.session_shell``) feeds the bytes that it reads, writes those in
+The shell (``proxy.connection.session_shell``) feeds the bytes that it reads, writes those in
 :attr:`ClientSession.to_upstream` and :attr:`ClientSession.to_client`, and handles :attr:`ClientSession.events` in
 order. ``proxy.session.session_state`` has the states, ``proxy.session.responses`` handles what the broker answers.
 
@@ -14,6 +14,7 @@ of a connection at a time; only commits go on behind commits. Requests of the pr
 from collections.abc import Callable
 
 from protocol_codecs import ApiKey, CodecError, decode_prefix
+from protocol_codecs.api_key import api_name
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
 from proxy.session.core import SessionCore
 from proxy.session.events import UpstreamNeeded
@@ -23,7 +24,6 @@ from proxy.session.injected_requests import InjectedRequests
 from proxy.session.listener_context import ClientError, ListenerContext, check_token, check_version_offered
 from proxy.session.negotiation import Negotiation
 from proxy.session.relay import Relay
-from proxy.session.request_metrics import api_name
 from proxy.session.responses import Responses
 from proxy.session.sasl import BEFORE_AUTHENTICATION, SASL_APIS, begins_with_gssapi
 from proxy.session.session_state import (

@@ -13,17 +13,17 @@ import structlog
 import trio
 from msgspec.structs import replace
 
-from proxy.config.file_watcher import Reloadable
+from proxy.admin.admin_http import admin_app, serve_admin
+from proxy.admin.metrics_aggregation import MetricsAggregator
+from proxy.admin.preflight_view import PreflightBoard
 from proxy.config.schema import Address, Config, Limits
-from proxy.console.exit_codes import ExitCode
+from proxy.groups.group_metrics import GroupCollector, GroupLabels, counts_of_view
+from proxy.groups.snapshot import Snapshot, merge
 from proxy.metrics.bounds import Bound
 from proxy.metrics.dump import MetricDump
 from proxy.metrics.registry import Metrics
-from proxy.observability.admin_http import admin_app, serve_admin
-from proxy.observability.group_metrics import GroupCollector, GroupLabels, counts_of_view
-from proxy.observability.metrics_aggregation import MetricsAggregator
-from proxy.observability.preflight_view import PreflightBoard
-from proxy.observability.snapshot import Snapshot, merge
+from proxy.reload.file_watcher import Reloadable
+from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.server.server import Ports, Readiness
@@ -179,7 +179,7 @@ class Supervisor:
     # -- for the admin port -------------------------------------------------------------------------------
 
     async def query(self, name: str, kind: type[T]) -> list[T]:
-        """See :class:`proxy.observability.process_queries.Processes`."""
+        """See :class:`proxy.admin.process_queries.Processes`."""
         results = [result for _, result in sorted((await self._query_each(name, kind)).items())]
         return [cast("T", self._with_policy(one)) if isinstance(one, Snapshot) else one for one in results]
 

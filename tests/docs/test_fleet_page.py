@@ -7,7 +7,7 @@ import msgspec
 import yaml
 
 from proxy.config.fleet import Fleet
-from proxy.fleet.topic import access_hint, create_command
+from proxy.member_log.topic import access_hint, create_command
 from proxy.metrics.registry import Metrics
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "fleet.md").read_text(encoding="utf-8")

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Iterator
 
 from proxy.control.hook_caller import _veto_in
-from proxy.fleet.log_events import GroupRecordRead, RecordIgnored, RecordRead, RecordUnknown
-from proxy.fleet.record_decoding import LOG_APPEND_TIME, RawRecord, decode_record
+from proxy.member_log.log_events import GroupRecordRead, RecordIgnored, RecordRead, RecordUnknown
+from proxy.member_log.record_decoding import LOG_APPEND_TIME, RawRecord, decode_record
 from translation.member_log.formats import FORMAT_HEADER
 from translation.member_log.group_mac import GroupMac
 from translation.member_log.group_records import (

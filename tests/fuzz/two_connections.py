@@ -20,14 +20,14 @@ from protocol_codecs.messages.share_group_heartbeat import (
 )
 from proxy.config.loader import parse_policy
 from proxy.config.schema import Limits
+from proxy.connection.connection_ending import ConnectionEnding
+from proxy.connection.disconnect_cause import DisconnectCause
+from proxy.connection.session_shell import SessionShell
+from proxy.connection.translator_driver import TranslatorDriver
+from proxy.groups.event_dispatcher import EventDispatcher
+from proxy.groups.group_registry import GroupRegistry
 from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
-from proxy.observability.event_dispatcher import EventDispatcher
-from proxy.observability.group_registry import GroupRegistry
-from proxy.server.connection_ending import ConnectionEnding
-from proxy.server.disconnect_cause import DisconnectCause
-from proxy.server.session_shell import SessionShell
-from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.listener_context import ListenerContext, UpstreamError
 from proxy.session.request_metrics import RequestMetrics
 from proxy.session.session import ClientSession

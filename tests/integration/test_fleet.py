@@ -22,7 +22,7 @@ from support.load import Load
 from support.ownership import Partition, overlaps
 from support.waiting import eventually
 
-from proxy.fleet.topic import required_settings
+from proxy.member_log.topic import required_settings
 from tools.kafka.settings import GROUP_DEFAULTS
 
 PARTITIONS = 6

@@ -20,10 +20,10 @@ from support.entry import Proxy
 from support.secured import TlsFiles, allow, secret, secured_cluster
 from support.waiting import eventually
 
+from proxy.journal.journal import Journal, JournalError, JournalEvent
+from proxy.journal.journal_account import AccountTopicSink
+from proxy.journal.journal_messages import PARTITIONS, JournalTopic
 from proxy.metrics.registry import Metrics
-from proxy.observability.journal import Journal, JournalError, JournalEvent
-from proxy.observability.journal_account import AccountTopicSink
-from proxy.observability.journal_messages import PARTITIONS, JournalTopic
 from translation.actions import Event, EventKind
 from translation.partitions import TopicPartitionSet
 

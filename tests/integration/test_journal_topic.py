@@ -8,9 +8,9 @@ from support.broker import Kafka
 from support.waiting import eventually
 
 from proxy.config.schema import Address
+from proxy.journal.journal import Journal, JournalEvent
+from proxy.journal.journal_topic import TopicSink
 from proxy.metrics.registry import Metrics
-from proxy.observability.journal import Journal, JournalEvent
-from proxy.observability.journal_topic import TopicSink
 from proxy.transport.tcp_stream import open_tcp
 from translation.actions import Event, EventKind
 

@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 from support.metadata_relay import MetadataRelay
 
 from proxy.config.fleet import Fleet
-from proxy.fleet import log_client, reader_watch
-from proxy.fleet.driver import FleetDriver
-from proxy.fleet.log_events import LogEvent, RecordRead
+from proxy.member_log import log_client, reader_watch
+from proxy.member_log.driver import FleetDriver
+from proxy.member_log.log_events import LogEvent, RecordRead
 from proxy.metrics.registry import Metrics
 from translation.member_log.formats import FORMAT_HEADER, FORMATS
 from translation.member_log.outputs import Health, Terms, Verdict

@@ -22,11 +22,11 @@ from confluent_kafka.cimpl import NewTopic
 from support.secured import TlsFiles, allow, secret, secured_cluster
 
 from proxy.config.fleet import Fleet
-from proxy.fleet import log_client
-from proxy.fleet.broker_settings import migration_policy
-from proxy.fleet.driver import FleetDriver
-from proxy.fleet.refusals import MemberLogRefused
-from proxy.fleet.topic import required_settings
+from proxy.member_log import log_client
+from proxy.member_log.broker_settings import migration_policy
+from proxy.member_log.driver import FleetDriver
+from proxy.member_log.refusals import MemberLogRefused
+from proxy.member_log.topic import required_settings
 from proxy.metrics.registry import Metrics
 from translation.member_log.group_records import MOVE, encode_group_key, group_key
 from translation.member_log.outputs import Expired, Health, Output, Taken, Terms, Verdict

@@ -15,8 +15,8 @@ from playwright.sync_api import sync_playwright
 from support.browser import flaws
 from support.short_form import long
 
-from tests.proxy.observability.events import life, topic
-from tests.proxy.observability.site import NOW_S, Site
+from tests.proxy.admin.site import NOW_S, Site
+from tests.proxy.groups.events import life, topic
 from tests.skips import program
 from translation.member_log.group_records import Move, Phase, Said
 from translation.moving.move_view import MoveView, view_of

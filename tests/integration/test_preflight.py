@@ -34,8 +34,8 @@ from support.raw_share_member import RawShareMember
 from support.secured import sasl_settings, secret
 from support.waiting import eventually
 
-from proxy.console.exit_codes import ExitCode
 from proxy.preflight.checks.table import CHECKS
+from proxy.runtime.exit_codes import ExitCode
 from tests.skips import not_here, program
 from tools.kafka import jars
 from tools.kafka.cluster import Cluster, ExtraListener

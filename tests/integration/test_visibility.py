@@ -24,8 +24,8 @@ from support.entry import Proxy
 from support.prometheus import Prometheus, running_prometheus
 from support.waiting import eventually
 
+from proxy.journal.journal import JournalEvent
 from proxy.metrics.registry import Metrics
-from proxy.observability.journal import JournalEvent
 from tests.skips import program
 
 pytestmark = pytest.mark.kafka

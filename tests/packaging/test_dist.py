@@ -119,7 +119,7 @@ def test_the_wheel_says_its_version(installed, tmp_path):
 
 
 def test_the_pages_of_the_admin_port_are_in_the_wheel(installed, tmp_path):
-    program = "from proxy.observability.status_page import page_routes; print(len(page_routes(None, None)))"
+    program = "from proxy.admin.status_page import page_routes; print(len(page_routes(None, None)))"
     done = run(installed / "python", "-c", program, folder=tmp_path)
     assert (done.returncode, done.stdout) == (0, "4\n"), done.stderr
 

@@ -20,4 +20,4 @@ def pipeline(*arguments: object, master: str = "local[2]", **settings: str) -> l
     """The command line; settings are Spark's, with `_` for `.`."""
     conf = SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
     options = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
-    return [sys.executable, "-m", "proxy.cli", "pipeline", *map(str, arguments), "--master", master, *options]
+    return [sys.executable, "-m", "proxy", "pipeline", *map(str, arguments), "--master", master, *options]

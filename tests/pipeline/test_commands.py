@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from pipeline import spark
 from pipeline.errors import PipelineError
 from proxy.cli import command_line
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 
 
 def test_without_java_a_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from pipeline.readiness.output import TABLES as OF_READINESS
 from pipeline.runs import DELTA, PARQUET, Form, Manifest
 from pipeline.table_files import files_of_table
 from pipeline.tables import LONG, TEXT, Column, Table
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 from tests.pipeline import on_disk, several_commands
 from tests.pipeline.migration import START_US, Migration
 from tests.pipeline.test_bad_records import CLUSTER

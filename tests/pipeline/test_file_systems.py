@@ -18,7 +18,7 @@ from pipeline.lease import Lease, Times
 from pipeline.location import Location, of_path, parse
 from pipeline.readiness import records
 from pipeline.single_run import LOCK, single_run
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 from tests.pipeline.migration import Migration, Plan
 from tests.pipeline.several_commands import run
 from tests.pipeline.test_bad_records import CLUSTER, classic

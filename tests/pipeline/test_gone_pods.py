@@ -10,7 +10,7 @@ from pipeline.audit import job as audit
 from pipeline.journal import events
 from pipeline.progress import job as progress
 from pipeline.progress import streams
-from tests.proxy.observability.journal_writer import Time, Writer, sink
+from tests.proxy.journal.journal_writer import Time, Writer, sink
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import runs
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 from tests.pipeline import standalone
 from tests.pipeline.command_line import JAVA_OPTIONS
 from tests.pipeline.killed import DRIVER, Point, codes, ended, fall_asleep, kill, started, wake

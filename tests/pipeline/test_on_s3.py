@@ -15,7 +15,7 @@ from pipeline.lease import Lease, Times
 from pipeline.location import Location, parse
 from pipeline.publish import Run, run_of
 from pipeline.single_run import LOCK, single_run
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 from tests.pipeline.on_disk import rows, tables
 from tests.pipeline.s3 import S3
 from tests.pipeline.several_commands import run

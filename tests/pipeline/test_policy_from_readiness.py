@@ -26,7 +26,7 @@ from protocol_codecs.policy_manifest import MANIFEST
 from proxy.cli import command_line
 from proxy.config.loader import ConfigError
 from proxy.config.policy_source import load_policy_from, policy_of_files
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 from translation.policy.policy import Mode
 
 FLEET = (("orders", 1, False), ("go", 1, True), ("payments", 2, False), ("no", 3, False))

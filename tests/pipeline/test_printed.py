@@ -6,7 +6,7 @@ import yaml
 from pipeline.commands.common import exit_on_error, say
 from pipeline.errors import PipelineError
 from pipeline.readiness import policy_file
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 
 HOSTILE = "\x1b[2J\r\n\x9b\u202egnp"
 

@@ -14,7 +14,7 @@ from pipeline.progress import job as progress_job
 from pipeline.readiness import cluster, records
 from pipeline.readiness import job as readiness_job
 from proxy.cli import command_line
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 
 AUDIT = audit_job.Summary(
     events=7,

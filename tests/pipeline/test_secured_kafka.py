@@ -37,7 +37,7 @@ from pipeline.readiness import cluster, records
 from pipeline.readiness import output as readiness
 from pipeline.readiness.cluster import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from proxy.cli import command_line
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 from tests.pipeline import several_commands
 from tests.pipeline.real_journal import kept
 from tests.skips import Need, without

@@ -13,7 +13,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 from tests.docs import pages
 from tests.pipeline import standalone
 from tests.pipeline.command_line import JAVA_OPTIONS, SETTINGS

@@ -25,7 +25,7 @@ from pipeline.rules.unfinished import looked_at, unread
 from pipeline.verify import files
 from proxy.cli import command_line
 from tests.pipeline.real_journal import kept
-from tests.proxy.observability.journal_writer import Writer, line
+from tests.proxy.journal.journal_writer import Writer, line
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from pipeline.verify import files
 from proxy.cli import command_line
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 from tests.pipeline.journal_lines import BAD
 from tests.pipeline.real_journal import KEPT, PLANTS, kept, save
 from tests.pipeline.rules.journals import audited, differences, of_report, saved, verified

@@ -52,10 +52,10 @@ MOST = {"smallest": (369, 43_970), "default": (400, 46_950), "chart's": (439, 52
 """Modules and lines that were measured, the lines rounded up."""
 CHARTS_KEYS = (
     "proxy.control",
-    "proxy.kubernetes",
+    "proxy.reload.config_map_watch",
     "proxy.lag",
-    "proxy.observability.fleet_reading",
-    "proxy.observability.journal_sinks",
+    "proxy.groups.fleet_reading",
+    "proxy.journal.journal_sinks",
     "translation.member_log.member_log",
 )
 NO_KEY = ("hosting", "proxy.proof", "proxy.exporter", "proxy.workers", "proxy.control.hook_caller")
@@ -70,7 +70,7 @@ NEVER = (
     "pipeline.spark",
     "protocol_codecs.records",
     "proxy.demo",
-    "proxy.observability.fleet_join",
+    "proxy.groups.fleet_join",
     "proxy.preflight.checks",
 )
 

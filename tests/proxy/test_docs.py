@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from proxy.groups.group_metrics import GroupCollector, GroupLabels
 from proxy.metrics.registry import Metrics
-from proxy.observability.group_metrics import GroupCollector, GroupLabels
 from tools.docs import DOCS, PAGES
 
 ROOT = DOCS.parent

@@ -1,6 +1,6 @@
 """One process of the proxy: the real translator, and a model of the shell around it.
 
-The shell has the rules of ``proxy.session.session`` and ``proxy.server.translator_driver``, on messages instead of
+The shell has the rules of ``proxy.session.session`` and ``proxy.connection.translator_driver``, on messages instead of
 bytes:
 
 * a request for the translation delays the ones behind it until it is answered or forwarded; only a commit follows
@@ -69,7 +69,7 @@ MOST_COMMITS = 16
 PIPELINED = "commits handed over while others are under way"
 
 LATE_S, GRACE_MS = 0.1, 1_000
-"""The shell's own numbers (``proxy.server.translator_driver``)."""
+"""The shell's own numbers (``proxy.connection.translator_driver``)."""
 
 
 class Held:

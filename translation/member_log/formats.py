@@ -2,7 +2,7 @@
 
 A record names its format in a header, so that a reader knows what it has before it looks at the value. All replicas
 have to make the same of every record. So a replica that finds a format it does not know serves that member no longer,
-whatever the record says (:mod:`proxy.fleet.record_decoding`); members of other records are not affected.
+whatever the record says (:mod:`proxy.member_log.record_decoding`); members of other records are not affected.
 
 **No number for an addition.** A reader ignores headers and fields that it does not know, and a missing field has its
 default. So a field may be added to a format if its default is safe: a replica that does not know the field leaves it

@@ -4,12 +4,9 @@ Consumers of the new protocol (KIP-848), share consumers (KIP-932) and Streams a
 heartbeat of their own, and its rules are the same: member epoch 0 joins, one below 0 leaves, and what has not changed
 is left out of request and response. So all of it is here, and one class for each protocol reads its messages.
 
-A share group assigns a partition to several members at once, which share its records. So nothing is exclusive there,
-and nobody waits until a member has given something up: an assignment holds from the response on, without revocations.
-
-A member of a streams group has tasks: active ones, which process records, and standby and warm-up ones, which keep
-copies of state. The broker waits until a member has given up a task of any role before another one gets it in that
-role, so all of them are revoked as partitions of consumers are.
+In a share group nothing is exclusive: members share a partition's records, so an assignment holds from the response on,
+without revocations. In a streams group a member has active, standby and warm-up tasks; the broker waits until a member
+has given up a task in its role before another one gets it, so all of them are revoked as partitions of consumers are.
 """
 
 from abc import ABC, abstractmethod

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from proxy.observability.preflight_report import Finding, Source
+from proxy.admin.preflight_report import Finding, Source
 from proxy.preflight.checks.check import Check, Found, quoted
 from proxy.preflight.checks.groups import subscribed
 from proxy.preflight.facts import Acl, Facts, Group, Unknown

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from proxy.observability.preflight_report import Finding, Source
+from proxy.admin.preflight_report import Finding, Source
 from proxy.preflight.facts import Facts
 
 Found = Iterator[Finding]

@@ -1,8 +1,8 @@
 """Whether the proxy's configuration fits the cluster: ports for every broker, addresses, processes."""
 
+from proxy.admin.preflight_report import Finding, Source
 from proxy.config.schema import NODE_ID, Listener
-from proxy.observability.preflight_report import Finding, Source
-from proxy.observability.snapshot import GroupView
+from proxy.groups.snapshot import GroupView
 from proxy.preflight.checks.check import Check, Found, count, nodes
 from proxy.preflight.checks.settings import shortest_session_ms
 from proxy.preflight.facts import Facts, Unknown

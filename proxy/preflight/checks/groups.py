@@ -7,7 +7,7 @@ from protocol_codecs import CodecError
 from protocol_codecs.classic_clients import LOST_AT_ONCE, RACKS_IGNORED, Offer, is_rack_aware
 from protocol_codecs.messages.consumer_protocol import decode_subscription, has_user_data
 from protocol_codecs.messages.describe_groups import DescribedGroup
-from proxy.observability.preflight_report import Finding, Source
+from proxy.admin.preflight_report import Finding, Source
 from proxy.preflight.checks.check import Check, Found, count
 from proxy.preflight.facts import Facts, Group, Kind, Unknown, number
 from translation.conversion.convertibility import Obstacle, obstacle_of

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from protocol_codecs import CodecError
 from protocol_codecs.messages.consumer_protocol import lacks_owned_partitions
-from proxy.observability.preflight_report import Finding, Source
+from proxy.admin.preflight_report import Finding, Source
 from proxy.preflight.checks.check import Check, Found
 from proxy.preflight.facts import Facts, Group, Kind, Unknown, Version, number
 

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from itertools import chain
 
-from proxy.observability.preflight_report import Finding, Source
-from proxy.observability.snapshot import GroupView, Snapshot
+from proxy.admin.preflight_report import Finding, Source
+from proxy.groups.snapshot import GroupView, Snapshot
 from proxy.preflight.checks.check import Check, Found, count
 from proxy.preflight.checks.settings import shortest_session_ms
 from proxy.preflight.facts import Facts, Unknown

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from proxy.observability.preflight_report import Finding, Source
+from proxy.admin.preflight_report import Finding, Source
 from proxy.preflight.checks.check import Check, Found, count, nodes
 from proxy.preflight.facts import Facts, Group, Kind, Unknown, names, number
 from translation.policy.assignors import map_assignor

@@ -1,7 +1,7 @@
 """Whether every broker can do what translated members need: ApiVersions, which brokers answer to anybody."""
 
 from protocol_codecs import ApiKey
-from proxy.observability.preflight_report import Finding, Source
+from proxy.admin.preflight_report import Finding, Source
 from proxy.preflight.checks.check import Check, Found, nodes
 from proxy.preflight.facts import Apis, Facts
 

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from proxy.fleet import log_reader, log_threads, log_writer, topic_watch
-from proxy.fleet.log_messages import Record
-from proxy.fleet.log_process import main
-from proxy.fleet.record_decoding import LOG_APPEND_TIME
-from proxy.fleet.topic import PreparedTopic, TopicIdentity
+from proxy.member_log import log_reader, log_threads, log_writer, topic_watch
+from proxy.member_log.log_messages import Record
+from proxy.member_log.log_process import main
+from proxy.member_log.record_decoding import LOG_APPEND_TIME
+from proxy.member_log.topic import PreparedTopic, TopicIdentity
 
 log_threads.prepare_topic = lambda _admin, fleet: PreparedTopic(TopicIdentity("id", fleet.partitions), None)
 topic_watch.TopicWatch.run = lambda _self: None  # type: ignore[method-assign]

@@ -8,12 +8,12 @@ import trio.testing
 
 from protocol_codecs.policy_manifest import MANIFEST, generated, manifest_of
 from proxy.config import policy_source
-from proxy.config.file_watcher import POLL_INTERVAL_S
 from proxy.config.loader import ConfigError
 from proxy.config.policy_source import load_policy_from
 from proxy.metrics.registry import Metrics
-from proxy.server.policy_reloader import PolicyReloader
-from tests.proxy.server.reloading import inline, watch
+from proxy.reload.file_watcher import POLL_INTERVAL_S
+from proxy.reload.policy_reloader import PolicyReloader
+from tests.proxy.reload.reloading import inline, watch
 from translation.policy.policy import Mode, Policy, Rule
 
 FIRST = b"rules: [{group: payments, mode: translate}]\n"

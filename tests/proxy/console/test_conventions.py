@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from proxy.cli import command_line
-from proxy.console.exit_codes import ExitCode
+from proxy.runtime.exit_codes import ExitCode
 from tests.proxy.console.commands import leaves, options
 
 REPORTS = {

@@ -10,14 +10,14 @@ import trio.testing
 from protocol_codecs import ApiKey
 from proxy.cluster.dialer import Dialed, UnreachableError
 from proxy.config.schema import Address, Limits
+from proxy.connection.client_connection import ClientConnection
+from proxy.connection.connection_deps import ConnectionDeps
+from proxy.connection.share_session_cuts import ShareSessionCuts
+from proxy.connection.translation_protocols import Translation
+from proxy.connection.translator_driver import TranslatorDriver
+from proxy.groups.event_dispatcher import EventDispatcher
 from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
-from proxy.observability.event_dispatcher import EventDispatcher
-from proxy.server.client_connection import ClientConnection
-from proxy.server.connection_deps import ConnectionDeps
-from proxy.server.share_session_cuts import ShareSessionCuts
-from proxy.server.translation_protocols import Translation
-from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ListenerContext
 from proxy.session.request_metrics import RequestMetrics

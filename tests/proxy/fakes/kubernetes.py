@@ -12,7 +12,7 @@ import h11
 import trio
 import trustme
 
-from proxy.kubernetes.api_server import ServiceAccount
+from proxy.reload.api_server import ServiceAccount
 
 NAMESPACE = "kafka"
 NAME = "epochgate-policy"

@@ -9,9 +9,9 @@ import signal
 import struct
 import sys
 
-from proxy.fleet.log_events import AccessLost, EndReached, SettingsRead
-from proxy.fleet.log_messages import ENCODER, ORDERS, Begin, Begun, Go, Record, Refused, Write
-from proxy.fleet.record_decoding import LOG_APPEND_TIME
+from proxy.member_log.log_events import AccessLost, EndReached, SettingsRead
+from proxy.member_log.log_messages import ENCODER, ORDERS, Begin, Begun, Go, Record, Refused, Write
+from proxy.member_log.record_decoding import LOG_APPEND_TIME
 from proxy.runtime.frames import framed, read_frame
 
 

@@ -13,7 +13,7 @@ from protocol_codecs.messages.consumer_protocol import (
 )
 from protocol_codecs.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from proxy.config.schema import Config, Listener, Upstream
-from proxy.observability.snapshot import EventView, GroupView, MemberView, Progress, Snapshot
+from proxy.groups.snapshot import EventView, GroupView, MemberView, Progress, Snapshot
 from proxy.preflight.facts import Apis, Broker, Facts, Group, Kind, Member, Unknown, Version
 from translation.policy.policy import Mode, Policy
 

@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 from protocol_codecs.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from proxy.cli import command_line
 from proxy.config.schema import Address
-from proxy.console.exit_codes import ExitCode
 from proxy.preflight import account
 from proxy.preflight.account_messages import ANSWERS, ENCODER, Answers, Groups, Rest, SentGroup
 from proxy.preflight.ask_brokers import BrokerAddress
 from proxy.preflight.facts import Acl, Group, Kind, Member, Unknown
+from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.frames import message_decoder
 
 UNKNOWN = Unknown("the account may not", "give it the right")

@@ -9,12 +9,12 @@ import pytest
 import structlog
 import trio
 
+from proxy.admin.preflight_report import Report
+from proxy.admin.preflight_view import PreflightBoard, PreflightState
 from proxy.config.loader import ConfigError
 from proxy.config.reporting import PreflightSection
 from proxy.config.schema import Admin
 from proxy.metrics.registry import Metrics
-from proxy.observability.preflight_report import Report
-from proxy.observability.preflight_view import PreflightBoard, PreflightState
 from proxy.preflight import background
 from proxy.preflight.background import BackgroundPreflight, NoReport
 from proxy.preflight.checks.table import CHECKS

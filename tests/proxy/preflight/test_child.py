@@ -6,10 +6,10 @@ import msgspec
 import pytest
 import trio
 
+from proxy.admin.preflight_report import Report, Status, shortened
 from proxy.config.fleet import Fleet
 from proxy.config.reporting import PreflightSection
 from proxy.config.schema import Upstream
-from proxy.observability.preflight_report import Report, Status, shortened
 from proxy.preflight import background
 from proxy.preflight.background import NoReport, make_in_process
 from proxy.preflight.judge import judge

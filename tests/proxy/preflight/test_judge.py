@@ -9,10 +9,10 @@ from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     encode_subscription,
 )
+from proxy.admin.preflight_report import Source, Status
 from proxy.config.fleet import Fleet
 from proxy.config.limits import Limits
 from proxy.config.schema import Listener
-from proxy.observability.preflight_report import Source, Status
 from proxy.preflight.checks.settings import TOLD
 from proxy.preflight.checks.table import CHECKS
 from proxy.preflight.facts import Acl, Apis, Facts, Group, Kind, Member, Unknown, Version, number

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 import pytest
 
-from proxy.observability.fleet_view import FleetMember, FleetReplica, FleetView, GroupFleet
-from proxy.observability.preflight_report import Status
-from proxy.observability.snapshot import GroupView, Snapshot
+from proxy.admin.preflight_report import Status
+from proxy.groups.fleet_view import FleetMember, FleetReplica, FleetView, GroupFleet
+from proxy.groups.snapshot import GroupView, Snapshot
 from proxy.preflight import ask_proxies as module
 from proxy.preflight.ask_proxies import MOST_REPLICAS, ask_proxies, together
 from proxy.preflight.facts import Facts, Unknown

@@ -8,12 +8,12 @@ import trio
 
 from pipeline.rules.certificate import Verdict
 from proxy.config.schema import Verify
+from proxy.journal.journal import Journal, JournalEvent
 from proxy.metrics.registry import Metrics
-from proxy.observability.journal import Journal, JournalEvent
-from proxy.observability.wall_clock import WallClock
 from proxy.proof.live_proof import DELAY_S, LOOK_EVERY_S, LiveProof
 from proxy.proof.sources import Election, JournalUnreadable, Open, Read, ReadNext
-from tests.proxy.observability.events import event, topic
+from proxy.runtime.wall_clock import WallClock
+from tests.proxy.groups.events import event, topic
 from translation.actions import EventKind
 from translation.member_log.group_records import Proof
 from translation.member_log.records import Writer

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from proxy.config.schema import Drain, Limits
-from proxy.server.connection_manager import ConnectionManager
+from proxy.connection.connection_manager import ConnectionManager
 from proxy.server.drain import close_connections
 from proxy.transport.tcp_stream import TcpStream
 from tests.proxy.fakes import messages, share, wire

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from proxy.fleet.refusals import MemberLogRefused
+from proxy.member_log.refusals import MemberLogRefused
 from proxy.metrics.registry import Metrics
 from proxy.server.server import Server
 from tests.proxy.fakes import messages

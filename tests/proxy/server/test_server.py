@@ -10,9 +10,9 @@ import trio.testing
 
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from proxy.admin.admin_http import SingleProcessBackend, admin_app
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Admin, Limits, Listener, Upstream
-from proxy.observability.admin_http import SingleProcessBackend, admin_app
 from proxy.server.server import Server
 from proxy.transport.listeners import BindError
 from tests.proxy.fakes import messages, wire

@@ -6,7 +6,7 @@ import trio
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from proxy.observability.broker_queries import BrokerQuery
+from proxy.groups.broker_queries import BrokerQuery
 from proxy.session.response_tap import ResponseTap, is_plain_success
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.bench import Bench, a_bench

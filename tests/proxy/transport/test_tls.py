@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives import serialization as to
 
 from protocol_codecs import ApiKey
 from proxy.cluster.dialer import UnreachableError
-from proxy.config.file_watcher import FileWatcher
 from proxy.config.schema import Config, Limits, Listener, Upstream
 from proxy.config.tls import ClientAuth, ListenerTls, TlsVersion, UpstreamTls
+from proxy.reload.file_watcher import FileWatcher
 from proxy.server.server import Server
 from proxy.transport.tls_context import file_problems, listener_material, upstream_material
 from proxy.transport.tls_errors import TlsFilesError

@@ -14,8 +14,8 @@ import pytest
 import trio
 
 from proxy.config.schema import Config, Limits, Listener, Upstream
-from proxy.observability.snapshot import Snapshot
-from proxy.server.policy_reloader import PolicyReloader
+from proxy.groups.snapshot import Snapshot
+from proxy.reload.policy_reloader import PolicyReloader
 from proxy.server.process import StartError, leaves
 from proxy.server.server import Readiness
 from proxy.transport.tcp_stream import TcpStream

@@ -1,9 +1,9 @@
 """The topic of the member log in a run of several replicas: one partition at the broker, and each replica's way to it.
 
 The real :class:`~translation.member_log.member_log.MemberLog` decides. What is simulated is what lies around it in a
-process (``proxy.fleet``) and at the broker: records land after a delay, in the order of their producer; every replica
-reads all of them, in the order of the log, each with delays of its own. Either way may be shut for a while, for one
-replica or for all. A delivery that takes too long fails, and its records may land all the same.
+process (``proxy.member_log``) and at the broker: records land after a delay, in the order of their producer; every
+replica reads all of them, in the order of the log, each with delays of its own. Either way may be shut for a while, for
+one replica or for all. A delivery that takes too long fails, and its records may land all the same.
 """
 
 import math
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 GIVES_UP_MS = 60_000
 """``message.timeout.ms`` of the producers."""
 REPLACE_EVERY_MS = 5_000
-"""A producer is replaced at most so often (``proxy.fleet.driver``)."""
+"""A producer is replaced at most so often (``proxy.member_log.driver``)."""
 _EPOCH_MS = 10**12
 """The broker's clock when a run begins."""
 

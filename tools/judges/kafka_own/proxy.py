@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from benchmarks.lib.test_bed import Gateway
-
 from tools.judges.running import POLICY
 
 # As the tests set their brokers (kafka.api.AbstractConsumerTest).

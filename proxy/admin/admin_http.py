@@ -1,0 +1,167 @@
+"""The HTTP server of the admin port: ``/metrics``, ``/healthz``, ``/readyz``, groups as pages and JSON. Read only."""
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from hypercorn.config import Config as HypercornConfig
+from hypercorn.trio import run as hypercorn_run
+from hypercorn.trio import serve
+from hypercorn.trio.tcp_server import TCPServer
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from proxy.admin.allowed_hosts import AllowedHosts
+from proxy.admin.api import api_routes, refuse
+from proxy.admin.preflight_view import PreflightBoard
+from proxy.admin.process_queries import Processes, QueryHandlers, SingleProcess
+from proxy.admin.status_page import page_routes
+from proxy.admin.text_format import render_metrics
+from proxy.config.schema import Visibility
+from proxy.metrics.registry import Metrics
+
+_OK = 200
+_UNAVAILABLE = 503
+_GRACEFUL_S = 1.0
+
+
+class Health:
+    """Whether the process is ready for clients."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._failure: str | None = None
+        self._reason: str | None = None
+        self.not_ready("starting")
+
+    @property
+    def reason(self) -> str | None:
+        """Why the process is not ready; None if it is."""
+        return self._failure or self._reason
+
+    def not_ready(self, reason: str) -> None:
+        """Report that the process should get no new clients, and why."""
+        self._reason = reason
+        self._metrics.ready.set(0)
+
+    def ready(self) -> None:
+        """Report that the process is ready for clients. It is not while a failure is reported (:meth:`fail`)."""
+        self._reason = None
+        self._metrics.ready.set(self._failure is None)
+
+    def fail(self, reason: str | None) -> None:
+        """Report a failure, whatever else is ready: the process should get no new clients. None: it is over."""
+        self._failure = reason
+        self._metrics.ready.set(self.reason is None)
+
+
+class AdminBackend(Processes, Protocol):
+    """The data behind the admin port: of one process, or of a supervisor and its workers."""
+
+    async def exposition(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        ...
+
+    async def not_ready(self) -> str | None:
+        """Return why the proxy should get no clients; None if it should."""
+        ...
+
+    async def not_alive(self) -> str | None:
+        """Return why the process should be restarted; None if it is healthy."""
+        ...
+
+
+class SingleProcessBackend(SingleProcess):
+    """The backend of a process that serves alone."""
+
+    def __init__(self, metrics: Metrics, health: Health, handlers: QueryHandlers) -> None:
+        super().__init__(handlers)
+        self._metrics = metrics
+        self._health = health
+
+    async def exposition(self) -> bytes:
+        """See :class:`AdminBackend`."""
+        return await render_metrics(self._metrics)
+
+    async def not_ready(self) -> str | None:
+        """See :class:`AdminBackend`."""
+        return self._health.reason
+
+    async def not_alive(self) -> str | None:
+        """See :class:`AdminBackend`. A process that answers is alive."""
+        return None
+
+
+def admin_app(
+    backend: AdminBackend, limits: Visibility | None = None, preflight: PreflightBoard | None = None
+) -> Starlette:
+    """Make the ASGI application of the admin port.
+
+    ``limits`` bound its responses; None means the defaults. ``preflight`` has the proxy's own preflight; None: it makes
+    none.
+    """
+    board = preflight or PreflightBoard()
+
+    async def expose(_request: Request) -> Response:
+        return Response(await backend.exposition(), media_type=CONTENT_TYPE_LATEST)
+
+    async def alive(_request: Request) -> Response:
+        return _health_response("alive", await backend.not_alive())
+
+    async def ready(_request: Request) -> Response:
+        return _health_response("ready", await backend.not_ready())
+
+    return Starlette(
+        routes=[
+            Route("/metrics", expose),
+            Route("/healthz", alive),
+            Route("/readyz", ready),
+            *api_routes(backend, limits or Visibility(), board),
+            *page_routes(backend, board),
+        ],
+        exception_handlers={HTTPException: refuse},
+    )
+
+
+def _health_response(what: str, why_not: str | None) -> Response:
+    if why_not is None:
+        return JSONResponse({what: True}, _OK)
+    return JSONResponse({what: False, "reason": why_not}, _UNAVAILABLE)
+
+
+class _Connection(TCPServer):
+    """A connection of the admin port that leaves nothing behind.
+
+    Hypercorn's protocol and its connection refer to each other, with the bytes that were read: 60 kB for a head without
+    an end. Only a full collection finds such a cycle, and thousands of strangers' connections fit between two of these.
+    """
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            vars(self).clear()
+
+
+vars(hypercorn_run)["TCPServer"] = _Connection  # there is no setting for it
+
+
+async def serve_admin(
+    sock: socket.socket, app: Starlette, until: Callable[[], Awaitable[None]], hosts: Iterable[str] = ()
+) -> None:
+    """Serve the application on a bound socket until ``until()`` returns.
+
+    ``hosts`` are names that clients may give as ``Host``, beside those that they always may
+    (:class:`~proxy.admin.allowed_hosts.AllowedHosts`).
+    """
+    config = HypercornConfig()
+    config.bind = [f"fd://{sock.detach()}"]  # closed by hypercorn
+    config.graceful_timeout = _GRACEFUL_S
+    config.errorlog = logging.getLogger("hypercorn.error")
+    config.include_server_header = False
+    await serve(AllowedHosts(app, hosts), config, shutdown_trigger=until)  # type: ignore[arg-type]

@@ -1,6 +1,0 @@
-"""``python -m proxy.cli`` is ``epochgate``."""
-
-from proxy.cli import main
-
-if __name__ == "__main__":
-    main()

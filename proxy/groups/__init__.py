@@ -1,0 +1,1 @@
+"""What operators see of groups: their members, recent history, metrics and forecast, as events and brokers tell."""

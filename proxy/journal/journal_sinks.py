@@ -1,0 +1,47 @@
+"""The destinations of the journal that a configuration names: a file, a topic, or both."""
+
+import os
+from pathlib import Path
+
+from proxy.cluster.dialer import Open
+from proxy.config.fleet import kafka_properties
+from proxy.config.schema import Config
+from proxy.journal.journal import Sink
+from proxy.journal.journal_account import AccountTopicSink
+from proxy.journal.journal_files import FileSink
+from proxy.journal.journal_folder import Terms
+from proxy.journal.journal_messages import JournalTopic
+from proxy.journal.journal_topic import TopicSink
+from proxy.metrics.registry import Metrics
+
+
+def journal_sinks(
+    config: Config, folder: Path | None, replica: str, boot: str, open_: Open, metrics: Metrics
+) -> list[Sink]:
+    """Return the configured sinks of the journal. ``folder`` is the base of relative paths.
+
+    :raises UnreadableSecret: a secret of the account that writes the topic is not there.
+    """
+    journal = config.journal
+    found: list[Sink] = []
+    if journal.path is not None:
+        found.append(
+            FileSink(
+                (folder or Path()) / journal.path,
+                Terms(journal.file_max_bytes, journal.file_max_age_s, journal.keep_bytes, journal.shared),
+                replica=replica,
+                boot=boot,
+                deleted=metrics.journal_files_deleted.inc,
+            )
+        )
+    if journal.topic is not None:
+        found.append(_topic_sink(config, journal.topic, open_, metrics))
+    return found
+
+
+def _topic_sink(config: Config, topic: str, open_: Open, metrics: Metrics) -> Sink:
+    if config.fleet is None:
+        return TopicSink(topic, config.upstream.addresses, open_)
+    made = JournalTopic(topic, config.fleet.replication, config.journal.keep_bytes)
+    crashes = metrics.kafka_process_crashes.labels("journal")
+    return AccountTopicSink(made, kafka_properties(config.fleet, os.environ), crashes.inc)

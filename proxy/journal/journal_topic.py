@@ -1,0 +1,179 @@
+"""Writes the journal to a Kafka topic: the JSON as the record's value, the group id as its key.
+
+It produces to the leaders of the topic's partitions over its own connections. All events of a group go to one
+partition, so they stay in order. A batch whose response was lost is written again: readers detect duplicates by
+`replica`, `boot` and `seq`.
+"""
+
+import time
+from collections.abc import Sequence
+from itertools import count
+from zlib import crc32
+
+import msgspec
+import trio
+
+from protocol_codecs import ApiKey, CodecError, ErrorCode, Message, decode
+from protocol_codecs.error_code import error_name
+from protocol_codecs.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from protocol_codecs.messages.produce import (
+    ProduceRequest,
+    ProduceRequestPartition,
+    ProduceRequestTopic,
+    ProduceResponse,
+)
+from protocol_codecs.record_batch import Record, RecordBatch, encode_batch
+from protocol_codecs.registry import APIS
+from proxy.cluster.dialer import Open
+from proxy.config.schema import Address
+from proxy.journal.journal import JournalError, JournalEvent
+from proxy.wire.frame_splitter import FrameError, FrameSplitter
+from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset
+
+_CLIENT_ID = "epochgate-journal"
+_METADATA_VERSION = 9
+_PRODUCE_VERSION = 9
+"""Both are in every broker that has the new protocol."""
+_ACKS_ALL = -1
+_TIMEOUT_S = 10.0
+_MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+_PERMANENT_ERRORS = frozenset(
+    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD}
+)
+
+
+_RETRIABLE = (OSError, ValueError, trio.TooSlowError, trio.BrokenResourceError, CodecError, FrameError)
+"""Errors of an unreachable or misbehaving broker; ValueError if its Metadata has an invalid host name."""
+
+
+class _Broker:
+    """A connection to one broker, one request at a time."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._splitter = FrameSplitter(_MAX_RESPONSE_BYTES)
+        self._ids = count(1)
+
+    async def request(self, api_key: ApiKey, version: int, message: Message) -> Message:
+        """Send a request and return its response."""
+        correlation_id = next(self._ids)
+        await self._stream.send_all(request_frame(api_key, version, correlation_id, _CLIENT_ID, message))
+        frame = await self._frame()
+        if correlation_id_of(frame) != correlation_id:
+            raise trio.BrokenResourceError("response to another request")
+        response: Message = decode(
+            APIS[api_key].response, version, frame, response_body_offset(api_key, version, frame)
+        )
+        return response
+
+    async def _frame(self) -> bytes:
+        frame = b""
+        while True:
+            while (piece := self._splitter.next_piece()) is not None:
+                frame += piece.data
+                if piece.last:
+                    return frame
+            data = await self._stream.receive_some()
+            if not data:
+                raise trio.BrokenResourceError("the broker closed the connection")
+            self._splitter.feed(bytes(data))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await trio.aclose_forcefully(self._stream)
+
+
+class TopicSink:
+    """Writes to ``topic`` in the cluster at ``bootstrap``. ``open_`` opens its connections."""
+
+    name = "topic"
+
+    def __init__(self, topic: str, bootstrap: Sequence[Address], open_: Open) -> None:
+        self._topic = topic
+        self._bootstrap = tuple(bootstrap)
+        self._open = open_
+        self._brokers: dict[Address, _Broker] = {}
+        self._leaders: dict[int, Address] = {}
+
+    async def write(self, events: list[JournalEvent]) -> None:
+        """See :class:`proxy.journal.journal.Sink`."""
+        try:
+            with trio.fail_after(_TIMEOUT_S):
+                await self._write(events)
+        except _RETRIABLE as error:
+            await self.close()
+            raise JournalError(f"{self._topic}: {str(error) or type(error).__name__}", keep=True) from error
+        except JournalError:
+            await self.close()
+            raise
+
+    async def idle(self) -> None:
+        """Do nothing: connections stay open."""
+
+    async def close(self) -> None:
+        """Close the connections; the next batch reopens them."""
+        brokers, self._brokers, self._leaders = self._brokers, {}, {}
+        for broker in brokers.values():
+            await broker.close()
+
+    async def _write(self, events: list[JournalEvent]) -> None:
+        if not self._leaders:
+            await self._find_leaders()
+        partitions: dict[int, list[Record]] = {}
+        now_ms = time.time_ns() // 1_000_000
+        for event in events:
+            key = event.group.encode() if event.group else None
+            index = crc32(key or event.replica.encode()) % len(self._leaders)
+            records = partitions.setdefault(index, [])
+            delta = event.time_us // 1000 - now_ms
+            records.append(Record(key, msgspec.json.encode(event), (), len(records), delta))
+        for index, some in partitions.items():
+            await self._produce(index, encode_batch(RecordBatch(tuple(some), base_timestamp=now_ms)))
+
+    async def _find_leaders(self) -> None:
+        last: Exception | None = None
+        for address in self._bootstrap:
+            try:
+                broker = await self._broker(address)
+                break
+            except (OSError, ValueError, trio.BrokenResourceError) as error:
+                last = error
+        else:
+            raise JournalError(f"{self._topic}: no broker can be reached: {last}", keep=True)
+        request = MetadataRequest(
+            topics=(MetadataRequestTopic(name=self._topic),), allow_auto_topic_creation=False
+        )
+        response = await broker.request(ApiKey.METADATA, _METADATA_VERSION, request)
+        assert isinstance(response, MetadataResponse)  # noqa: S101  it was decoded as such
+        (topic,) = response.topics
+        if topic.error_code != ErrorCode.NONE:
+            raise JournalError(f"{self._topic}: {error_name(topic.error_code)}", keep=True)
+        nodes = {node.node_id: Address(node.host, node.port) for node in response.brokers}
+        leaders = {one.partition_index: nodes.get(one.leader_id) for one in topic.partitions}
+        if not leaders or None in leaders.values() or sorted(leaders) != list(range(len(leaders))):
+            raise JournalError(f"{self._topic}: a partition has no leader", keep=True)
+        self._leaders = {index: address for index, address in leaders.items() if address is not None}
+
+    async def _broker(self, address: Address) -> _Broker:
+        broker = self._brokers.get(address)
+        if broker is None:
+            broker = self._brokers[address] = _Broker(await self._open(address.host, address.port))
+        return broker
+
+    async def _produce(self, index: int, batch: bytes) -> None:
+        broker = await self._broker(self._leaders[index])
+        partition = ProduceRequestPartition(index=index, records=batch)
+        request = ProduceRequest(
+            acks=_ACKS_ALL,
+            timeout_ms=int(_TIMEOUT_S * 1000),
+            topic_data=(ProduceRequestTopic(name=self._topic, partition_data=(partition,)),),
+        )
+        response = await broker.request(ApiKey.PRODUCE, _PRODUCE_VERSION, request)
+        assert isinstance(response, ProduceResponse)  # noqa: S101  it was decoded as such
+        code = response.responses[0].partition_responses[0].error_code
+        if code != ErrorCode.NONE:
+            raise JournalError(f"{self._topic}: {error_name(code)}", keep=code not in _PERMANENT_ERRORS)

@@ -1,0 +1,1 @@
+"""What operators see of groups: snapshots, events, metrics, alert rules and dashboard."""

@@ -1,1 +1,0 @@
-"""What operators see: groups, snapshots, journal, pages, alert rules and dashboard."""

@@ -1,0 +1,23 @@
+"""Reloads of the policy in virtual time, which does not wait for threads."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+from proxy.reload.file_watcher import FileWatcher
+from proxy.reload.policy_reloader import PolicyReloader
+
+T = TypeVar("T")
+
+
+async def inline(work: Callable[[], T]) -> T:
+    """Run it in this thread."""
+    return work()
+
+
+async def watch(reloader: PolicyReloader) -> None:
+    """Watch the reloader's file, and load."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reloader.run)
+        nursery.start_soon(FileWatcher((reloader,)).run)
