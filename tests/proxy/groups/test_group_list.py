@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from translation.migration.step_start import WAITS_FOR_APPROVAL
 
 from proxy.groups.group_list import Query, Standing, chosen, lanes, standing_of
 from proxy.groups.snapshot import GroupView
@@ -13,6 +12,7 @@ from translation.actions import EventKind
 from translation.mending.mends import Unowned
 from translation.moving.move_view import MoveView
 from translation.policy.policy import Mode, Policy, Rule
+from translation.rollout.step_start import WAITS_FOR_APPROVAL
 
 TEAMS = {
     "payments": ("orders", "refunds", "ledger", "invoices"),
