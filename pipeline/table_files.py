@@ -5,15 +5,37 @@ checkpoint of one file, with ``add`` and ``remove``. A table that asks more of i
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 """
 
-import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
+
+import msgspec
 
 from pipeline import runs
 from pipeline.errors import PipelineError
+from protocol_codecs.foreign import JsonDecoder, Undecodable
 
 _READER_VERSION = 1
+_LONGEST_LINE = 64 * 1024 * 1024
+
+
+class _File(msgspec.Struct):
+    path: str | None
+
+
+class _Protocol(msgspec.Struct):
+    minReaderVersion: int  # noqa: N815 - as Delta Lake has it
+
+
+class _Action(msgspec.Struct):
+    """A line of Delta Lake's log, as far as it counts here."""
+
+    protocol: _Protocol | None = None
+    add: _File | None = None
+    remove: _File | None = None
+
+
+_action = JsonDecoder(_Action, _LONGEST_LINE)
 
 
 class TableFiles(NamedTuple):
@@ -46,25 +68,28 @@ def _of_delta(table: Path, version: int) -> TableFiles:
         first = max(known) + 1
         _take(table, files, _checkpoint(log / f"{first - 1:020}.checkpoint.parquet"))
     for number in range(first, version + 1):
-        lines = (log / f"{number:020}.json").read_text(encoding="utf-8").splitlines()
-        _take(table, files, [json.loads(line) for line in lines if line])
+        at = log / f"{number:020}.json"
+        try:
+            _take(table, files, [_action.decode(line) for line in at.read_bytes().splitlines() if line])
+        except Undecodable as error:
+            raise PipelineError(f"{at}: {error}") from None
     return TableFiles(table, [str(table / unquote(one)) for one in files])
 
 
-def _checkpoint(at: Path) -> list[dict[str, Any]]:
+def _checkpoint(at: Path) -> list[_Action]:
     from pyarrow import parquet  # noqa: PLC0415 - this module is there without it
 
     file = parquet.ParquetFile(at)  # `parquet.read_table` would name the column `path`, without `add`
-    rows: list[dict[str, Any]] = file.read(columns=["add.path", "protocol.minReaderVersion"]).to_pylist()
-    return rows
+    rows = file.read(columns=["add.path", "protocol.minReaderVersion"]).to_pylist()
+    return msgspec.convert(rows, list[_Action])
 
 
-def _take(table: Path, files: dict[str, None], actions: list[dict[str, Any]]) -> None:
+def _take(table: Path, files: dict[str, None], actions: list[_Action]) -> None:
     for one in actions:
-        if (asked := one.get("protocol")) and asked["minReaderVersion"] > _READER_VERSION:
+        if one.protocol is not None and one.protocol.minReaderVersion > _READER_VERSION:
             raise PipelineError(f"{table}: this table of Delta Lake has features that are read by Spark only")
-        if (gone := one.get("remove")) is not None:
-            files.pop(gone["path"], None)
+        if one.remove is not None and one.remove.path is not None:
+            files.pop(one.remove.path, None)
     for one in actions:
-        if (added := one.get("add")) and added["path"] is not None:
-            files[added["path"]] = None
+        if one.add is not None and one.add.path is not None:
+            files[one.add.path] = None

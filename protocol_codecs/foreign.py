@@ -56,7 +56,7 @@ class JsonDecoder(Generic[T]):
         :raises Undecodable: it is too long or too deep, or is no such JSON.
         """
         _check_size(data, self._max_bytes)
-        if _json_is_deeper(data, self._max_depth):
+        if json_is_deeper(data, self._max_depth):
             raise Undecodable(f"nested deeper than {self._max_depth}, or not closed: {data[:_SHOWN_BYTES]!r}")
         text = decode_text(data)
         try:
@@ -68,8 +68,7 @@ class JsonDecoder(Generic[T]):
 class MsgpackDecoder(Generic[T]):
     """Decodes msgpack into a type that msgspec knows, at most ``max_bytes``.
 
-    ``max_depth`` None: nothing but msgspec itself bounds the depth. It is for frames of many records, of which the
-    check costs thirty times as much as the decoding.
+    ``max_depth`` None: the type bounds the depth, and forbids fields that it does not know.
     """
 
     def __init__(self, kind: type[T], max_bytes: int, *, max_depth: int | None = MOST_DEPTH) -> None:
@@ -96,12 +95,16 @@ def _check_size(data: bytes, most: int) -> None:
         raise Undecodable(f"{len(data)} bytes, more than {most}: {data[:_SHOWN_BYTES]!r}")
 
 
-def _json_is_deeper(data: bytes, most: int) -> bool:
+def json_is_deeper(data: bytes, most: int = MOST_DEPTH) -> bool:
     """Whether JSON is nested deeper than ``most`` levels; also of what is none, if it is not closed."""
     if data.count(b"[") + data.count(b"{") <= most:
         return False
-    brackets = _JSON_STRING.sub(b"", data).translate(_AS_LISTS, _NO_BRACKETS)
+    # Splitting at quotes is six times as fast, but knows no escapes.
+    bare = _JSON_STRING.sub(b"", data) if b"\\" in data else b"".join(data.split(b'"')[::2])
+    brackets = bare.translate(_AS_LISTS, _NO_BRACKETS)
     for _ in range(most):
+        if not brackets:
+            return False
         brackets = brackets.replace(b"[]", b"")  # the innermost level
     return bool(brackets)
 

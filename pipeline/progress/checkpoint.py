@@ -14,6 +14,7 @@ import pyspark
 from pipeline.errors import PipelineError
 from pipeline.file_systems import FileSystems, NotThereError
 from pipeline.location import Location
+from protocol_codecs.foreign import JsonDecoder, Undecodable
 
 STATE = 2
 """The version of what the streams keep. It is raised when a checkpoint of the version before can't be read on."""
@@ -37,6 +38,7 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     shards: int | None = None
 
 
+_form = JsonDecoder(Form, 64 * 1024)
 _WORDS = {
     "state": "what the streams keep is of another version of epochgate",
     "source": "the journal",
@@ -114,10 +116,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _read(files: FileSystems, checkpoints: Location) -> Form | None:
     try:
-        return msgspec.json.decode(files.read(checkpoints / FORM), type=Form)
+        return _form.decode(files.read(checkpoints / FORM))
     except NotThereError:
         return None
-    except msgspec.MsgspecError as error:
+    except Undecodable as error:
         raise PipelineError(f"{checkpoints / FORM}: {error}: --replay begins anew") from error
 
 

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from pipeline.errors import PipelineError
+from protocol_codecs.foreign import JsonDecoder, Undecodable
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipeline.progress.live import LiveAudit
 
 _PREFIX = "epochgate_progress_"
+_read_offsets = JsonDecoder(dict[str, dict[str, int]], 16 * 1024 * 1024)
 
 
 class OfStream(NamedTuple):
@@ -89,8 +90,8 @@ def _behind(sources: Iterable[dict[str, Any]]) -> float | None:
 def _offsets(told: str | None) -> dict[str, dict[str, int]] | None:
     """Return offsets by topic and partition; None for what has none, such as files."""
     try:
-        return msgspec.json.decode(told or "", type=dict[str, dict[str, int]])
-    except msgspec.MsgspecError:
+        return _read_offsets.decode((told or "").encode())
+    except Undecodable:
         return None
 
 

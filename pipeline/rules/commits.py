@@ -47,7 +47,7 @@ class Commits:
         """Take the next event ``committed`` of the group; return False if its ``commits`` do not match the schema."""
         try:
             commits = _DECODER.decode(event.commits)
-        except (msgspec.MsgspecError, RecursionError):
+        except msgspec.MsgspecError:
             return False
         if any(not len(one.partitions) == len(one.offsets) == len(one.before) for one in commits):
             return False

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from protocol_codecs.foreign import json_is_deeper
+
 VERSION = 1
 
 JOINED, ASSIGNED, REVOKED = "joined", "assigned", "revoked"
@@ -35,6 +37,7 @@ LAST_US = 253_402_300_799_000_000
 _NULL = b"null"
 _NULL_RAW = msgspec.Raw(_NULL)
 _NOT_JSON = "not JSON"
+_TOO_DEEP = "nested too deeply, or not closed"
 _NOT_LIST = "field 'owned' is not a list"
 _Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None
 _Time = Annotated[int, msgspec.Meta(ge=0, le=LAST_US)] | None
@@ -137,12 +140,17 @@ _VERSION_ALONE = msgspec.json.Decoder(_Version)
 
 
 def parse_line(line: bytes | None) -> Line | str:
-    """Return the event, or the reason why the line is none."""
+    """Return the event, or the reason why the line is none.
+
+    The depth of a line is looked at first, so that no reader's stack decides, now or when its partitions are parsed.
+    """
     if line is None:
         return "no content"
+    if json_is_deeper(line):
+        return _TOO_DEEP
     try:
         event = _EVENT.decode(line if line.isascii() else line.decode())
-    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+    except (UnicodeDecodeError, msgspec.DecodeError):
         return _parse_other(line)
     owned = event.owned
     return event if memoryview(owned)[0] == _LIST or owned == _NULL_RAW else _NOT_LIST
@@ -156,7 +164,7 @@ def _parse_other(line: bytes) -> Line | str:
         return _NOT_JSON
     try:
         event = _LINE.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         return _why_unreadable(text)
     return _why_unknown(event) or event
 
@@ -177,7 +185,7 @@ def _why_unreadable(text: str) -> str:
         version = _VERSION_ALONE.decode(text).v
     except msgspec.ValidationError:
         version = None
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         return _NOT_JSON
     return _why_not_version(version) or "a field has another type than the schema says"
 

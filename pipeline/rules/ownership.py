@@ -283,7 +283,7 @@ class GroupOwnership:
         """Apply a change of a member's partitions."""
         try:
             listed = _DECODER.decode(owned)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except msgspec.MsgspecError as error:
             found.append(BadSnapshot(event.name, f"owned: {error}", text_of(owned)))
             return
         member.owned = owned

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 
+from proxy.config.kafka_properties import why_refused
 from proxy.config.regular_file import read_regular_file, unreadable
 from proxy.config.section import Section
 from translation.member_log.formats import DEFAULT_FORMAT, FORMATS, known_formats
@@ -14,33 +15,6 @@ from translation.member_log.group_mac import SHORTEST_KEY
 from translation.member_log.outputs import FleetSettings
 
 Property = str | int | float | bool
-
-RESERVED = frozenset(
-    {
-        "acks",
-        "auto.offset.reset",
-        "client.rack",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "enable.gapless.guarantee",
-        "enable.idempotence",
-        "enable.partition.eof",
-        "fetch.error.backoff.ms",
-        "fetch.queue.backoff.ms",
-        "group.id",
-        "isolation.level",
-        "linger.ms",
-        "max.in.flight",
-        "max.in.flight.requests.per.connection",
-        "message.timeout.ms",
-        "delivery.timeout.ms",
-        "partitioner",
-        "queue.buffering.max.ms",
-        "request.required.acks",
-        "transactional.id",
-    }
-)
-"""Properties on which the member log's safety rests, or its speed: it sets them itself."""
 
 _MAX_SECRET_BYTES = 64 * 1024
 
@@ -52,7 +26,8 @@ class Fleet(Section, frozen=True, kw_only=True):
         dict[str, Property],
         Meta(
             description="librdkafka properties of the account that reads and writes the log: `bootstrap.servers`, "
-            "`security.protocol`, `sasl.mechanisms` and so on. Those that the log sets itself are refused."
+            "`security.protocol`, `sasl.mechanisms`, `ssl.ca.location`, `compression.type` and so on. What is none "
+            "of a connection, its security or its compression is refused."
         ),
     ]
     kafka_files: Annotated[
@@ -146,11 +121,11 @@ class Fleet(Section, frozen=True, kw_only=True):
     ] = FleetSettings().max_bytes
 
     def __post_init__(self) -> None:
-        """Refuse properties that are reserved or given twice, a log without brokers, and an unknown format."""
+        """Refuse properties that may not be set or are given twice, a log without brokers, and an unknown format."""
         given = [*self.kafka, *(self.kafka_files or ()), *(self.kafka_environment or ())]
         for name in given:
-            if name in RESERVED:
-                raise ValueError(f"`fleet.kafka`: {name!r} is set by the member log itself")
+            if (why := why_refused(name)) is not None:
+                raise ValueError(f"`fleet.kafka`: {name!r} {why}")
             if given.count(name) > 1:
                 raise ValueError(f"`fleet.kafka`: {name!r} is given twice")
         if not {"bootstrap.servers", "metadata.broker.list"} & set(given):

@@ -44,7 +44,7 @@ class JournalTopic(NamedTuple):
         )
 
 
-class _Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class _Message(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     pass
 
 

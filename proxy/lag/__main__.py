@@ -225,7 +225,7 @@ def main() -> None:
     assert isinstance(begin, Begin)  # noqa: S101  the first message is that
     try:
         asker = Asker(begin.account, begin.timeout_s, answer)
-    except (KafkaException, TypeError, ValueError) as error:
+    except (KafkaException, AttributeError, TypeError, ValueError) as error:
         answer(AccountRefused(error.args[0].str() if isinstance(error, KafkaException) else str(error)))
         return
     threading.Thread(target=_poll, args=(asker,), daemon=True).start()

@@ -182,19 +182,19 @@ class FleetDriver:
         except NotReached as error:
             _logger.warning("the member log's Kafka client can't begin", reason=str(error))
             return False
-        self._note_settings(begun.wrong)
-        self._unheard = set(range(self._fleet.partitions))
-        is_another = self._client.begin_with(begun.topic_id)
-        self._is_cut_off = False
         try:
+            self._note_settings(begun.wrong)
+            self._unheard = set(range(self._fleet.partitions))
+            is_another = self._client.begin_with(begun.topic_id)
+            self._is_cut_off = False
             if is_another:
                 self._lose_all(begun)
             else:
                 self._reader_watch.replaced(trio.current_time())
                 self.log.replace_writer(self._client.replace_writer(), trio.current_time())
+            self.carry_out()
         except Exception as error:  # noqa: BLE001  as in _handle
             self._fail(error)
-        self.carry_out()
         return True
 
     def _crashed(self) -> None:
@@ -274,12 +274,12 @@ class FleetDriver:
                 if self._is_cut_off:
                     return
                 self._handle_one(event, now)
+            self._metrics.count_bounds()
+            self.carry_out()
+            self._see_whether_it_is_mended()
         except Exception as error:  # noqa: BLE001  a bug here ends the use of the log, never the process
             self._fail(error)
-        self._metrics.count_bounds()
         self._changed.set()
-        self.carry_out()
-        self._see_whether_it_is_mended()
 
     def _handle_one(self, event: LogEvent, now: float) -> None:
         match event:
@@ -364,18 +364,11 @@ class FleetDriver:
     async def _keep_time(self) -> None:
         while True:
             now = trio.current_time()
-            if self._has_failed and self._replaced_at + _REPLACE_EVERY_S <= now:
-                self._has_failed, self._replaced_at = False, now
-                self.log.replace_writer(self._client.replace_writer(), now)
-            if self._reader_watch.next_deadline() <= now and not self._is_cut_off:
-                self._replace_reader(now)
             try:
-                if self.log.next_deadline() <= now:
-                    self.log.handle_time(now)
+                self._handle_time(now)
             except Exception as error:  # noqa: BLE001  likewise
                 self._fail(error)
                 return
-            self.carry_out()
             self._changed = trio.Event()
             deadline = self.log.next_deadline()
             if not self._is_cut_off:
@@ -384,6 +377,16 @@ class FleetDriver:
                 deadline = min(deadline, self._replaced_at + _REPLACE_EVERY_S)
             with trio.move_on_at(max(deadline, now + 0.001)):
                 await self._changed.wait()
+
+    def _handle_time(self, now: float) -> None:
+        if self._has_failed and self._replaced_at + _REPLACE_EVERY_S <= now:
+            self._has_failed, self._replaced_at = False, now
+            self.log.replace_writer(self._client.replace_writer(), now)
+        if self._reader_watch.next_deadline() <= now and not self._is_cut_off:
+            self._replace_reader(now)
+        if self.log.next_deadline() <= now:
+            self.log.handle_time(now)
+        self.carry_out()
 
     def _replace_reader(self, now: float) -> None:
         _logger.warning("the member log's reader is replaced: it reads nothing")

@@ -63,7 +63,7 @@ class RecordIgnored(NamedTuple):
     prober: Writer | None = None
 
 
-class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Message(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """What the process sends, or is sent."""
 
 

@@ -60,7 +60,7 @@ def main() -> None:
     assert isinstance(begin, Begin)  # noqa: S101  the first message is that
     try:
         threads = LogThreads(begin, output.tell, lambda: os._exit(ExitCode.INTERNAL_ERROR))
-    except (KafkaException, TypeError, ValueError) as error:
+    except (KafkaException, AttributeError, TypeError, ValueError) as error:
         reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         output.tell([NoAnswer(reason, is_final=True)])
         return

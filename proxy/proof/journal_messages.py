@@ -10,7 +10,7 @@ MAX_FRAME_BYTES = 4 * 1024 * 1024
 """Of lines in one frame; others come in the next. A longer line counts as one that can't be read."""
 
 
-class _Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class _Message(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     pass
 
 

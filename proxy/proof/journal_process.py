@@ -34,7 +34,12 @@ def main() -> None:
             _say(ReadUntil(read.until_ms, read.is_at_end))
     except JournalUnreadable as error:
         _say(Unreadable(str(error)))
-    except (KafkaException, TypeError, ValueError) as error:  # librdkafka does not take the properties
+    except (
+        KafkaException,
+        AttributeError,
+        TypeError,
+        ValueError,
+    ) as error:  # librdkafka does not take the properties
         reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         _say(Unreadable(reason))
 

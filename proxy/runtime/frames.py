@@ -19,7 +19,11 @@ class BadFrame(Exception):
 
 
 def message_decoder(kind: Any) -> MsgpackDecoder[Any]:
-    """Return the decoder of a child's messages, which are of this type: it may be a union."""
+    """Return the decoder of a child's messages, which are of this type: it may be a union.
+
+    Their types bound the depth, and forbid what they do not know, which a decoder would recurse into to skip it. To
+    look at the depth first would cost thirty times as much as the decoding.
+    """
     return MsgpackDecoder(kind, MAX_FRAME_BYTES, max_depth=None)
 
 

@@ -10,6 +10,7 @@ from tests.pipeline.journal_lines import BAD, GOOD
 
 ANOTHER_TYPE = "a field has another type than the schema says"
 NOT_JSON = "not JSON"
+TOO_DEEP = "nested too deeply, or not closed"
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
@@ -37,7 +38,7 @@ def test_an_event_keeps_what_it_may_hold_as_text() -> None:
     (line(member="m").replace(b'"m"', b'"\xff"'), NOT_JSON),
     (line() + b" x", NOT_JSON),
     (line(member="m").replace(b'"m"', b'"\\ud800"'), NOT_JSON),
-    (line(new_field=0).replace(b'"new_field": 0', b'"new_field": ' + DEEP), NOT_JSON),
+    (line(new_field=0).replace(b'"new_field": 0', b'"new_field": ' + DEEP), TOO_DEEP),
     (line(seq=2**63), ANOTHER_TYPE),
     (line(time_us=-1), ANOTHER_TYPE),
     (line(time_us=LAST_US + 1), ANOTHER_TYPE),

@@ -14,9 +14,9 @@ from protocol_codecs.foreign import (
     JsonDecoder,
     MsgpackDecoder,
     Undecodable,
-    _json_is_deeper,
     _msgpack_is_deeper,
     decode_text,
+    json_is_deeper,
 )
 
 
@@ -113,7 +113,7 @@ VALUES = st.recursive(
 
 @given(VALUES, st.integers(0, 6))
 def test_the_depth_of_json_is_found_without_recursion(value: Any, most: int) -> None:
-    assert _json_is_deeper(json.dumps(value).encode(), most) == (depth_of(value) > most)
+    assert json_is_deeper(json.dumps(value).encode(), most) == (depth_of(value) > most)
 
 
 @given(VALUES, st.binary(max_size=300), st.integers(0, 6))

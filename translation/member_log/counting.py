@@ -46,7 +46,7 @@ by its replica when that has forgotten its record, and a dead id may be served a
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from heapq import merge
 from typing import NamedTuple, Protocol
 
@@ -137,11 +137,9 @@ class Room:
         """Whether more is kept than there is room for in all."""
         return self.members > self.most_members or self.bytes > self.max_bytes
 
-    def largest(self, views: "Iterable[PartitionView]") -> "PartitionView":
-        """The partition that has most of what is too much."""
-        if self.members > self.most_members:
-            return max(views, key=len)
-        return max(views, key=lambda view: view.bytes)
+    def share(self, view: "PartitionView") -> int:
+        """How much a partition has of what is too much."""
+        return len(view) if self.members > self.most_members else view.bytes
 
 
 NO_BOUND = 2**63

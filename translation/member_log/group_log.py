@@ -362,7 +362,7 @@ class GroupLog:
             return [key.group_id]
         forgotten = view.forget_beyond(key.group_id)
         while self.room.is_exceeded:
-            forgotten += self.room.largest(self._views).forget_oldest()
+            forgotten += max(self._views, key=self.room.share).forget_oldest()
         return forgotten
 
     def give_up(self) -> set[int]:

@@ -5,7 +5,7 @@ a record that is authenticated takes the place of one that is not, whatever they
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from translation.member_log.counting import FORGET_MS, NO_BOUND, counts
 from translation.member_log.group_records import GroupKey, StoredGroup
@@ -31,9 +31,9 @@ class GroupRoom:
         """Whether more is kept than there is room for in all."""
         return self.records > self.most or self.bytes > self.max_bytes
 
-    def largest(self, views: "Iterable[GroupView]") -> "GroupView":
-        """The partition that has most of what is too much."""
-        return max(views, key=len if self.records > self.most else lambda view: view.bytes)
+    def share(self, view: "GroupView") -> int:
+        """How much a partition has of what is too much."""
+        return len(view) if self.records > self.most else view.bytes
 
 
 class GroupView:

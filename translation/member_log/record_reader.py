@@ -63,9 +63,8 @@ class RecordReader:
         """Forget what is more than there is room for: of the group, and of the partition that has most."""
         self._forgotten(state, state.view.forget_beyond(group_id))
         while self._members.room.is_exceeded:
-            largest = self._members.room.largest(one.view for one in self._members.partitions)
-            (owner,) = [one for one in self._members.partitions if one.view is largest]
-            self._forgotten(owner, largest.forget_oldest())
+            largest = max(self._members.partitions, key=lambda one: self._members.room.share(one.view))
+            self._forgotten(largest, largest.view.forget_oldest())
 
     def _forgotten(self, state: Partition, keys: list[MemberKey]) -> None:
         for key in keys:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import grimp
 import pytest
 
 from proxy.cli.table import COMMANDS
@@ -78,9 +79,46 @@ def test_a_serving_proxy_loads_of_other_packages_what_it_needs():
     }
 
 
-@pytest.mark.parametrize("module", ["proxy.cli.run", "proxy.cli.preflight", "proxy.cli.exporter"])
-def test_no_native_library_of_kafka_is_loaded_where_brokers_answers_could_end_the_process(module):
+@pytest.fixture(scope="module")
+def imports() -> grimp.ImportGraph:
+    """Every import in the code, also within functions, but for those that types alone need."""
+    rooms = ("proxy", "translation", "protocol_codecs", "hosting", "coordinator", "pipeline")
+    return grimp.build_graph(*rooms, include_external_packages=True, exclude_type_checking_imports=True)
+
+
+def loadable(imports: grimp.ImportGraph, module: str) -> set[str]:
+    """All modules that a process may load that has loaded this one, with the packages that they lie in."""
+    found, open_ends = set[str](), [module]
+    while open_ends:
+        name = open_ends.pop()
+        if name in found:
+            continue
+        found.add(name)
+        if "." in name:
+            open_ends.append(name.rpartition(".")[0])
+        open_ends += imports.find_modules_directly_imported_by(name)
+    return found
+
+
+IN_PROCESSES_THAT_SERVE = {
+    "proxy.cli.run": "proxy.member_log.driver",
+    "proxy.workers.__main__": "proxy.member_log.driver",
+    "proxy.cli.exporter": "proxy.lag.asking_process",
+    "proxy.cli.preflight": "proxy.preflight.account",
+}
+"""Where each begins, and a module that it loads when it needs it."""
+
+
+@pytest.mark.parametrize(("module", "lazy"), IN_PROCESSES_THAT_SERVE.items())
+def test_no_native_library_of_kafka_is_loaded_where_brokers_answers_could_end_the_process(
+    imports: grimp.ImportGraph, module: str, lazy: str
+) -> None:
     """librdkafka runs in child processes; that a serving process goes without is in test_metadata_without_names too."""
-    program = f"import sys, {module}; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert not [name for name in done.stdout.split() if name.split(".")[0] == "confluent_kafka"]
+    found = loadable(imports, module)
+    assert lazy in found
+    assert "confluent_kafka" not in found
+
+
+def test_what_the_children_load_would_be_found(imports: grimp.ImportGraph) -> None:
+    for module in ("proxy.member_log.log_process", "proxy.lag.__main__", "proxy.preflight.account_process"):
+        assert "confluent_kafka" in loadable(imports, module)

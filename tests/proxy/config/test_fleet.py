@@ -1,16 +1,17 @@
 """The section about the member log: its properties, and where their secrets come from."""
 
+import ctypes
+import re
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import confluent_kafka
 import msgspec
 import pytest
 
-from proxy.config.fleet import (
-    RESERVED,
-    Fleet,
-    UnreadableSecret,
-    kafka_properties,
-    mac_key,
-    with_absolute_secrets,
-)
+from proxy.config.fleet import Fleet, UnreadableSecret, kafka_properties, mac_key, with_absolute_secrets
+from proxy.config.kafka_properties import KEPT, RESERVED, why_refused
 from proxy.config.loader import ConfigError, load_config
 
 BASE = """
@@ -82,6 +83,61 @@ def test_a_mistake_is_refused(tmp_path, text, said):
 def test_nobody_can_weaken_the_log(name):
     with pytest.raises(msgspec.ValidationError, match="itself"):
         msgspec.convert({"kafka": {"bootstrap.servers": "k", name: "x"}}, Fleet)
+
+
+def properties_of_librdkafka():
+    """The names of all properties that the installed librdkafka has."""
+    (library,) = Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka*.so*")
+    librdkafka, libc = ctypes.CDLL(str(library)), ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    with NamedTemporaryFile() as file:
+        stream = ctypes.c_void_p(libc.fopen(file.name.encode(), b"w"))
+        librdkafka.rd_kafka_conf_properties_show(stream)
+        libc.fclose(stream)
+        text = Path(file.name).read_text()
+    names = [line.partition("|")[0].strip() for line in text.splitlines() if "|" in line]
+    return {name for name in names if name and name != "Property" and not set(name) <= {"-"}}
+
+
+DECIDED = 193
+"""Properties of librdkafka 2.16 of which somebody has decided whether they may be set."""
+
+
+def test_each_property_of_librdkafka_is_kept_or_refused_by_name():
+    names = properties_of_librdkafka()
+    assert len(names) == DECIDED, "of those that are new somebody has to decide"
+    assert names >= KEPT | RESERVED
+    assert not KEPT & RESERVED
+    for name in names:
+        made = {"kafka": {"bootstrap.servers": "k"} | {name: "x"}}
+        if name in KEPT:
+            assert why_refused(name) is None
+            assert msgspec.convert(made, Fleet).kafka[name] == "x"
+        else:
+            with pytest.raises(msgspec.ValidationError, match=re.escape(f"{name!r} is ")):
+                msgspec.convert(made, Fleet)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["plugin.library.paths", "stats_cb", "default.topic.config", "error_cb", "oauth_cb", "logger",
+     "ssl.engine.location", "group.protocol", "group.instance.id", "topic.blacklist", "message.max.bytes",
+     "sasl.pasword", ""],
+)  # fmt: skip
+def test_what_would_load_a_library_or_is_a_function_or_unknown_is_refused(name):
+    for where in ("kafka", "kafka_files", "kafka_environment"):
+        given = {"kafka": {"bootstrap.servers": "k"}}
+        given[where] = given.get(where, {}) | {name: "x"}
+        with pytest.raises(msgspec.ValidationError, match=re.escape(f"{name!r} is none of the properties")):
+            msgspec.convert(given, Fleet)
+
+
+@pytest.mark.parametrize("value", [True, 1, 1.5, "x"])
+def test_a_value_of_another_type_ends_in_an_exception_that_names_it(value):
+    """Those that the processes of a Kafka client answer with a refusal."""
+    for name in KEPT - {"bootstrap.servers", "metadata.broker.list"}:
+        with suppress(confluent_kafka.KafkaException, AttributeError, TypeError, ValueError):
+            confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, name: value})
 
 
 def test_a_secret_that_is_not_there_is_named_without_its_value(tmp_path):

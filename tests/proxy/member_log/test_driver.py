@@ -15,6 +15,7 @@ from proxy.member_log.log_events import (
     RecordUnknown,
     WriteFailed,
 )
+from proxy.member_log.log_messages import Begun
 from proxy.member_log.reader_watch import PATIENCE_S
 from proxy.member_log.record_decoding import RawRecord, decode_record
 from proxy.member_log.refusals import MemberLogRefused
@@ -215,6 +216,46 @@ async def test_an_error_in_the_member_log_ends_its_use_and_not_the_process(monke
     assert "unexpected error" in bench.refusals[0]
 
 
+def planted(*_arguments):
+    raise ValueError("a bug")
+
+
+def has_ended_its_use(bench):
+    return bench.metric("internal_errors_total", where="fleet") == 1 and bench.driver._is_broken
+
+
+async def test_an_error_where_what_was_read_is_handed_on_ends_its_use_too():
+    bench = Bench().start()
+    bench.driver.log.claim(KEY, 1, trio.current_time())
+    bench.driver.carry_out()
+    bench.driver._tell = planted
+    bench.read_back()
+    assert has_ended_its_use(bench)
+
+
+@pytest.mark.parametrize("where", ["carry_out", "replace_reader", "replace_writer"])
+async def test_an_error_when_time_passes_ends_its_use_too(autojump_clock, monkeypatch, where):
+    bench = Bench()
+    bench.driver._has_failed = where == "replace_writer"
+    monkeypatch.setattr(bench.driver if where == "carry_out" else bench.driver._client, where, planted)
+    with trio.fail_after(2 * PATIENCE_S):
+        await bench.driver._keep_time()
+    assert has_ended_its_use(bench)
+
+
+@pytest.mark.parametrize("where", ["carry_out", "_note_settings"])
+async def test_an_error_when_its_client_begins_again_ends_its_use_too(autojump_clock, monkeypatch, where):
+    bench = Bench().start()
+
+    async def begin():
+        return Begun("topic", {0: 0, 1: 0}, "wrong")
+
+    monkeypatch.setattr(bench.driver._client, "begin", begin)
+    monkeypatch.setattr(bench.driver, where, planted)
+    assert await bench.driver._begin_again()
+    assert has_ended_its_use(bench)
+
+
 async def test_records_that_are_none_of_the_log_are_counted_and_skipped():
     bench = Bench().start()
     bench.read(
@@ -329,9 +370,9 @@ async def test_a_log_that_is_refused_has_no_reader_replaced(autojump_clock):
     assert bench.metric("fleet_reader_replacements_total") == 0
 
 
-async def test_a_property_that_librdkafka_does_not_know_is_refused():
-    fleet = Fleet(kafka={**PROPERTIES, "sasl.pasword": "x"})
-    with pytest.raises(MemberLogRefused, match=r"`fleet\.kafka`.*sasl\.pasword"), trio.fail_after(60):
+async def test_a_value_that_librdkafka_does_not_take_is_refused():
+    fleet = Fleet(kafka={**PROPERTIES, "security.protocol": "x"})
+    with pytest.raises(MemberLogRefused, match=r"`fleet\.kafka`.*security\.protocol"), trio.fail_after(60):
         await FleetDriver(fleet, dict(fleet.kafka)).run()
 
 
