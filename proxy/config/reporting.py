@@ -101,9 +101,10 @@ class MetricsSection(Section, frozen=True, kw_only=True):
         int,
         Meta(
             ge=0,
-            description="Groups that have metrics of their own; the others share the label `other`.",
+            description="Groups that have metrics of their own: those that the policy names or matches, in its order, "
+            "then others by a hash of their ids; so each process chooses the same. The rest share the label `other`.",
         ),
-    ] = 200
+    ] = 1_000
     ask_brokers_every_s: Annotated[
         float,
         Meta(

@@ -1,9 +1,11 @@
 """Computes the metrics about groups at each scrape, and bounds how many groups have a label of their own.
 
-The counts come from the registry or from a merged snapshot. The number of group ids used as labels is bounded: the
-first groups with members get series of their own until they are gone; all others share the label ``other``.
+The counts come from the registry or from a merged snapshot. The number of group ids used as labels is bounded:
+:class:`GroupLabels` says which groups get series of their own; all others share the label ``other``.
 """
 
+import bisect
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 
@@ -57,30 +59,68 @@ class GroupCounts(msgspec.Struct, kw_only=True):
 
 
 class GroupLabels:
-    """Decides which groups get a label, and so series, of their own; ``most`` at once."""
+    """Decides which groups get a label, and so series, of their own; ``most`` at once.
 
-    def __init__(self, most: int) -> None:
+    Those that rank first do: by the policy's rules in order, then by a hash of the id. So processes that see different
+    groups, in any order, choose the same ones as far as they see them. ``on_lost`` is called with the id of a group
+    that gives its label to another one.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        rule_number: Callable[[str], int | None] = lambda _: None,
+        on_lost: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.on_lost = on_lost
         self._most = most
+        self._rule_number = rule_number
+        self._ranked: list[tuple[Rank, str]] = []
         self._labelled: set[str] = set()
 
     def of(self, group_id: str, *, has_members: bool = True) -> str:
         """Return the label of a group. Groups without members get none of their own, since clients can invent ids."""
-        if group_id not in self._labelled:
-            if not has_members or len(self._labelled) >= self._most:
+        if group_id in self._labelled:
+            return group_id
+        if not has_members or not self._most:
+            return OTHER
+        ranked = self._rank(group_id), group_id
+        if len(self._ranked) >= self._most:
+            last = self._ranked[-1]
+            if ranked > last:
                 return OTHER
-            self._labelled.add(group_id)
+            self.drop(last[1])
+            self.on_lost(last[1])
+        bisect.insort(self._ranked, ranked)
+        self._labelled.add(group_id)
         return group_id
+
+    def rank_again(self) -> None:
+        """The policy has changed."""
+        self._ranked = sorted((self._rank(group_id), group_id) for group_id in self._labelled)
 
     def keep(self, group_ids: Container[str]) -> None:
         """Release the labels of all groups but these."""
-        self._labelled = {group_id for group_id in self._labelled if group_id in group_ids}
+        self._ranked = [one for one in self._ranked if one[1] in group_ids]
+        self._labelled = {group_id for _, group_id in self._ranked}
 
     def drop(self, group_id: str) -> bool:
         """Release the label of a group that is gone. Returns whether it had one."""
-        if group_id in self._labelled:
-            self._labelled.remove(group_id)
-            return True
-        return False
+        if group_id not in self._labelled:
+            return False
+        self._labelled.remove(group_id)
+        self._ranked = [one for one in self._ranked if one[1] != group_id]
+        return True
+
+    def _rank(self, group_id: str) -> "Rank":
+        number = self._rule_number(group_id)
+        digest = hashlib.blake2b(group_id.encode(errors="surrogatepass"), digest_size=8).digest()
+        return (_NO_RULE if number is None else number), int.from_bytes(digest)
+
+
+Rank = tuple[int, int]
+"""The number of the rule that holds for a group, and a hash of its id."""
+_NO_RULE = 1 << 62
 
 
 class GroupCollector(Collector):
@@ -140,8 +180,13 @@ def counts_of_view(group: GroupView) -> GroupCounts:
 
 def families(groups: Iterable[GroupCounts], labels: GroupLabels) -> Iterator[GaugeMetricFamily]:
     """Return all metrics of these groups."""
-    totals = _FamilyTotals(labels)
+    totals, counted = _FamilyTotals(labels), list[GroupCounts]()
     for group in groups:
+        labels.of(
+            group.id, has_members=bool(group.members)
+        )  # a later one may take the label of an earlier one
+        counted.append(group)
+    for group in counted:
         totals.add(group)
     return totals.families()
 
@@ -150,8 +195,12 @@ async def families_cooperatively(
     groups: Iterable[GroupCounts], labels: GroupLabels
 ) -> list[GaugeMetricFamily]:
     """See :func:`families`; it yields to other tasks, so each group is counted as it is at its turn."""
-    totals, time_slice = _FamilyTotals(labels), TimeSlice()
+    totals, counted, time_slice = _FamilyTotals(labels), list[GroupCounts](), TimeSlice()
     for group in groups:
+        labels.of(group.id, has_members=bool(group.members))
+        counted.append(group)
+        await time_slice.yield_if_spent()
+    for group in counted:
         totals.add(group)
         await time_slice.yield_if_spent()
     return list(totals.families())

@@ -100,6 +100,10 @@ class GroupRegistry:
         """Return the rule that holds for a group, known or not, and its label."""
         return rule_of(self._policy, group_id)
 
+    def rule_number(self, group_id: str) -> int | None:
+        """Return the number of the rule that holds for a group; None if it is the default."""
+        return self._policy.number_for(group_id)
+
     def set_broker_view(self, group_id: str, broker: BrokerView) -> None:
         """Store how a broker describes a group."""
         group = self.groups.get(group_id)

@@ -63,12 +63,12 @@ class Observability:
         self.replica = replica or replica_name()
         self.clock = WallClock()
         self._poller: BrokerGroupPoller | None = None
-        self.labels = GroupLabels(config.metrics.groups)
         self.on_look: Callable[[], None] = lambda: None
         """Called when somebody looks at the groups."""
         self.registry = GroupRegistry(
             policy, on_drop=self._on_drop, limits=config.visibility, hit=metrics.hit
         )
+        self.labels = GroupLabels(config.metrics.groups, self.registry.rule_number, self._without_series)
         self._dispatcher = EventDispatcher(metrics, self.registry, self.clock, self.labels, config.visibility)
         sinks = list(more_sinks(self))
         if config.journal.path is not None or config.journal.topic is not None:
@@ -104,6 +104,7 @@ class Observability:
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy to what is shown of groups."""
         self.registry.set_policy(policy, self.clock.now_us())
+        self.labels.rank_again()
 
     def start(self, nursery: trio.Nursery, brokers: BrokerQueries) -> None:
         """Start the background tasks: polling, eviction, journal."""
@@ -161,8 +162,11 @@ class Observability:
 
     def _on_drop(self, group_id: str) -> None:
         if self.labels.drop(group_id):
-            for protocol in MemberProtocol:
-                self._metrics.group_rebalances.remove(group_id, protocol)
+            self._without_series(group_id)
+
+    def _without_series(self, group_id: str) -> None:
+        for protocol in MemberProtocol:
+            self._metrics.group_rebalances.remove(group_id, protocol)
 
     async def _run_journal(self) -> None:
         self._journal.record_marker(STARTED, self.clock.now_us(), VERSION)

@@ -66,7 +66,7 @@ class Supervisor:
         self.metrics = Metrics()
         self.preflight = PreflightBoard()
         count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
-        self._group_metrics = GroupCollector(GroupLabels(config.metrics.groups), tuple)
+        self._group_metrics = GroupCollector(GroupLabels(config.metrics.groups, self._rule_number), tuple)
         self.metrics.provide_groups(self._group_metrics)
         self._config = config
         self._policy = policy
@@ -146,9 +146,13 @@ class Supervisor:
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 
+    def _rule_number(self, group_id: str) -> int | None:
+        return self._policy.number_for(group_id)
+
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy in all workers, including those that are restarted later."""
         self._policy = policy
+        self._group_metrics.labels.rank_again()
         message = SetPolicy(msgspec.msgpack.encode(policy))
         for worker in self._workers:
             worker.send(message)

@@ -1,5 +1,6 @@
 """Records of groups by their events, and the snapshots that are made and merged from them."""
 
+import random
 from collections import Counter
 
 import msgspec
@@ -223,9 +224,37 @@ def test_counts_of_a_view_are_those_of_the_record(registry):
 
 
 def test_a_label_is_free_again_when_its_group_is_gone():
-    labels = GroupLabels(1)
+    labels = GroupLabels(1, {"a": 1, "b": 2}.get)
     assert [labels.of("a"), labels.of("b")] == ["a", OTHER]
     labels.keep({"b"})
+    assert labels.of("b") == "b"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_processes_choose_the_same_groups_in_whatever_order_they_see_them(seed):
+    groups = [f"g-{number}" for number in range(300)]
+    named = {"g-7": 0, "g-250": 1, "g-3": 2}
+    lost = []
+    chosen = []
+    for process in range(2):
+        labels = GroupLabels(20, named.get, lost.append)
+        seen = random.Random(seed * 2 + process).sample(groups, 300)  # noqa: S311 - no secret
+        for group in seen:
+            labels.of(group)
+        chosen.append({group for group in groups if labels.of(group) == group})
+    assert chosen[0] == chosen[1]
+    assert len(chosen[0]) == 20
+    assert named.keys() <= chosen[0]
+    assert lost, "a group that came before took no label"
+
+
+def test_a_policy_that_names_a_group_gives_it_the_label():
+    numbers = {"a": 1}
+    labels = GroupLabels(1, numbers.get)
+    assert [labels.of("a"), labels.of("b")] == ["a", OTHER]
+    numbers.clear()
+    numbers["b"] = 0
+    labels.rank_again()
     assert [labels.of("b"), labels.of("a")] == ["b", OTHER]
 
 
