@@ -41,6 +41,7 @@ def _on_kafka(arguments: list[str]) -> int:
     version = os.environ.get("KAFKA_VERSION", jars.DEFAULT_VERSION)
     cluster = Cluster(RUN / f"demo-{os.getpid()}", version=version, say=say)
     cluster.save(owner_pid=os.getpid())
+    began = time.monotonic()
     try:
         try:
             cluster.start()
@@ -48,6 +49,7 @@ def _on_kafka(arguments: list[str]) -> int:
             say(f"no real Kafka here: {reason}")
             say("running on the embedded coordinator instead")
             return _demo(["--embedded", *arguments])
+        say(f"set-up took {time.monotonic() - began:.0f} s")
         if "--record" in arguments:
             return _record(cluster.bootstrap, version, [one for one in arguments if one != "--record"])
         code = _demo(["--kafka", cluster.bootstrap, *arguments])

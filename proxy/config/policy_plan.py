@@ -135,7 +135,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
         if not self.members + self.unnamed:
             return f"{where}; applies to members that join later"
         if self.after is not Mode.TRANSLATE:
-            return f"{where}; members rejoin as classic ones"
+            return f"{where}; members rejoin as classic ones, in one rebalance"
         if self.wave is not None:
             where = f"{where}, in wave {self.wave}"
         how = "moved all at once" if LOST_AT_ONCE in self.notes else "converted in place"

@@ -192,7 +192,7 @@ def test_the_members_of_the_fleet_are_counted():
     (move,) = plan(back, [of_fleet("translate", 2, 5, 3)])
     assert (move.members, move.unnamed) == (10, 0)
     assert str(move) == (
-        "payments: translate -> observe, 10 members, by the default; members rejoin as classic ones"
+        "payments: translate -> observe, 10 members, by the default; members rejoin as classic ones, in one rebalance"
     )
     assert list(summary([move], 1)) == ["1 group moves to observe: 10 members", "0 groups unchanged"]
     (change,) = plan(POLICY, [of_fleet("translate", 2, 5, 3)])
@@ -213,13 +213,13 @@ def test_members_that_only_the_broker_knows_are_not_counted_but_told():
 
 def test_a_group_of_which_no_member_is_here_is_moved_by_the_others():
     (move,) = plan(Policy(default=Mode.OBSERVE), [of_fleet("translate", 0, 4)])
-    assert str(move).endswith("4 members, by the default; members rejoin as classic ones")
+    assert str(move).endswith("4 members, by the default; members rejoin as classic ones, in one rebalance")
 
 
 def test_a_group_that_goes_back_is_moved_by_the_default():
     (move,) = plan(POLICY, [live("else", "translate", members=1)])
     assert str(move) == (
-        "else: translate -> observe, 1 member, by the default; members rejoin as classic ones"
+        "else: translate -> observe, 1 member, by the default; members rejoin as classic ones, in one rebalance"
     )
 
 
