@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.judges import allowed, go, kafka_python, node_rdkafka
+from tools.judges import allowed, go, kafka_own, kafka_python, node_rdkafka
 from tools.judges import page as judges_page
 from tools.judges.__main__ import SUITES
 from tools.judges.allowed import MAX_ENTRIES, Allowed, AllowListError
@@ -228,6 +228,26 @@ def test_pytests_report_names_the_tests_of_a_file() -> None:
         ("file/test_c", SKIPPED, ""),
     ]
     assert kafka_python.results("file", "", "Killed")[0].reason == "no report: Killed"
+
+
+JUNIT_OF_KAFKA = """<testsuite><testcase name="testA(String)[1]" time="1,001.5"><system-out>
+unique-id: [engine:junit-jupiter]
+display-name: testA(String).groupProtocol=classic</system-out></testcase>
+<testcase name="testA(String)[2]" time="2"><failure message="expected: 1&#10;but was: 2" type="Error">at</failure>
+<system-out>display-name: testA(String).groupProtocol=consumer</system-out></testcase>
+<testcase name="testB(String)[1]" time="0"><skipped/></testcase></testsuite>"""
+
+
+def test_junits_report_names_method_and_parameters() -> None:
+    assert [
+        (one.test, one.outcome, one.seconds, one.reason)
+        for one in kafka_own.results("Bounce", JUNIT_OF_KAFKA, "")
+    ] == [
+        ("Bounce/testA groupProtocol=classic", PASSED, 1001.5, ""),
+        ("Bounce/testA groupProtocol=consumer", FAILED, 2.0, "expected: 1 but was: 2"),
+        ("Bounce/testB(String)[1]", SKIPPED, 0.0, ""),
+    ]
+    assert kafka_own.results("Bounce", "", "Killed")[0].reason == "no report: Killed"
 
 
 MOCHA = """{"passes": [{"fullTitle": "Consumer a", "duration": 1500, "err": {}}], "pending": [],
