@@ -306,3 +306,9 @@ def test_the_page_shows_what_differs_and_not_what_is_the_same() -> None:
     assert "| lib | lib 1.0 | 4.4.0 | c1 | 2026-11-28 | 1 | 0 | 1 | 0 |" in page
     assert "| lib | `differs` | 1 of 1 | 0 of 1 |  | differs | run 0 |" in page
     assert "`same`" not in page
+
+
+def test_the_page_has_a_row_for_a_suite_whose_parts_ran_at_two_commits() -> None:
+    tests = [attempts(entry, PASSED, test=test) for test in "ab" for entry in (Entry.STRAIGHT, Entry.THROUGH)]
+    page = judges_page.written([stored("c1", *tests[0], *tests[1]), stored("c2", *tests[2], *tests[3])], ())
+    assert "| lib | lib 1.0 | 4.4.0 | c1, c2 | 2026-11-28 | 2 | 0 | 0 | 0 |" in page

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from tools.judges import allowed, report
 from tools.judges.allowed import Allowed
 from tools.judges.comparison import Row, Verdict, compare
@@ -72,6 +74,7 @@ def page() -> str:
 
 def written(reports: Sequence[SuiteReport], listed: Sequence[Allowed]) -> str:
     """Return the page of these results and this allow list."""
+    reports = [_joined(parts) for parts in _by_suite(reports).values()]
     rows = [compare(one.attempts, listed) for one in reports]
     return "".join(
         (
@@ -114,6 +117,23 @@ def summary(reports: Sequence[SuiteReport] | None = None) -> str:
         f"[Client libraries' own tests](../evidence/judges.md): {verdicts[Verdict.SAME]} of {compared} group tests"
         f" pass as often through Epochgate as straight at Kafka; {verdicts[Verdict.ALLOWED]} differ for a reason that"
         f" is documented there, {verdicts[Verdict.DIFFERS]} without one.\n"
+    )
+
+
+def _by_suite(reports: Sequence[SuiteReport]) -> dict[str, list[SuiteReport]]:
+    found: dict[str, list[SuiteReport]] = {}
+    for one in reports:
+        found.setdefault(one.suite, []).append(one)
+    return found
+
+
+def _joined(parts: Sequence[SuiteReport]) -> SuiteReport:
+    """Return the parts of a suite that ran at different commits as one report that names them all."""
+    return msgspec.structs.replace(
+        parts[-1],
+        commit=", ".join(dict.fromkeys(one.commit for one in parts)),
+        date=max(one.date for one in parts),
+        attempts=tuple(attempt for one in parts for attempt in one.attempts),
     )
 
 
