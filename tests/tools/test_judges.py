@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.judges import allowed, go, kafka_python, node_rdkafka
+from tools.judges import allowed, go, kafka_own, kafka_python, node_rdkafka
 from tools.judges import page as judges_page
 from tools.judges.__main__ import SUITES
 from tools.judges.allowed import MAX_ENTRIES, Allowed, AllowListError
@@ -230,6 +230,26 @@ def test_pytests_report_names_the_tests_of_a_file() -> None:
     assert kafka_python.results("file", "", "Killed")[0].reason == "no report: Killed"
 
 
+JUNIT_OF_KAFKA = """<testsuite><testcase name="testA(String)[1]" time="1,001.5"><system-out>
+unique-id: [engine:junit-jupiter]
+display-name: testA(String).groupProtocol=classic</system-out></testcase>
+<testcase name="testA(String)[2]" time="2"><failure message="expected: 1&#10;but was: 2" type="Error">at</failure>
+<system-out>display-name: testA(String).groupProtocol=consumer</system-out></testcase>
+<testcase name="testB(String)[1]" time="0"><skipped/></testcase></testsuite>"""
+
+
+def test_junits_report_names_method_and_parameters() -> None:
+    assert [
+        (one.test, one.outcome, one.seconds, one.reason)
+        for one in kafka_own.results("Bounce", JUNIT_OF_KAFKA, "")
+    ] == [
+        ("Bounce/testA groupProtocol=classic", PASSED, 1001.5, ""),
+        ("Bounce/testA groupProtocol=consumer", FAILED, 2.0, "expected: 1 but was: 2"),
+        ("Bounce/testB(String)[1]", SKIPPED, 0.0, ""),
+    ]
+    assert kafka_own.results("Bounce", "", "Killed")[0].reason == "no report: Killed"
+
+
 MOCHA = """{"passes": [{"fullTitle": "Consumer a", "duration": 1500, "err": {}}], "pending": [],
 "failures": [{"fullTitle": "Consumer b", "err": {"message": "Timeout\\nof 60 s"}}]}"""
 
@@ -286,3 +306,9 @@ def test_the_page_shows_what_differs_and_not_what_is_the_same() -> None:
     assert "| lib | lib 1.0 | 4.4.0 | c1 | 2026-11-28 | 1 | 0 | 1 | 0 |" in page
     assert "| lib | `differs` | 1 of 1 | 0 of 1 |  | differs | run 0 |" in page
     assert "`same`" not in page
+
+
+def test_the_page_has_a_row_for_a_suite_whose_parts_ran_at_two_commits() -> None:
+    tests = [attempts(entry, PASSED, test=test) for test in "ab" for entry in (Entry.STRAIGHT, Entry.THROUGH)]
+    page = judges_page.written([stored("c1", *tests[0], *tests[1]), stored("c2", *tests[2], *tests[3])], ())
+    assert "| lib | lib 1.0 | 4.4.0 | c1, c2 | 2026-11-28 | 2 | 0 | 0 | 0 |" in page

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.lib.test_bed import kafka_version
 from tools.judges.source import Archive, Registry
-from tools.judges.suite import MIN_SESSION_TIMEOUT, Outcome, Result, one_line, output
+from tools.judges.suite import INITIAL_REBALANCE_DELAY, MIN_SESSION_TIMEOUT, Outcome, Result, one_line, output
 
 TIMEOUT_S = 600
 _SERVICE = """\
@@ -34,21 +34,25 @@ class KafkaPython:
     archive: Archive
     tests: Mapping[str, str]
     """Files, and a part of the names of those tests in them that touch groups."""
-    settings: Mapping[str, str] = field(default_factory=dict)
+    broker: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "auto.create.topics.enable": "true",
+            "num.partitions": "4",
+            INITIAL_REBALANCE_DELAY: "0",
+            MIN_SESSION_TIMEOUT: "1000",
+        }
+    )
+    """As in its servers/resources, which the sdists leave out."""
     own_brokers = ""
     topics = ()
     has_consumer_protocol = False
-    is_alone = False
+    is_alone = True
+    """They have one transactional id."""
 
     @property
     def version(self) -> str:
         """The package and its version."""
         return f"{self.archive.package} {self.archive.version}"
-
-    @property
-    def broker(self) -> Mapping[str, str]:
-        """The settings of its own brokers, as far as the tests need them."""
-        return {"auto.create.topics.enable": "true", "num.partitions": "4", **self.settings}
 
     def prepare(self) -> None:
         """Fetch it; it is pure Python."""
@@ -112,7 +116,6 @@ KAFKA_PYTHON = KafkaPython(
         "test_admin_integration": "group",
         "test_producer_integration": "transactional",
     },
-    settings={MIN_SESSION_TIMEOUT: "3000"},
 )
 
 OLD_KAFKA_PYTHON = KafkaPython(

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from tools.judges import allowed, report
 from tools.judges.allowed import Allowed
 from tools.judges.comparison import Row, Verdict, compare
@@ -13,7 +15,8 @@ _HEAD = """\
 
 The group tests of client libraries, which nobody of this project wrote, run straight at a real Kafka and through
 Epochgate, which translates all groups. Each suite is fetched from its registry by pinned version and hash. The broker
-is a single one with Kafka's defaults for groups.
+is a single one with Kafka's defaults for groups. Only Kafka's own tests start brokers themselves, each test a cluster,
+in front of which a JUnit extension of ours starts a proxy.
 
 `make judges` runs all suites once (`make judges ARGS="librdkafka --tests 0102,0113 --runs 5"`), prints this comparison,
 and exits with 1 if a test passes less often through Epochgate than straight and the allow list does not name it. With
@@ -47,9 +50,6 @@ _WITHOUT = """
 
 - **confluent-kafka (Python)**: its sdists hold no tests with a broker (1.9.2, 2.0.2, 2.3.0, 2.8.0, 2.16.1).
 - **aiokafka**: its sdists hold no tests (0.7.2, 0.8.0; its `MANIFEST.in` excludes `tests`).
-- **Kafka's own** (`kafka_2.13:4.1.1:jar:test`): dropped. Its harness starts a new cluster in its own process for each
-  test, at ports that the system chooses, and hands their addresses to the clients itself. So each test needs a proxy of
-  its own, started in the middle of the harness by a Java agent that rewrites Kafka's classes.
 
 In other suites, tests that need several brokers, TLS, SASL, or Kafka's scripts are left out. sarama's set-up expects
 five brokers behind toxiproxy, and kafka-go's a broker at port 9092: the addresses there are replaced, and sarama's
@@ -74,6 +74,7 @@ def page() -> str:
 
 def written(reports: Sequence[SuiteReport], listed: Sequence[Allowed]) -> str:
     """Return the page of these results and this allow list."""
+    reports = [_joined(parts) for parts in _by_suite(reports).values()]
     rows = [compare(one.attempts, listed) for one in reports]
     return "".join(
         (
@@ -116,6 +117,23 @@ def summary(reports: Sequence[SuiteReport] | None = None) -> str:
         f"[Client libraries' own tests](../evidence/judges.md): {verdicts[Verdict.SAME]} of {compared} group tests"
         f" pass as often through Epochgate as straight at Kafka; {verdicts[Verdict.ALLOWED]} differ for a reason that"
         f" is documented there, {verdicts[Verdict.DIFFERS]} without one.\n"
+    )
+
+
+def _by_suite(reports: Sequence[SuiteReport]) -> dict[str, list[SuiteReport]]:
+    found: dict[str, list[SuiteReport]] = {}
+    for one in reports:
+        found.setdefault(one.suite, []).append(one)
+    return found
+
+
+def _joined(parts: Sequence[SuiteReport]) -> SuiteReport:
+    """Return the parts of a suite that ran at different commits as one report that names them all."""
+    return msgspec.structs.replace(
+        parts[-1],
+        commit=", ".join(dict.fromkeys(one.commit for one in parts)),
+        date=max(one.date for one in parts),
+        attempts=tuple(attempt for one in parts for attempt in one.attempts),
     )
 
 
