@@ -35,7 +35,7 @@ from proxy.observability.snapshot import GroupView
 from proxy.observability.timeline import Timeline, client_names, longest_without_owner, timeline
 from proxy.runtime.time_slice import TimeSlice
 
-SHOWN = 200
+SHOWN = 500
 """Most groups in the list; the filter finds the others."""
 
 _EVENTS_SHOWN = 40
