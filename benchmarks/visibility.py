@@ -128,8 +128,8 @@ def cardinality(groups: int = GROUPS) -> dict[str, Any]:
     """Measure size and time of a scrape, a snapshot and a page with many groups in the registry."""
     log_setup.configure(Log(level="warning"))
     metrics = Metrics()
-    observability = _observability(metrics)
-    events = [event for number in range(groups) for event in _life(number)]
+    observability = observing(metrics)
+    events = [event for number in range(groups) for event in life(number)]
     began = time.perf_counter()
     for event in events:
         observability.record(event)
@@ -143,7 +143,7 @@ def cardinality(groups: int = GROUPS) -> dict[str, Any]:
         },
     )
     site = admin_app(backend)
-    pieces = {path: trio.run(_held, partial(_get, site, path)) for path in PAGES}
+    pieces = {path: trio.run(held, partial(get, site, path)) for path in PAGES}
     return {
         "groups": groups,
         "members": groups * MEMBERS,
@@ -154,24 +154,25 @@ def cardinality(groups: int = GROUPS) -> dict[str, Any]:
     }
 
 
-def _observability(metrics: Metrics) -> Observability:
+def observing(metrics: Metrics) -> Observability:
+    """What a proxy records events in, without a proxy."""
     upstream = Upstream(bootstrap=("kafka:9092",))
     config = Config(upstream=upstream, listeners=(Listener(advertised_host="x", nodes={"0": 0}),))
     return Observability(config, metrics, Policy(default=Mode.TRANSLATE), lambda: None)
 
 
 def _kib_per_group(groups: int = 1000) -> float:
-    observability = _observability(Metrics())
+    observability = observing(Metrics())
     tracemalloc.start()
     for number in range(groups):
-        for event in _life(number):
+        for event in life(number):
             observability.record(event)
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     return held / groups / 1024
 
 
-async def _get(site: Starlette, path: str) -> int:
+async def get(site: Starlette, path: str) -> int:
     """Call the admin port's application without a socket; return the size of its answer."""
     size = 0
 
@@ -195,7 +196,7 @@ async def _get(site: Starlette, path: str) -> int:
     return size
 
 
-async def _held(get: Callable[[], Awaitable[int]], rounds: int = 7) -> dict[str, float]:
+async def held(ask: Callable[[], Awaitable[int]], rounds: int = 7) -> dict[str, float]:
     """Return the processor time of an answer, and of its longest slice, for which other tasks had to wait."""
     whole, portions, size = [], [], 0
     for _ in range(rounds):
@@ -212,7 +213,7 @@ async def _held(get: Callable[[], Awaitable[int]], rounds: int = 7) -> dict[str,
             nursery.start_soon(others)
             await trio.lowlevel.checkpoint()
             longest, began = 0.0, time.thread_time()
-            size = await get()
+            size = await ask()
             await trio.lowlevel.checkpoint()
             whole.append(time.thread_time() - began)
             portions.append(longest)
@@ -225,9 +226,10 @@ async def _held(get: Callable[[], Awaitable[int]], rounds: int = 7) -> dict[str,
     }
 
 
-def _life(group: int) -> list[Event]:
+def life(group: int, members: int = MEMBERS) -> list[Event]:
+    """The events of members that join a group and get a partition each."""
     events = []
-    for member in range(MEMBERS):
+    for member in range(members):
         owned = (TopicPartitionSet("events", None, (member,)),)
         common: dict[str, Any] = {
             "group_id": f"group-{group:05}",

@@ -26,7 +26,7 @@ from proxy.groups.timeline import Timeline, client_names, longest_without_owner,
 from proxy.metrics.wave_groups import MOST_WAVES
 from proxy.runtime.time_slice import TimeSlice
 
-SHOWN = 200
+SHOWN = 500
 """Most groups in the list; the filter finds the others."""
 
 _EVENTS_SHOWN = 40

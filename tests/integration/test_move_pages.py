@@ -169,6 +169,7 @@ def test_a_list_of_300_groups_is_for_people(browser, folder):
         page = browser.new_page()
         page.goto(url)
         assert page.locator(".waves li").count() == 6
+        assert page.locator("table.groups tbody tr").count() == GROUPS
         assert (
             page.locator("table.groups tbody tr")
             .first.locator("[data-label=Where]")

@@ -220,6 +220,12 @@ def test_every_query_of_the_dashboard_gives_data(stage, panel):
         assert any(one["value"][1] != "NaN" for one in result), expression
 
 
+def test_the_lag_is_known_while_somebody_looks(stage):
+    """The page is open; before the first commit there is no lag."""
+    stage.kafka.produce(stage.topic, 10 * PARTITIONS)
+    eventually(stage.api, lambda group: group["lag"] == 0, what="all records are committed", timeout_s=60)
+
+
 def test_the_rules_hold_on_prometheus_and_a_refused_policy_raises_its_alert_alone(stage):
     assert stage.prometheus.alerts() == {}
     (stage.proxy.folder / "policy.yaml").write_text("default: nonsense\n")
