@@ -1,11 +1,11 @@
-"""What aiokafka makes of a coordinator that has moved, when it asks for committed offsets."""
+"""Coordinators that move: while members are converted in place, and when aiokafka asks for committed offsets."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from kio.schema.errors import ErrorCode
-from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.offset_commit.v2.request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -15,27 +15,23 @@ from kio.schema.offset_fetch.v3.request import OffsetFetchRequest, OffsetFetchRe
 from kio.schema.offset_fetch.v3.response import OffsetFetchResponse
 from support.broker import Kafka
 from support.entry import Entry, running_proxy
-from support.leaders import leaders_of, move_leaders
+from support.leaders import coordinator_of, move_coordinators
+from support.moved_group import HELPER, behind_relay
 from support.raw import RawConnection
 from support.waiting import eventually
 
+from protocol_codecs import ApiKey
+
 pytestmark = pytest.mark.kafka
 
-OFFSETS = "__consumer_offsets"
 COMMITTED = 5
+PARTITIONS = 6
 
 
 @pytest.fixture(scope="module")
 def kafka(own_kafka_of_module) -> Kafka:
     cluster = own_kafka_of_module(brokers=3)
     return Kafka(cluster.bootstrap, source="coordinators", version=cluster.version)
-
-
-def coordinator_of(kafka: Kafka, group: str) -> str:
-    """Its host and port, as the first node knows it."""
-    with RawConnection(kafka.bootstrap.split(",", maxsplit=1)[0]) as connection:
-        (found,) = connection.call(FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))).coordinators
-    return f"{found.host}:{found.port}"
 
 
 def move_coordinator(kafka: Kafka, group: str, topic: str) -> None:
@@ -47,11 +43,7 @@ def move_coordinator(kafka: Kafka, group: str, topic: str) -> None:
     until something else is written there, so this commits another topic's offset until it is known.
     """
     before = coordinator_of(kafka, group)
-    now = leaders_of(kafka.admin, OFFSETS)
-    nodes = sorted(kafka.admin.list_topics(timeout=60).brokers)
-    following = dict(zip(nodes, [*nodes[1:], nodes[0]], strict=True))
-    leaders = {partition: following[leader] for partition, leader in now.items()}
-    move_leaders(kafka.bootstrap, kafka.admin, OFFSETS, leaders, nodes)
+    move_coordinators(kafka)
     at = OffsetFetchRequestTopic(name=topic, partition_indexes=(0,))
     with RawConnection(before) as connection:
         eventually(
@@ -112,3 +104,25 @@ def test_in_a_translated_group_aiokafka_finds_its_offsets_after_the_coordinator_
     with running_proxy(kafka.bootstrap, folder / "proxy") as proxy:
         entry = Entry(mode, proxy.bootstrap)
         assert asyncio.run(offset_before_and_after(kafka, entry)) == (COMMITTED, found)
+
+
+# -- in the middle of a conversion -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", ["the helper", "a member"])
+def test_the_coordinator_moves_while_a_heartbeat_that_converts_is_on_its_way(kafka, folder, group, of):
+    """The one before refuses it, the next one has loaded a classic group, or one that is converted by half."""
+    with behind_relay(kafka, folder, group, PARTITIONS) as moved, ThreadPoolExecutor(1) as beside:
+        clients = moved.group.form(session_timeout_ms=30_000, rebalance_timeout_ms=60_000)
+        words = HELPER if of == "the helper" else clients[-1].member_id
+        before = coordinator_of(kafka, group)
+        hold = moved.relay.hold(ApiKey.CONSUMER_GROUP_HEARTBEAT, words)
+        moved.policy("translate")
+        moved.until_held(hold)
+        moving = beside.submit(move_coordinators, kafka)
+        moved.group.until(moving.done, "the coordinators have moved", timeout_s=90)
+        moving.result()
+        assert coordinator_of(kafka, group) != before
+        hold.release()
+        moved.group.until_translated()
+        moved.group.ensure_no_harm()

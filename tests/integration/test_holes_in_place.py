@@ -4,105 +4,28 @@ Races are made by holding a call of the proxy back. In each no partition has two
 owner for longer than 5 s, and no client loses its membership.
 """
 
-import contextlib
-import re
 import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewPartitions
 from kio.schema.errors import ErrorCode
-from kio.schema.offset_commit.v7.request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kio.static.primitive import i32, i64
-from support import raw
 from support.broker import Kafka
-from support.entry import running_proxy
-from support.holding_relay import HoldingRelay
-from support.live_group import MODE
+from support.moved_group import HELPER, behind_relay
 from support.stepped_group import stepped_group
 from support.waiting import eventually
 
 from protocol_codecs import ApiKey
 
 PARTITIONS = 6
-HELPER = "helper-epochgate-"
 LAST_SESSION_MS = 8_000
 
 pytestmark = pytest.mark.kafka
 
 
-class Moved:
-    """A stepped group behind a proxy, between which and the broker calls can be held."""
-
-    def __init__(self, relay, proxy, group):
-        self.relay, self.proxy, self.group = relay, proxy, group
-
-    def policy(self, mode):
-        before = self._policy_version()
-        (self.proxy.folder / "policy.yaml").write_text(MODE.format(mode=mode))
-        self.group.until(lambda: self._policy_version() > before, "the proxy has the policy")
-
-    def _policy_version(self):
-        found = re.search(r"^epochgate_policy_version (\S+)", self.proxy.metrics(), re.MULTILINE)
-        return float(found[1])
-
-    def until_held(self, hold):
-        self.group.until(lambda: hold.has_come, "the call is held")
-
-    def translate(self):
-        self.policy("translate")
-        self.group.until_translated()
-
-    def back(self):
-        self.policy("observe")
-        self.group.until_classic()
-
-    def commit(self, client):
-        """OffsetCommit v7 on a connection of its own, sent and not waited for."""
-        at = OffsetCommitRequestPartition(
-            partition_index=i32(min(client.owned)), committed_offset=i64(1), committed_metadata=None
-        )
-        request = OffsetCommitRequest(
-            group_id=self.group.group,
-            generation_id_or_member_epoch=client.generation,
-            member_id=client.member_id,
-            group_instance_id=None,
-            topics=(OffsetCommitRequestTopic(name=client.topic, partitions=(at,)),),
-        )
-        connection = raw.to_coordinator(self.proxy.bootstrap, self.group.group)
-        connection.send(request)
-
-        def answer():
-            with connection:
-                return int(connection.receive(request).topics[0].partitions[0].error_code)
-
-        return answer
-
-    @property
-    def helpers(self):
-        """The ids of all helpers until now."""
-        calls = self.relay.calls(ApiKey.CONSUMER_GROUP_HEARTBEAT, HELPER)
-        return set(re.findall(HELPER.encode() + rb"[\w-]+", b" ".join(calls)))
-
-
-@contextlib.contextmanager
-def behind_relay(kafka, folder, group):
-    host, _, port = kafka.bootstrap.rpartition(":")
-    with (
-        HoldingRelay((host, int(port))) as relay,
-        running_proxy(relay.bootstrap, folder / "proxy", policy=MODE.format(mode="observe")) as proxy,
-        stepped_group(kafka, proxy.bootstrap, group, PARTITIONS) as stepped,
-    ):
-        yield Moved(relay, proxy, stepped)
-
-
 @pytest.fixture
 def moved(kafka, folder: Path, group):
-    with behind_relay(kafka, folder, group) as moved:
+    with behind_relay(kafka, folder, group, PARTITIONS) as moved:
         yield moved
 
 
@@ -164,6 +87,24 @@ def test_partitions_that_were_added_before_have_an_owner_soon_after_the_conversi
     )
     moved.group.partitions = PARTITIONS + 2
     moved.group.watch()
+    moved.group.until_translated()
+    moved.group.ensure_no_harm()
+
+
+def test_a_topic_that_the_coordinator_does_not_know_yet(moved):
+    """Metadata comes from a broker that is ahead of it. The conversion loses the topic, without an error."""
+    moved.group.topic = f"new-{moved.group.topic}"
+    moved.relay.invent_topics({moved.group.topic: PARTITIONS})
+    clients = moved.group.form()
+    moved.policy("translate")
+    moved.group.until(lambda: len(moved.helpers) > 1, "a second helper has the broker assign anew")
+    assert [moved.relay.calls(ApiKey.CONSUMER_GROUP_HEARTBEAT, one.member_id) for one in clients] == [
+        [],
+        [],
+        [],
+    ]
+    moved.relay.invent_topics({})
+    moved.group.kafka.new_topic(partitions=PARTITIONS, name=moved.group.topic)
     moved.group.until_translated()
     moved.group.ensure_no_harm()
 
@@ -249,6 +190,23 @@ def test_a_newcomer_is_assigned_a_members_partitions_just_before_its_join_group_
     hold.release()
     moved.group.until_shared()
     native.leave()
+    moved.group.until_classic()
+    moved.group.ensure_no_harm()
+
+
+@pytest.mark.parametrize("hangs_up", [False, True], ids=["on another connection", "on a new one"])
+def test_a_heartbeat_under_way_crosses_the_join_group_of_the_way_back(moved, hangs_up):
+    """It would make the member one of the new protocol again, without an error: the JoinGroup waits for its answer."""
+    *_, victim = moved.group.form()
+    moved.translate()
+    joins = len(moved.relay.calls(ApiKey.JOIN_GROUP, victim.member_id))
+    hold = moved.relay.hold(ApiKey.CONSUMER_GROUP_HEARTBEAT, victim.member_id)
+    moved.until_held(hold)
+    moved.policy("observe")
+    victim.join_elsewhere(hangs_up=hangs_up)
+    moved.group.go_on(1.0)
+    assert len(moved.relay.calls(ApiKey.JOIN_GROUP, victim.member_id)) == joins
+    hold.release()
     moved.group.until_classic()
     moved.group.ensure_no_harm()
 
@@ -395,7 +353,7 @@ def test_a_group_without_a_place_for_the_helper_stays_classic_and_nobody_notices
 ):
     cluster = own_kafka(overrides={"group.consumer.max.size": "3"})
     kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
-    with behind_relay(kafka, folder, group) as moved:
+    with behind_relay(kafka, folder, group, PARTITIONS) as moved:
         clients = moved.group.form()
         moved.policy("translate")
         moved.group.until(lambda: moved.helpers, "a helper has tried to join")

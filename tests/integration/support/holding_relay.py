@@ -1,7 +1,10 @@
-"""A relay in front of one broker that holds calls back, or cuts the connection in place of an answer: to make races."""
+"""A relay in front of brokers that holds calls back, or cuts the connection in place of an answer: to make races."""
 
+import contextlib
 import threading
+from collections.abc import Mapping
 from types import TracebackType
+from typing import Self
 
 from protocol_codecs import ApiKey
 from support.metadata_relay import MetadataRelay
@@ -36,13 +39,35 @@ class Hold:
         self._released.set()
 
 
-class HoldingRelay(MetadataRelay):
-    """Passes everything on but what it holds."""
+class _Relay(MetadataRelay):
+    """Before one of the brokers."""
 
-    def __init__(self, broker: tuple[str, int]) -> None:
-        super().__init__(broker)
+    def __init__(self, address: str, together: "HoldingRelay") -> None:
+        host, _, port = address.rpartition(":")
+        self.broker_port = int(port)
+        super().__init__((host, self.broker_port))
+        self._together = together
+
+    def passes_answer(self, api_key: int, frame: bytes) -> bool:
+        return self._together.passes_answer(api_key, frame)
+
+
+class HoldingRelay:
+    """A relay before each broker of a cluster. They pass everything on but what is held, wherever it goes."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._relays = [_Relay(address, self) for address in bootstrap.split(",")]
+        ports = {relay.broker_port: relay.port for relay in self._relays}
+        for relay in self._relays:
+            relay.ports = ports
+        self._running = contextlib.ExitStack()
         self._holds: list[Hold] = []
         self._calls: list[tuple[int, bytes]] = []
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return ",".join(relay.bootstrap for relay in self._relays)
 
     def hold(self, api_key: ApiKey, *words: str) -> Hold:
         """Hold the next such call until it is released."""
@@ -62,16 +87,10 @@ class HoldingRelay(MetadataRelay):
             if key == api_key and all(word.encode() in frame for word in words)
         ]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for hold in self._holds:
-            hold.release()
-        super().__exit__(kind, error, trace)
-
-    def _add(self, hold: Hold) -> Hold:
-        self._holds.append(hold)
-        return hold
+    def invent_topics(self, partitions: Mapping[str, int]) -> None:
+        """Have Metadata name topics that no broker has, as one does that is ahead of the coordinator."""
+        for relay in self._relays:
+            relay.invented = dict(partitions)
 
     def passes_answer(self, api_key: int, frame: bytes) -> bool:
         """Wait if the call is held; return whether its answer goes back."""
@@ -81,3 +100,19 @@ class HoldingRelay(MetadataRelay):
             return True
         taken.wait()
         return not taken.loses_answer
+
+    def __enter__(self) -> Self:
+        for relay in self._relays:
+            self._running.enter_context(relay)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for hold in self._holds:
+            hold.release()
+        self._running.close()
+
+    def _add(self, hold: Hold) -> Hold:
+        self._holds.append(hold)
+        return hold

@@ -1,4 +1,4 @@
-"""Moves the leaders of a topic from broker to broker."""
+"""Moves the leaders of a topic, or the coordinators of groups, from broker to broker."""
 
 import datetime as dt
 
@@ -9,10 +9,13 @@ from kio.schema.alter_partition_reassignments.v0.request import (
     ReassignableTopic,
 )
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 
+from support.broker import Kafka
 from support.raw import RawConnection
 from support.waiting import eventually
 
+_OFFSETS = "__consumer_offsets"
 _TIMEOUT = dt.timedelta(seconds=20)
 _PREFERRED, _NONE, _NOT_NEEDED = 0, 0, 84
 
@@ -60,3 +63,19 @@ def move_leaders(
         eventually(
             elected, lambda now: now == leaders, what=f"{leaders} lead {topic}", timeout_s=60, between_s=0.3
         )
+
+
+def move_coordinators(kafka: Kafka) -> None:
+    """Let the next node coordinate each group; returns when the nodes lead, which is before they have loaded them."""
+    now = leaders_of(kafka.admin, _OFFSETS)
+    nodes = sorted(kafka.admin.list_topics(timeout=60).brokers)
+    following = dict(zip(nodes, [*nodes[1:], nodes[0]], strict=True))
+    leaders = {partition: following[leader] for partition, leader in now.items()}
+    move_leaders(kafka.bootstrap, kafka.admin, _OFFSETS, leaders, nodes)
+
+
+def coordinator_of(kafka: Kafka, group: str) -> str:
+    """Its host and port, as the first node knows it."""
+    with RawConnection(kafka.bootstrap.split(",", maxsplit=1)[0]) as connection:
+        (found,) = connection.call(FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))).coordinators
+    return f"{found.host}:{found.port}"

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import struct
 import threading
+import uuid
 from types import TracebackType
 from typing import Self
 
@@ -12,7 +13,11 @@ from msgspec.structs import replace
 from protocol_codecs import ApiKey
 from protocol_codecs.address_rewrite import rewrite_find_coordinator, rewrite_metadata_brokers
 from protocol_codecs.codec import decode, encode
-from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
+from protocol_codecs.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from protocol_codecs.registry import response_header_version
 
 LOOPBACK = "127.0.0.1"
@@ -21,23 +26,27 @@ _NULL_NAMES = 12
 
 
 class MetadataRelay:
-    """Listens on a port of loopback until it is left as a context. Clients find no other address of the broker."""
+    """Listens on a port of loopback until it is left as a context. Clients find no other address of a broker."""
 
     def __init__(self, broker: tuple[str, int]) -> None:
         self._broker = broker
         self._listening = socket.create_server((LOOPBACK, 0))
-        self._port: int = self._listening.getsockname()[1]
+        self.port: int = self._listening.getsockname()[1]
         self._accepting = threading.Thread(target=self._accept, name="metadata relay", daemon=True)
         self._open: set[socket.socket] = set()
         self._used: set[socket.socket] = set()
+        self.ports: dict[int, int] = {}
+        """Of other brokers of the cluster, each with a relay of its own: that relay's port by the broker's."""
         self.names_brokers = True
+        self.invented: dict[str, int] = {}
+        """Topics that the broker does not have, and how many partitions Metadata says that they have."""
         self.names_topics = True
         """False: each topic's name is null, which librdkafka 2.16.1 does not survive."""
 
     @property
     def bootstrap(self) -> str:
         """Where clients connect."""
-        return f"{LOOPBACK}:{self._port}"
+        return f"{LOOPBACK}:{self.port}"
 
     @property
     def reading_or_writing(self) -> int:
@@ -103,6 +112,8 @@ class MetadataRelay:
         body = 4 + response_header_version(api_key, version)  # the correlation id, and tags from v1 on: none
         if api_key == ApiKey.METADATA:
             rewritten = rewrite_metadata_brokers(frame[body:], version, self._named).body
+            if self.invented:
+                rewritten = _with_topics(rewritten, version, self.invented)
             return frame[:body] + (rewritten if self.names_topics else _nameless(rewritten, version))
         if api_key == ApiKey.FIND_COORDINATOR:
             return frame[:body] + rewrite_find_coordinator(frame[body:], version, self._here).body
@@ -111,8 +122,8 @@ class MetadataRelay:
     def _named(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         return self._here(node_id, host, port) if self.names_brokers else None
 
-    def _here(self, _node_id: int, _host: str, _port: int) -> tuple[str, int]:
-        return LOOPBACK, self._port
+    def _here(self, _node_id: int, _host: str, port: int) -> tuple[str, int]:
+        return LOOPBACK, self.ports.get(port, self.port)
 
 
 def _nameless(body: bytes, version: int) -> bytes:
@@ -121,6 +132,22 @@ def _nameless(body: bytes, version: int) -> bytes:
     metadata = decode(MetadataResponse, version, body)
     topics = metadata.topics or (MetadataResponseTopic(),)
     return encode(replace(metadata, topics=tuple(replace(topic, name=None) for topic in topics)), version)
+
+
+def _with_topics(body: bytes, version: int, invented: dict[str, int]) -> bytes:
+    metadata = decode(MetadataResponse, version, body)
+
+    def known(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+        if topic.name not in invented:
+            return topic
+        partitions = tuple(
+            MetadataResponsePartition(partition_index=number, leader_id=metadata.brokers[0].node_id)
+            for number in range(invented[topic.name])
+        )
+        topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, topic.name).bytes
+        return replace(topic, error_code=0, topic_id=topic_id, partitions=partitions)
+
+    return encode(replace(metadata, topics=tuple(known(topic) for topic in metadata.topics or ())), version)
 
 
 def _frame(sock: socket.socket) -> bytes:

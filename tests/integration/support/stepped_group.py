@@ -53,6 +53,7 @@ class Client(Classic):
         self._request: Any = None
         self._then: Callable[[Any], None] = self._on_heartbeat
         self._to_join = True
+        self._left_open: list[raw.RawConnection] = []
         self.is_silent = False
         self.revoked = 0
         """How often it had to give up everything, or a part."""
@@ -72,7 +73,11 @@ class Client(Classic):
             if self._request is not None:
                 if self._connection.has_answer():
                     request, self._request = self._request, None
-                    self._then(self._connection.receive(request))
+                    answer = self._connection.receive(request)
+                    if answer.error_code == ErrorCode.not_coordinator:
+                        self._reconnect()
+                    else:
+                        self._then(answer)
             elif self._to_join:
                 claims = self.shares if self._is_cooperative else {}
                 self._send(self._join_request(claims), self._on_join)
@@ -85,6 +90,15 @@ class Client(Classic):
         """It sends nothing any more and works on nothing: its process is dead."""
         self.is_silent, self.shares = True, {}
 
+    def join_elsewhere(self, *, hangs_up: bool) -> None:
+        """Join again by itself, on another connection; whatever it waits for on this one is left there."""
+        if hangs_up:
+            self._connection.close()
+        else:
+            self._left_open.append(self._connection)
+        self._connection, self._request = raw.to_coordinator(*self._where), None
+        self._has_to_join()
+
     def leave_group(self) -> None:
         """LeaveGroup, on a connection of its own; it works on nothing any more."""
         self.silence()
@@ -92,13 +106,19 @@ class Client(Classic):
         with raw.to_coordinator(*self._where) as connection:
             assert connection.call(request).error_code == ErrorCode.none
 
+    def __exit__(self, *raised: object) -> None:
+        for connection in self._left_open:
+            connection.close()
+        super().__exit__(*raised)
+
     def _reconnect(self) -> None:
-        self._connection.close()
         self._request = None
         self._to_join = self._to_join or not self.is_calm
         self._then = self._on_heartbeat
-        with contextlib.suppress(OSError, LookupError):
-            self._connection = raw.to_coordinator(*self._where)
+        with contextlib.suppress(OSError, LookupError):  # it tries again with its next call
+            found = raw.to_coordinator(*self._where)
+            self._connection.close()
+            self._connection = found
 
     def _send(self, request: Any, then: Callable[[Any], None]) -> None:
         if self.instance_id:
