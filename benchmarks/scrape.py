@@ -18,14 +18,14 @@ import trio
 from starlette.applications import Starlette
 
 from benchmarks.visibility import get, held, life, observing
+from proxy.admin.admin_http import Health, SingleProcessBackend, admin_app
 from proxy.config.schema import Log, MetricsSection
+from proxy.groups.observability import Observability
 from proxy.metrics.registry import Metrics
-from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app
-from proxy.observability.observability import Observability
 from proxy.runtime import log_setup
 from tools.scrape_table import RESULT, table
 from translation.actions import Event, EventKind
-from translation.member_state import MemberState
+from translation.members.member_state import MemberState
 
 GROUPS, MEMBERS = 1_000, 10
 SHORT_LIVED, EVERY = 10_000, 2_000

@@ -85,6 +85,10 @@ def _huge_version(group: str, member: str, _version: int) -> Foreign:
     return foreign_records.served_with_version(group, member, 2**63, PARTITIONS)
 
 
+def _no_session(group: str, member: str, version: int) -> Foreign:
+    return foreign_records.served(group, member, PARTITIONS, version=version, session_timeout_ms=-1)
+
+
 def _approve(scene: Scene) -> Seen:
     before = _move(scene)
     version = _end_of(scene, group_key(scene.stepped, MOVE).member)
@@ -276,6 +280,7 @@ def attacks(members: int, bootstrap: str) -> list[Attack]:
         Attack("1", f"a value nested {DEEP:,} deep", _written(deep)),
         Attack("1", f"a snapshot nested {DEEPER:,} deep", partial(_forged, make=_deep_snapshot)),
         Attack("1", "served with version 2^63", partial(_forged, make=_huge_version)),
+        Attack("1", "served with a session of -1 ms", partial(_forged, make=_no_session)),
         Attack("1", "a forged approval", _approve, _approvals),
         Attack("1", "a forged approval, with a key", _approve, partial(_approvals, has_key=True)),
         Attack("1", f"{members:,} forged members", flood(members)),

@@ -25,7 +25,7 @@ from protocol_codecs.all_messages import (
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol_codecs.registry import APIS
-from tests.fuzz import broker_answers, foreign_records
+from tests.fuzz import broker_answers, foreign_records, lines_and_frames
 from tests.fuzz.targets import DECLARED
 from tests.fuzz.two_connections import ANSWERS
 from tests.protocol_codecs.connect_vectors import ASSIGNMENTS, METADATA
@@ -56,6 +56,8 @@ _BY_THEMSELVES: Mapping[str, Callable[[], Iterator[bytes]]] = {
     "member_log": foreign_records.records,
     "snapshots": foreign_records.snapshots,
     "hook_answers": foreign_records.answers,
+    "journal_lines": lines_and_frames.lines,
+    "child_frames": lines_and_frames.frames,
     "embedded": _embedded,
 }
 

@@ -36,7 +36,7 @@ from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.endpoint_rewriter import EndpointRewriter
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
-from tests.fuzz import broker_answers, foreign_records, two_connections
+from tests.fuzz import broker_answers, foreign_records, lines_and_frames, two_connections
 from translation.actions import ConnectionId
 
 BROKER_HOST = b"b.internal"
@@ -241,6 +241,11 @@ def fuzz_member_log(data: bytes) -> None:
     foreign_records.read_log(_chunks(data))
 
 
+def fuzz_child_frames(data: bytes) -> None:
+    """What a process of a Kafka client may send its proxy. See ``lines_and_frames``."""
+    lines_and_frames.read_frames(_chunks(data))
+
+
 def _turn(talk: ClientSession) -> bool:
     """Do what the shell does; returns whether an upstream connection was opened."""
     opened = False
@@ -279,5 +284,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "member_log": fuzz_member_log,
     "snapshots": foreign_records.read_snapshot,
     "hook_answers": foreign_records.read_answer,
+    "journal_lines": lines_and_frames.read_line,
+    "child_frames": fuzz_child_frames,
 }
 """By the name of their folder in the corpus."""

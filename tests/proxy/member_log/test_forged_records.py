@@ -5,6 +5,7 @@ Each record is forged as bytes, goes the way of every record that is read, and i
 
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -172,17 +173,21 @@ def test_one_who_goes_on_forging_has_a_client_s_calls_refused_for_the_broker_s_s
     kind: str,
 ) -> None:
     """Before each call, and each time that the replica claims the member."""
+    goes_on_forging(kind)
+
+
+def goes_on_forging(kind: str, **fields: object) -> None:
     log = SharedLog()
     one = log.replica()
     connection = served_member(one)
     write = log.write
 
     def write_first(record: object) -> None:
-        forge_unread(log, kind)
+        forge_unread(log, kind, **fields)
         write(record)  # type: ignore[arg-type]
 
     log.write = write_first  # type: ignore[method-assign]
-    forge(log, kind)
+    forge(log, kind, **fields)
     assert refused_for(log, one, connection) <= SESSION_S + 3
     log.write = write  # type: ignore[method-assign]
     joins_anew(one)
@@ -218,12 +223,12 @@ def test_a_forged_session_timeout_keeps_no_silent_client_for_longer_than_a_clien
     assert log.kinds(A)[-2:] == [Kind.EXPIRING, Kind.ENDED]
 
 
-def forge_unread(log: SharedLog, kind: str) -> None:
+def forge_unread(log: SharedLog, kind: str, **fields: Any) -> None:
     """The same, but it is read with the next record."""
     value = MEMBER_RECORDS[kind]
     if kind in {"served", "expiring", "ended", "relayed"} and value is not None:
         record = msgspec.structs.replace(
-            msgspec.msgpack.decode(value, type=MemberRecord), version=len(log.records)
+            msgspec.msgpack.decode(value, type=MemberRecord), **({"version": len(log.records)} | fields)
         )
         log.records.append((KEY, SOMEBODY, record))
 

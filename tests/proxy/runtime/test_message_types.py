@@ -18,7 +18,7 @@ NESTED = [[[]]]
     ("decoder", "message"),
     [
         (log_messages.REPORTS, [["EndReached", 0, 1]]),
-        (journal_messages.ANSWERS, [journal_messages.NotWritten.__name__, 1, "why"]),
+        (journal_messages.ANSWERS, [journal_messages.NotWritten.__name__, "why", False]),
         (proof_messages.ANSWERS, [proof_messages.Unreadable.__name__, "why"]),
     ],
 )
