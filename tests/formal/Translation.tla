@@ -219,7 +219,11 @@ JoinClassicGroup(c) ==
   /\ last' = <<"JoinClassicGroup", c>>
   /\ UNCHANGED <<epoch, new, mEpoch, target, assigned, revoking, timed, via, commits, policy, member, helping, bounds>>
 
-\* All have joined. The leader's assignor gives to nobody else what a cooperative member has said it owns.
+\* Whether no other proxy may have served a client, and got a response that is unknown here.
+IsSoleProxy == Cardinality(Proxies) = 1
+
+\* All have joined. A consumer group may have started the timer of a JoinGroup at another proxy, so each proxy takes it
+\* for running. The leader's assignor gives to nobody else what a cooperative member has said it owns.
 CompleteClassicRebalance ==
   /\ type = "classic" /\ phase = "Preparing" /\ waiting = mem
   /\ phase' = "Stable" /\ epoch' = epoch + 1 /\ waiting' = {}
@@ -230,8 +234,11 @@ CompleteClassicRebalance ==
        IN assigned' = given /\ target' = given
   /\ cs' = TLCEval([c \in Clients |-> IF c \in mem /\ cs[c] = "waiting" THEN "joined" ELSE cs[c]])
   /\ gen' = TLCEval([c \in Clients |-> IF c \in mem /\ cs[c] = "waiting" THEN epoch + 1 ELSE gen[c]])
+  /\ heard' = IF IsSoleProxy \/ Mutation = "a proxy knows of the timers of others" THEN heard
+              ELSE heard \cup {<<c, via[c]>>: c \in {one \in Clients: one \in mem /\ cs[one] = "waiting"}}
   /\ last' = <<"CompleteClassicRebalance">>
-  /\ UNCHANGED <<type, mem, new, tEpoch, revoking, claims, timed, own, via, commits, policy, proxy, bounds>>
+  /\ UNCHANGED <<type, mem, new, tEpoch, revoking, claims, timed, own, via, commits, policy, member, records, helping>>
+  /\ UNCHANGED bounds
 
 \* A classic client joins a consumer group: the broker answers at once.
 JoinAsClassic(c) ==
@@ -395,9 +402,6 @@ LoseConversion(c) ==
   /\ faults' = faults + 1
   /\ last' = <<"LoseConversion", c>>
   /\ UNCHANGED <<client, policy, member, records, helperAt, changes, deaths>>
-
-\* Whether another proxy may have served a client, and got a response that is unknown here.
-IsSoleProxy == Cardinality(Proxies) = 1
 
 \* So the call may be repeated by the only proxy. The broker takes the epoch, or the one before with a part of what it
 \* has assigned.

@@ -74,6 +74,7 @@ MUTANTS = (
     Scope(mutation="converts while a commit is under way", faults=1),
     Scope(mutation="a conversion has no list"),
     Scope(mutation="a rebalance that the broker announces is not remembered", faults=1, changes=3),
+    Scope(mutation="a proxy knows of the timers of others", proxies=2, faults=2),
     Scope(mutation="a partition without an owner stays so", faults=1),
     Scope(mutation="the helper leaves before all have the group epoch", changes=2),
     Scope(mutation="the last one goes back without a helper", changes=2),

@@ -111,6 +111,10 @@ def learn_join(
             generation=response.generation_id,
         )
         context.classic_members.joined(group_id, member)
+        if response.leader and not context.settings.sole_process and context.fleet.log is None:
+            # The JoinGroup of a classic group. A consumer group may have answered the client REBALANCE_IN_PROGRESS at
+            # another process before, and the timer that this starts outlives the change to a classic group.
+            context.classic_members.rebalance_announced(group_id, member.member_id, context.now)
         if context.classic_members.find(group_id, response.member_id) is member:
             group = context.registry.groups.get(group_id)
             if group is not None:

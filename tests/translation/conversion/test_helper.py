@@ -514,6 +514,7 @@ def test_on_the_way_back_a_helper_that_a_crash_left_behind_is_taken_over_if_ther
 
 def test_of_several_processes_none_ends_the_helper_of_another() -> None:
     bench, connection = live_group(TranslatorSettings(sole_process=False))
+    bench.advance(61.0)  # no timer of the classic membership runs
     converted(bench, connection)
     to_observe(bench)
     tick(bench, {**ALL_CLASSIC, helper_id(bench): (NEW, GENERATION, ()), ORPHAN: (NEW, GENERATION, ())})

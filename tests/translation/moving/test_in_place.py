@@ -487,6 +487,26 @@ def test_a_rebalance_that_is_announced_when_the_member_is_to_be_converted_is_rem
     assert [call.api_key for call in bench.calls] == [ApiKey.JOIN_GROUP]
 
 
+SEVERAL = TranslatorSettings(sole_process=False)
+
+
+def test_of_several_processes_each_takes_a_timer_of_the_broker_for_running() -> None:
+    """A consumer group may have answered REBALANCE_IN_PROGRESS at another one; its client joined the classic group
+    here."""
+    bench, connection = live_group(settings=SEVERAL)
+    bench.heartbeat(connection, A, GENERATION)
+    answer_up_to(bench, "the sizes of its topics")
+    bench.reply(USUAL["the sizes of its topics"])
+    assert [call.api_key for call in bench.calls] == [ApiKey.JOIN_GROUP]
+
+
+def test_that_timer_has_run_out_after_the_rebalance_timeout_too() -> None:
+    bench, connection = live_group(settings=SEVERAL)
+    bench.advance(61.0)
+    bench.heartbeat(connection, A, GENERATION)
+    answer_up_to(bench, "its conversion")
+
+
 def test_a_timer_that_has_run_out_has_removed_nobody() -> None:
     bench, _, _ = with_a_timer(61.0)
     answer_up_to(bench, "its conversion")
@@ -604,6 +624,7 @@ def test_an_answer_with_fewer_partitions_makes_the_client_rejoin_for_what_it_giv
 def lost_answer(settings: TranslatorSettings | None = None) -> tuple[Bench, Connection]:
     """The answer to the heartbeat that converts the member is lost; its client comes on another connection."""
     bench, connection = live_group(settings=settings)
+    bench.advance(61.0)  # no timer of the classic membership runs
     bench.heartbeat(connection, A, GENERATION)
     answer_up_to(bench, "its conversion")
     bench.upstream_lost(connection)
@@ -626,7 +647,7 @@ def test_a_conversion_whose_answer_is_lost_is_sent_again() -> None:
 
 def test_of_several_processes_none_repeats_a_conversion_whose_answer_is_lost() -> None:
     """Without a member log: the client may have got more elsewhere, with the same generation. It rejoins once."""
-    bench, connection = lost_answer(TranslatorSettings(sole_process=False))
+    bench, connection = lost_answer(SEVERAL)
     heartbeat = bench.heartbeat(connection, A, GENERATION)
     bench.reply(consumer_group({A: (NEW, GENERATION, A_OWNS), **OTHERS}))
     assert bench.heartbeat_call().message.topic_partitions is None
