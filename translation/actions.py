@@ -138,7 +138,7 @@ class CallHook(msgspec.Struct, frozen=True, kw_only=True):
     """Tell the operator's hook about a group's move, and if it asks, say what the hook has answered.
 
     ``number`` names the move, ``step`` is the index of the step that is meant. The answer to one that ``asks`` goes to
-    :meth:`translation.translator.Translator.hook_answered`.
+    :meth:`translation.moving.rollout.Rollout.hook_answered`.
     """
 
     asks: bool

@@ -6,14 +6,16 @@ queries on a connection on which the broker has accepted calls for that group.
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from proxy.connection.translation_protocols import TranslatedConnection
 from proxy.groups.broker_queries import BrokerQuery
 from translation.actions import Call, CallId, Connection, ConnectionId, Request
 from translation.policy.policy import LONGEST_GROUP_ID
+
+if TYPE_CHECKING:
+    from proxy.connection.session_shell import SessionShell
 
 _MAX_GROUPS_PER_CONNECTION = 100
 """The most groups that are remembered for one connection; a client may name as many as it likes."""
@@ -22,7 +24,7 @@ _MAX_GROUPS_PER_CONNECTION = 100
 class _Route(msgspec.Struct, frozen=True):
     """The connection of the last call for a group."""
 
-    shell: TranslatedConnection
+    shell: "SessionShell"
     connection: Connection
     client_id: str | None
 
@@ -48,7 +50,7 @@ class GroupRoutes:
         """How many queries the broker has not answered yet."""
         return len(self._queries)
 
-    def leads_to(self, group_id: str, shell: TranslatedConnection) -> bool:
+    def leads_to(self, group_id: str, shell: "SessionShell") -> bool:
         """Whether the last call for the group came on this connection."""
         route = self._routes.get(group_id)
         return route is not None and route.shell is shell
@@ -58,7 +60,7 @@ class GroupRoutes:
         route = self._routes.get(group_id)
         return None if route is None else route.connection.id
 
-    def remember(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
+    def remember(self, shell: "SessionShell", connection: Connection, request: Request) -> None:
         """Remember the connection of a call that the broker accepts, for its group."""
         group_id = request.message.group_id
         groups = self._groups_on.setdefault(connection.id, set())

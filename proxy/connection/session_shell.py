@@ -32,7 +32,7 @@ _MAX_BACKLOG_BYTES = 64 * 1024
 
 
 class SessionShell:
-    """Implements :class:`proxy.connection.translation_protocols.TranslatedConnection` for one session.
+    """Moves the bytes of one session, and carries out what the driver of the translation wants of it.
 
     ``to_client`` is set before the first byte is read, the broker's side by :meth:`attach_upstream`.
     """
@@ -165,17 +165,17 @@ class SessionShell:
     # -- what the driver wants -----------------------------------------------------------------------------
 
     def answer(self, request_id: RequestId, message: Message) -> None:
-        """See :class:`proxy.connection.translation_protocols.TranslatedConnection`."""
+        """Answer a request of the client."""
         self._session.answer(request_id, message)
         self.advance()
 
     def forward(self, request_id: RequestId) -> None:
-        """See :class:`proxy.connection.translation_protocols.TranslatedConnection`."""
+        """Relay a request of the client, so that the broker answers it."""
         self._session.forward(request_id)
         self.advance()
 
     def call(self, call: Call) -> None:
-        """See :class:`proxy.connection.translation_protocols.TranslatedConnection`."""
+        """Send a request to the broker on the upstream connection of this client."""
         if self._session.call(call):
             self.advance()
             return
@@ -184,13 +184,13 @@ class SessionShell:
             self._handle_events()
 
     def close(self, reason: str) -> None:
-        """See :class:`proxy.connection.translation_protocols.TranslatedConnection`."""
+        """Close both sides, once the client has got the answers before."""
         self._ending.end(DisconnectCause.TRANSLATION, reason)
 
     def release(self) -> None:
-        """See :class:`proxy.connection.translation_protocols.TranslatedConnection`."""
+        """Close the upstream connection that outlived the client."""
         self._ending.release()
 
     def fail(self) -> None:
-        """See :class:`proxy.connection.translation_protocols.TranslatedConnection`."""
+        """Close both sides after an internal error."""
         self._ending.end(DisconnectCause.INTERNAL_ERROR, "the translation failed")

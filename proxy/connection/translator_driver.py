@@ -9,7 +9,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -18,7 +18,6 @@ import trio
 from protocol_codecs import ApiKey, Message
 from proxy.connection.event_reporter import EventReporter
 from proxy.connection.group_routes import GroupRoutes
-from proxy.connection.translation_protocols import TranslatedConnection, Translation
 from proxy.groups.broker_queries import BrokerQuery
 from proxy.metrics.counters import HotHistogram
 from proxy.session.request_metrics import RequestMetrics
@@ -52,6 +51,10 @@ from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
 from translation.rollout.commands import Command
+from translation.translator import Translator
+
+if TYPE_CHECKING:
+    from proxy.connection.session_shell import SessionShell
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
 _PAUSE_AFTER_ERROR_S = 1.0
@@ -79,7 +82,7 @@ class _Handler(msgspec.Struct, frozen=True, eq=False):
 class _DrivenConnection(msgspec.Struct):
     """A connection that the translator knows, with its requests and the calls on it that are under way."""
 
-    shell: TranslatedConnection
+    shell: "SessionShell"
     requests: set[RequestId] = msgspec.field(default_factory=set)
     calls: set[CallId] = msgspec.field(default_factory=set)
 
@@ -93,7 +96,7 @@ class TranslatorDriver:
 
     def __init__(
         self,
-        translator: Translation,
+        translator: Translator,
         request_metrics: RequestMetrics,
         emit: Callable[[Event], None],
         observer: Observer | None = None,
@@ -137,14 +140,14 @@ class TranslatorDriver:
         self._handle_upstream_lost = handler("upstream_lost", translator.upstream_lost)
         self._handle_time = handler("handle_time", translator.handle_time)
         self._handle_policy = handler("set_policy", translator.set_policy)
-        self._handle_proofs = handler("note_proofs", translator.note_proofs)
+        self._handle_proofs = handler("note_proofs", translator.rollout.note_proofs)
         self._handle_description = handler("description", translator.handle_description)
         self._handle_log_outputs = handler("log_outputs", translator.handle_log_outputs)
-        self._handle_hook = handler("hook_answered", translator.hook_answered)
+        self._handle_hook = handler("hook_answered", translator.rollout.hook_answered)
         self._take_actions = handler("command", translator.take_actions)
         self.call_hook: Callable[[CallHook], None] = lambda _: None
         """Called for what the operator's hook is to hear."""
-        self._handle_reports = handler("handle_reports", translator.handle_reports)
+        self._handle_reports = handler("handle_reports", translator.rollout.handle_reports)
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
             Forward: self._forward,
@@ -163,7 +166,7 @@ class TranslatorDriver:
             return None
         return self._translator.predict(self._clock(), connection, request)
 
-    def request(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
+    def request(self, shell: "SessionShell", connection: Connection, request: Request) -> None:
         """Hand a client's group call to the translator."""
         driven = self._connections.get(connection.id)
         if driven is None:
@@ -195,7 +198,7 @@ class TranslatorDriver:
 
     def call_relayed(
         self,
-        shell: TranslatedConnection,
+        shell: "SessionShell",
         connection: Connection,
         request: Request,
         response: Any,
@@ -324,7 +327,7 @@ class TranslatorDriver:
 
     def command(self, command: Command) -> CommandOutcome:
         """Give the translator a command of somebody, which is not in the middle of another event."""
-        outcome = self._translator.command(self._clock(), command)
+        outcome = self._translator.rollout.command(self._clock(), command)
         self._dispatch(self._take_actions, None)
         return outcome
 
@@ -407,7 +410,7 @@ class TranslatorDriver:
             if self._commits and (commit := self._commits.pop(answer.request_id, None)) is not None:
                 self._commit_answered(*commit, answer.message, MemberProtocol.TRANSLATED)
 
-    def _first_answered(self, shell: TranslatedConnection, request_id: RequestId) -> None:
+    def _first_answered(self, shell: "SessionShell", request_id: RequestId) -> None:
         """Remember the connection of a Heartbeat about whose sender the broker was asked meanwhile.
 
         A client that loses each connection soon sends only one on each.

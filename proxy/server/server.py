@@ -31,7 +31,6 @@ from proxy.connection.connection_deps import ConnectionDeps
 from proxy.connection.connection_manager import ConnectionManager
 from proxy.connection.disconnect_cause import DisconnectCause
 from proxy.connection.share_session_cuts import ShareSessionCuts
-from proxy.connection.translation_protocols import Translation
 from proxy.connection.translator_driver import TranslatorDriver
 from proxy.groups.observability import Observability
 from proxy.journal.journal import Sink
@@ -63,6 +62,7 @@ from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
 from translation.rollout.commands import Command
+from translation.translator import Translator
 
 if TYPE_CHECKING:
     from proxy.control.listener import ControlListener
@@ -115,7 +115,7 @@ class Server:
     def __init__(
         self,
         config: Config,
-        translator: Translation,
+        translator: Translator,
         open_: Open = open_tcp,
         *,
         listeners: Sequence[BoundListener] = (),
@@ -176,18 +176,21 @@ class Server:
         )
         translator.on_router_failure(self.metrics.internal_errors.labels("hosted group").inc)
         self._gates = GateKeeper(
-            translator.gated_groups, translator.groups_in_moves, self.driver.report, self.metrics
+            translator.rollout.gated_groups,
+            translator.rollout.groups_in_moves,
+            self.driver.report,
+            self.metrics,
         )
         self.driver.on_disconnected = self._gates.disconnected
         self._lags: ShownLags | None = None
         self._lag = self._lag_reader()
         for say in Say:
             self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
-        self.observability.registry.move_of = translator.move_of
-        self.observability.registry.unowned_of = translator.unowned
-        self.metrics.unowned_partitions.set_function(translator.count_unowned)
+        self.observability.registry.move_of = translator.rollout.move_of
+        self.observability.registry.unowned_of = translator.mends.unowned
+        self.metrics.unowned_partitions.set_function(translator.mends.count)
         self._connect_proof()
-        self.metrics.wave_groups.read = translator.waves
+        self.metrics.wave_groups.read = translator.rollout.waves
         for phase in _SHOWN_PHASES:
             self.metrics.group_moves.labels(phase).set_function(partial(_count_moves, translator, phase))
         self._hook = None
@@ -196,10 +199,10 @@ class Server:
 
             self._hook = HookCaller(config.hook, self.metrics, self.driver.hook_answered)
             self.driver.call_hook = self._hook.call
-        self._set_wall_clock = translator.set_wall_clock
+        self._set_wall_clock = translator.rollout.set_wall_clock
         if fleet is not None:
             fleet.attach(self.driver.log_said, self.health.fail, self.metrics)
-            fleet.on_migration_policy = translator.set_migration_policy
+            fleet.on_migration_policy = translator.rollout.set_migration_policy
             from proxy.groups.fleet_reading import FleetReader  # noqa: PLC0415 - as the driver
 
             reader = FleetReader(fleet, self.observability.registry, config.visibility)
@@ -520,9 +523,9 @@ class Server:
             self.health.ready()
 
 
-def _count_gates(translator: Translation, say: Say) -> int:
-    return translator.gates_by_say()[say]
+def _count_gates(translator: Translator, say: Say) -> int:
+    return translator.rollout.gates_by_say()[say]
 
 
-def _count_moves(translator: Translation, phase: str) -> int:
-    return translator.moves_by_phase()[phase]
+def _count_moves(translator: Translator, phase: str) -> int:
+    return translator.rollout.moves_by_phase()[phase]

@@ -65,7 +65,7 @@ class People:
         return all(is_rolled_back(one) for one in self._world.processes if one.up)
 
     def _goes_on(self) -> bool:
-        views = [one.translator.move_of(GROUP) for one in self._world.processes if one.up]
+        views = [one.translator.rollout.move_of(GROUP) for one in self._world.processes if one.up]
         return all(view is None or view.phase in (Phase.MOVING, Phase.AWAITING) for view in views)
 
     def _process(self) -> "ProxyProcess | None":
@@ -73,7 +73,7 @@ class People:
         return up[self._world.kernel.between(0, len(up) - 1)] if up else None
 
     def _give(self, process: "ProxyProcess", act: Act) -> None:
-        view = process.translator.move_of(GROUP)
+        view = process.translator.rollout.move_of(GROUP)
         step = 0
         if act is Act.APPROVE:
             if view is None or view.next_step is None:
@@ -100,5 +100,5 @@ class People:
 
 def is_rolled_back(process: "ProxyProcess") -> bool:
     """Whether a process knows that the group's move is rolled back."""
-    view = process.translator.move_of(GROUP)
+    view = process.translator.rollout.move_of(GROUP)
     return view is not None and view.phase in (Phase.ABORTED, Phase.ROLLED_BACK)

@@ -102,7 +102,7 @@ class GateSource:
         self._counts.cut(now)
         if planted == SILENT and process is self._world.processes[0]:
             return
-        gated = process.translator.gated_groups()
+        gated = process.translator.rollout.gated_groups()
         reports = {group: self._counts.report(group, one, gated, now) for group, one in gated.items()}
         if planted == CONTROL:
             for group, report in reports.items():

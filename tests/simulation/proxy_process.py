@@ -429,7 +429,7 @@ class ProxyProcess:
         """Give it a command, again and again while it is pending."""
         if self._later(self.command, command, told) or not self.up:
             return
-        outcome = self.translator.command(self.now_s, command)
+        outcome = self.translator.rollout.command(self.now_s, command)
         self._do("take_actions")
         if outcome.state is CommandState.PENDING:
             self._kernel.after(_COMMAND_AGAIN_MS, self.command, command, told)

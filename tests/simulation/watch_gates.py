@@ -128,7 +128,7 @@ class GateWatch:
         now_ms = self._watch.kernel.now_ms
         if not self._measured_topics <= self._topics():
             self._given_up_ms = now_ms
-        is_judged = any(one.up and one.translator.gated_groups() for one in self.world.processes)
+        is_judged = any(one.up and one.translator.rollout.gated_groups() for one in self.world.processes)
         if (
             self.world.planted() != HARM
             or not self._watch.steps.translated()

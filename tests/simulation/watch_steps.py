@@ -250,7 +250,7 @@ class StepWatch:
     def _why_not_over(self) -> str | None:
         """Why the wave of the group is not over for a process that serves it."""
         for process in {whose: None for _, whose, _ in self._read if whose.up}:
-            (count,) = process.translator.waves()
+            (count,) = process.translator.rollout.waves()
             if not count.groups.get(WaveState.OVER):
                 return f"{process} knows of the wave: {dict(count.groups)}"
         return None

@@ -17,33 +17,14 @@ Everything that changes a member's generation is here. -1 stands for none: the c
 of.
 """
 
-from typing import Protocol
-
 from protocol_codecs import ApiKey, ErrorCode
 from translation.actions import Request
+from translation.members.member import Member
 from translation.members.member_state import MemberState
 
 NONE = -1
 
 _COMMITS = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
-
-
-class _Member(Protocol):
-    """What is read and kept of a member. ``previous_generation`` is the oldest that its client may still have."""
-
-    generation: int
-    previous_generation: int
-    member_epoch: int
-    adopted: bool
-    may_have_moved: bool
-
-    @property
-    def state(self) -> MemberState:
-        """How far the client is with its rebalance."""
-
-    @property
-    def joined(self) -> bool:
-        """Whether the broker has a membership for it."""
 
 
 def in_request(request: Request) -> int:
@@ -61,7 +42,7 @@ def in_request(request: Request) -> int:
 # -- what changes it ---------------------------------------------------------------------------------------------------
 
 
-def give(member: _Member) -> None:
+def give(member: Member) -> None:
     """Make the member epoch of this moment the client's generation, which the JoinGroup response tells it."""
     if member.state is not MemberState.COMPLETING_REBALANCE:
         # Else the client may not have heard the answer before this one, and has the generation before that.
@@ -69,7 +50,7 @@ def give(member: _Member) -> None:
     member.generation = member.member_epoch
 
 
-def adopt(member: _Member, request: Request, broker_epoch: int) -> None:
+def adopt(member: Member, request: Request, broker_epoch: int) -> None:
     """Take over a member at the broker's epoch, with the generation that its client's call carries.
 
     A generation was a member epoch, so one above the broker's is none that the client can have.
@@ -78,19 +59,19 @@ def adopt(member: _Member, request: Request, broker_epoch: int) -> None:
     member.generation = min(in_request(request), broker_epoch)
 
 
-def resume(member: _Member, generation: int, member_epoch: int) -> None:
+def resume(member: Member, generation: int, member_epoch: int) -> None:
     """Go on with a member whose generation and epoch are known, though it was served elsewhere."""
     member.generation, member.previous_generation = generation, NONE
     member.member_epoch = member_epoch
 
 
-def learn(member: _Member, generation: int) -> None:
+def learn(member: Member, generation: int) -> None:
     """Take the generation of a later call of an adopted member, if it is newer; a delayed call has an older one."""
     if member.adopted and member.generation < generation <= member.member_epoch:
         member.generation = generation
 
 
-def forget(member: _Member) -> None:
+def forget(member: Member) -> None:
     """The membership has ended: there is neither a generation nor an epoch."""
     member.generation = member.previous_generation = NONE
     member.member_epoch = 0
@@ -99,7 +80,7 @@ def forget(member: _Member) -> None:
 # -- what it says ------------------------------------------------------------------------------------------------------
 
 
-def why_refused(member: _Member, request: Request) -> ErrorCode:
+def why_refused(member: Member, request: Request) -> ErrorCode:
     """The error with which a Heartbeat, SyncGroup or commit is refused for its generation; NONE if that counts.
 
     UNKNOWN_MEMBER_ID is FENCED_INSTANCE_ID if a newer member has the client's instance id
@@ -112,12 +93,12 @@ def why_refused(member: _Member, request: Request) -> ErrorCode:
     return ErrorCode.NONE if counts else ErrorCode.ILLEGAL_GENERATION
 
 
-def is_current(member: _Member, generation: int) -> bool:
+def is_current(member: Member, generation: int) -> bool:
     """Whether a call has the generation of the client's last JoinGroup response."""
     return generation == member.generation
 
 
-def may_commit(member: _Member, generation: int) -> bool:
+def may_commit(member: Member, generation: int) -> bool:
     """Whether a commit with this generation counts: the current one, or until SyncGroup one from before.
 
     Of several JoinGroups without a SyncGroup the client may have heard the answer to any, or to none.
@@ -127,7 +108,7 @@ def may_commit(member: _Member, generation: int) -> bool:
     return 0 <= oldest(member) <= generation < member.generation
 
 
-def oldest(member: _Member) -> int:
+def oldest(member: Member) -> int:
     """The oldest generation that the client may still have; NONE without a membership.
 
     The current one, but until SyncGroup the client may not have heard of it.
@@ -137,7 +118,7 @@ def oldest(member: _Member) -> int:
     return member.generation
 
 
-def served_elsewhere(member: _Member, generation: int, *, sole_process: bool) -> bool:
+def served_elsewhere(member: Member, generation: int, *, sole_process: bool) -> bool:
     """Whether another process may have served this client since it joined here.
 
     Its generation is newer than the one known here, or its connection was closed meanwhile: the broker may have
@@ -148,6 +129,6 @@ def served_elsewhere(member: _Member, generation: int, *, sole_process: bool) ->
     return generation > member.generation or member.may_have_moved
 
 
-def is_of_another_membership(member: _Member, generation: int, broker_epoch: int) -> bool:
+def is_of_another_membership(member: Member, generation: int, broker_epoch: int) -> bool:
     """Whether a generation that is newer than the one known here is none that this membership has had at all."""
     return member.joined and generation > member.generation and generation > broker_epoch

@@ -9,36 +9,11 @@ broker counts from its own answer, but the client learns of the change at its ne
 later. So the broker is told more, and never removes a member that is within its classic contract.
 """
 
-from typing import Protocol
-
 from protocol_codecs.messages.join_group import JoinGroupRequest
+from translation.members.member import Member
+from translation.members.member_parts import Client
 
 _MAX_INT32 = 2**31 - 1
-
-
-class _Client(Protocol):
-    """What the client declared in its JoinGroup."""
-
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-
-
-class _Deadlines(Protocol):
-    """In seconds of the caller's clock."""
-
-    rebalance_deadline: float
-
-
-class _Member(Protocol):
-    """What is kept of a member."""
-
-    @property
-    def client(self) -> _Client:
-        """What its client declared."""
-
-    @property
-    def deadlines(self) -> _Deadlines:
-        """What is due when."""
 
 
 def of_client_ms(message: JoinGroupRequest) -> int:
@@ -46,11 +21,11 @@ def of_client_ms(message: JoinGroupRequest) -> int:
     return message.session_timeout_ms if message.rebalance_timeout_ms < 0 else message.rebalance_timeout_ms
 
 
-def told_to_broker_ms(client: _Client, margin_ms: int) -> int:
+def told_to_broker_ms(client: Client, margin_ms: int) -> int:
     """The rebalance timeout in the member's ConsumerGroupHeartbeat: the client's, its session timeout and a margin."""
     return min(client.rebalance_timeout_ms + client.session_timeout_ms + margin_ms, _MAX_INT32)
 
 
-def start(member: _Member, now: float) -> None:
+def start(member: Member, now: float) -> None:
     """Start the rebalance timeout: the client has so long, from now on, for its next call of the rebalance."""
     member.deadlines.rebalance_deadline = now + member.client.rebalance_timeout_ms / 1000

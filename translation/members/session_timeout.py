@@ -11,48 +11,11 @@ that, and it decides alone about a client that several processes may serve.
 """
 
 import math
-from typing import Protocol
+
+from translation.members.member import Member
 
 
-class _Client(Protocol):
-    """What the client declared in its JoinGroup."""
-
-    session_timeout_ms: int
-
-
-class _Deadlines(Protocol):
-    """In seconds of the caller's clock; ``math.inf`` while the timeout does not run."""
-
-    session_deadline: float
-    rebalance_deadline: float
-    suspended_until: float
-
-
-class _Join(Protocol):
-    """How far the member's JoinGroup is."""
-
-    @property
-    def waiting(self) -> object | None:
-        """The JoinGroup that waits for its answer."""
-
-
-class _Member(Protocol):
-    """What is kept of a member."""
-
-    @property
-    def client(self) -> _Client:
-        """What its client declared."""
-
-    @property
-    def deadlines(self) -> _Deadlines:
-        """What is due when."""
-
-    @property
-    def join(self) -> _Join:
-        """How far its JoinGroup is."""
-
-
-def renew(member: _Member, now: float) -> None:
+def renew(member: Member, now: float) -> None:
     """Start the session timeout anew: the client gave a sign of life. It does not run while a JoinGroup waits."""
     if member.join.waiting is None:
         member.deadlines.session_deadline = now + member.client.session_timeout_ms / 1000
@@ -60,7 +23,7 @@ def renew(member: _Member, now: float) -> None:
             restart(member, now)
 
 
-def restart(member: _Member, now: float) -> None:
+def restart(member: Member, now: float) -> None:
     """Give a client whose timeouts were suspended a whole session timeout, also to rejoin if its time for that ran."""
     deadlines = member.deadlines
     deadlines.suspended_until = math.inf

@@ -13,7 +13,6 @@ from proxy.config.schema import Address, Limits
 from proxy.connection.client_connection import ClientConnection
 from proxy.connection.connection_deps import ConnectionDeps
 from proxy.connection.share_session_cuts import ShareSessionCuts
-from proxy.connection.translation_protocols import Translation
 from proxy.connection.translator_driver import TranslatorDriver
 from proxy.groups.event_dispatcher import EventDispatcher
 from proxy.metrics.counters import HotCounter
@@ -26,6 +25,7 @@ from proxy.wire.api_versions import ApiVersionsNegotiator
 from tests.proxy.fakes import messages, share, wire
 from tests.proxy.fakes.translators import Scripted
 from translation.actions import ConnectionId
+from translation.translator import Translator
 
 Pair = Callable[[], tuple[trio.abc.Stream, trio.abc.Stream]]
 Run = Callable[["Bench"], Awaitable[None]]
@@ -39,7 +39,7 @@ class Bench:
         pair: Pair,
         limits: Limits,
         node_id: int | None,
-        translator: Translation | None = None,
+        translator: Translator | None = None,
         held_calls: HeldCallsBudget | None = None,
     ) -> None:
         self.metrics = Metrics()
@@ -130,7 +130,7 @@ async def a_bench(
     limits: Limits | None = None,
     node_id: int | None = None,
     run: Run | None = None,
-    translator: Translation | None = None,
+    translator: Translator | None = None,
     held_calls: HeldCallsBudget | None = None,
 ) -> AsyncIterator[Bench]:
     """A running connection; it is ended with the block if it has not ended before.

@@ -34,6 +34,12 @@ class ForwardEverything:
     ) -> list[Action]:
         return []
 
+    @property
+    def rollout(self) -> "ForwardEverything":
+        return self
+
+    mends = rollout
+
     heartbeats_pass_through = False
 
     routed: frozenset[str] | set[str] = frozenset()
@@ -82,7 +88,7 @@ class ForwardEverything:
     def unowned(self, group_id: str) -> None:
         return None
 
-    def count_unowned(self) -> int:
+    def count(self) -> int:
         return 0
 
     def waves(self) -> list[WaveCount]:

@@ -189,6 +189,6 @@ def test_who_waits_stays_classic_if_the_policy_changes(policy: Policy) -> None:
 
 
 def phase(site: Site) -> str:
-    move = site.translator.move_of(GROUP)
+    move = site.translator.rollout.move_of(GROUP)
     assert move is not None
     return move.phase

@@ -29,7 +29,7 @@ def with_gates(*steps: int | str, **more: int) -> Policy:
 def report(bench: Bench, *windows: Window) -> None:
     """Ten seconds later this process reports."""
     bench.now += 10
-    bench._do(bench.translator.handle_reports(bench.now, {GROUP: Report(windows=windows)}))
+    bench._do(bench.translator.rollout.handle_reports(bench.now, {GROUP: Report(windows=windows)}))
 
 
 def move_of(bench: Bench) -> Move:
@@ -39,7 +39,7 @@ def move_of(bench: Bench) -> Move:
 
 
 def says(bench: Bench) -> str:
-    view = bench.translator.move_of(GROUP)
+    view = bench.translator.rollout.move_of(GROUP)
     assert view is not None
     return view.gates
 
@@ -159,7 +159,7 @@ def test_other_steps_begin_anew_after_an_aborted_move() -> None:
     assert bench.translator._context.rules.rule_for(GROUP).mode is Mode.OBSERVE, "the steps are the same"
     bench._do(bench.translator.set_policy(bench.now, with_gates(2, "100%")))
     assert bench.translator._context.rules.rule_for(GROUP).mode is Mode.TRANSLATE
-    assert bench.translator.move_of(GROUP) is None
+    assert bench.translator.rollout.move_of(GROUP) is None
 
 
 def test_a_policy_without_steps_ends_an_aborted_move() -> None:
@@ -214,7 +214,7 @@ def test_gates_that_nobody_judges_any_more_stop_the_move() -> None:
     bench.now += 30
     bench._do(bench.translator.handle_time(bench.now))
     assert says(bench) == Say.MISSING
-    assert bench.translator.gates_by_say() == {Say.MISSING: 1}
+    assert bench.translator.rollout.gates_by_say() == {Say.MISSING: 1}
 
 
 def test_without_an_account_a_gate_on_the_lag_moves_nobody() -> None:

@@ -86,7 +86,7 @@ def test_an_id_that_nobody_has_takes_no_slot_and_begins_no_move() -> None:
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())
     assert slots_of(bench) == {}
-    assert bench.translator.move_of(GROUP) is None
+    assert bench.translator.rollout.move_of(GROUP) is None
 
 
 class Refused(Bench):
@@ -231,9 +231,9 @@ def test_a_group_whose_last_translated_member_has_left_is_held() -> None:
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())
     assert joined in bench.forwarded
-    move = bench.translator.move_of(GROUP)
+    move = bench.translator.rollout.move_of(GROUP)
     assert move is not None
-    assert (move.phase, bench.translator.moves_by_phase()) == (Phase.HELD, {Phase.HELD: 1})
+    assert (move.phase, bench.translator.rollout.moves_by_phase()) == (Phase.HELD, {Phase.HELD: 1})
     again = bench.join(connection, "")
     assert again in bench.forwarded
     assert bench.calls == [], "nobody asks any more"
@@ -250,7 +250,7 @@ def test_an_answer_from_before_the_group_was_converted_does_not_hold_the_move() 
     moves.records.write(GROUP, slot_name(1), bench.now, slot=filled)
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())
-    assert bench.translator.moves_by_phase() == {Phase.MOVING: 1}
+    assert bench.translator.rollout.moves_by_phase() == {Phase.MOVING: 1}
 
 
 def test_other_steps_begin_anew_and_no_steps_end_the_move() -> None:
@@ -258,9 +258,9 @@ def test_other_steps_begin_anew_and_no_steps_end_the_move() -> None:
     bench.join(bench.connect(), "")
     bench.reply(described({"epochgate-other": (1, 5), A: (0, 5)}))
     bench._do(bench.translator.set_policy(bench.now, by_steps(2)))
-    assert bench.translator.move_of(GROUP) is None
+    assert bench.translator.rollout.move_of(GROUP) is None
     bench._do(bench.translator.set_policy(bench.now, Policy(default=Mode.OBSERVE)))
-    assert bench.translator.moves_by_phase() == {}
+    assert bench.translator.rollout.moves_by_phase() == {}
 
 
 def test_several_processes_without_a_member_log_move_nobody_by_steps() -> None:
@@ -274,7 +274,7 @@ def test_several_processes_without_a_member_log_move_nobody_by_steps() -> None:
 
 def test_brokers_that_let_no_classic_member_back_move_nobody_by_steps() -> None:
     bench = Bench(policy=by_steps(1), new_group=False)
-    bench.translator.set_migration_policy("upgrade")
+    bench.translator.rollout.set_migration_policy("upgrade")
     assert bench.join(bench.connect(), "") in bench.forwarded
     (reason,) = (event.reason for event in bench.events if event.kind is EventKind.PASSED_THROUGH)
     assert "group.consumer.migration.policy is upgrade" in reason
@@ -294,7 +294,7 @@ def test_the_step_of_100_percent_is_as_without_steps() -> None:
     bench = Bench(policy=by_steps("100%"))
     assert bench.error(bench.join(bench.connect(), "")) == ErrorCode.MEMBER_ID_REQUIRED
     assert bench.calls == []
-    assert bench.translator.move_of(GROUP) is None
+    assert bench.translator.rollout.move_of(GROUP) is None
 
 
 def test_the_next_step_waits_for_its_proof_which_is_recorded_for_rules_that_ask() -> None:
@@ -313,17 +313,17 @@ def test_the_next_step_waits_for_its_proof_which_is_recorded_for_rules_that_ask(
         asked.append(group_id)
         return Proof(clean_ms=3_600_000)
 
-    bench.translator.note_proofs(bench.now, proof_of)
+    bench.translator.rollout.note_proofs(bench.now, proof_of)
     assert asked == [GROUP]
-    view = bench.translator.move_of(GROUP)
+    view = bench.translator.rollout.move_of(GROUP)
     assert view is not None
     assert view.unproven.startswith("proven for ")
     bench.now += 100
-    bench.translator.note_proofs(bench.now, proof_of)
-    view = bench.translator.move_of(GROUP)
+    bench.translator.rollout.note_proofs(bench.now, proof_of)
+    view = bench.translator.rollout.move_of(GROUP)
     assert view is not None
     assert view.unproven == ""
 
     bench.translator.set_policy(bench.now, by_steps(1, "100%"))
-    bench.translator.note_proofs(bench.now, proof_of)
+    bench.translator.rollout.note_proofs(bench.now, proof_of)
     assert asked == [GROUP, GROUP], "without `proof_s` nobody asks"

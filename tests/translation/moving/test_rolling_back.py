@@ -26,7 +26,7 @@ BACK = roll_back(FIRST, "lag grows", 5)
 def write(bench: Bench, move: Move) -> None:
     bench.translator._context.now = bench.now
     assert bench.translator._context.moves.write_move(GROUP, move) is not None
-    bench._do(bench.translator._actions())
+    bench._do(bench.translator.take_actions(bench.now))
 
 
 def test_what_a_rollback_says_of_the_move() -> None:
@@ -107,10 +107,10 @@ def test_a_policy_that_lets_nobody_in_does_so_in_a_group_that_was_rolled_back() 
 def test_what_is_shown_of_it() -> None:
     bench = Bench(policy=BY_STEPS)
     write(bench, BACK)
-    view = bench.translator.move_of(GROUP)
+    view = bench.translator.rollout.move_of(GROUP)
     assert view is not None
     assert view.text == "step 1 of 3 (1), rolled back: lag grows"
-    assert bench.translator.moves_by_phase() == {Phase.ROLLED_BACK: 1}
+    assert bench.translator.rollout.moves_by_phase() == {Phase.ROLLED_BACK: 1}
 
 
 # -- with a member log -------------------------------------------------------------------------------------------------

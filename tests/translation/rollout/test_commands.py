@@ -167,7 +167,7 @@ def policy_of(rule: Rule) -> Policy:
 
 
 def give(bench: Bench, command: Command) -> CommandOutcome:
-    outcome = bench.translator.command(bench.now, command)
+    outcome = bench.translator.rollout.command(bench.now, command)
     bench._do(bench.translator.take_actions(bench.now))
     return outcome
 
@@ -188,14 +188,14 @@ def is_admitted(bench: Bench) -> bool:
 def test_a_first_step_begins_when_it_is_approved() -> None:
     bench = Bench(policy=policy_of(replace(APPROVED, steps=(2, "100%"))), new_group=False)
     assert not is_admitted(bench)
-    assert bench.translator.moves_by_phase() == {TO_APPROVE: 1}
+    assert bench.translator.rollout.moves_by_phase() == {TO_APPROVE: 1}
     digest = bench.translator._context.rules.digest
     refused = give(bench, say("approve", step=2, policy=digest))
     assert (refused.state, refused.changed) == (CommandState.REFUSED, False)
     done = give(bench, say("approve", step=1, policy=digest, id="2"))
     assert (done.state, done.changed) == (CommandState.DONE, True)
     assert is_admitted(bench)
-    assert bench.translator.moves_by_phase() == {Phase.MOVING: 1}
+    assert bench.translator.rollout.moves_by_phase() == {Phase.MOVING: 1}
     assert "approve by uid 7: before step 1 of 2 (2)" in [
         event.reason for event in bench.events if event.kind is EventKind.STEP_CHANGED
     ]
@@ -232,13 +232,13 @@ def test_several_processes_without_a_member_log_take_no_command() -> None:
 
 
 def command(replica: Replica, said: Command) -> CommandOutcome:
-    outcome = replica.translator.command(replica.now, said)
+    outcome = replica.translator.rollout.command(replica.now, said)
     replica._do(replica.translator.take_actions(replica.now))
     return outcome
 
 
 def phase(replica: Replica) -> str:
-    view = replica.translator.move_of(GROUP)
+    view = replica.translator.rollout.move_of(GROUP)
     return "" if view is None else view.phase
 
 
@@ -308,13 +308,13 @@ def test_the_hook_is_asked_before_the_first_step_and_its_veto_lets_nobody_in() -
     assert not is_admitted(bench)
     (asked,) = hook_calls(bench)
     assert (asked.asks, asked.group, asked.step, asked.allows) == (True, GROUP, 0, "2")
-    bench._do(bench.translator.hook_answered(bench.now, GROUP, asked.number, 0, "full moon"))
-    view = bench.translator.move_of(GROUP)
+    bench._do(bench.translator.rollout.hook_answered(bench.now, GROUP, asked.number, 0, "full moon"))
+    view = bench.translator.rollout.move_of(GROUP)
     assert view is not None
     assert view.text == "before step 1 of 1 (2); the hook does not let step 1 begin: full moon"
     assert not is_admitted(bench), "asked again"
     assert len(hook_calls(bench)) == 2
-    bench._do(bench.translator.hook_answered(bench.now, GROUP, asked.number, 0, None))
+    bench._do(bench.translator.rollout.hook_answered(bench.now, GROUP, asked.number, 0, None))
     joined = newcomer(bench)
     bench.reply(described({"epochgate-other": (1, 5), A: (0, 5)}))
     assert bench.error(joined) == ErrorCode.MEMBER_ID_REQUIRED

@@ -169,7 +169,7 @@ def test_clients_of_a_wave_that_waits_stay_classic_and_nobody_asks_the_broker_wh
     assert told in bench.forwarded
     assert bench.heartbeat(connection, A, 4) in bench.forwarded
     assert bench.calls == []
-    view = bench.translator.move_of(GROUP)
+    view = bench.translator.rollout.move_of(GROUP)
     assert view is not None
     assert (view.phase, view.text) == ("waiting", "wave 2 waits: 1 of 2 groups of wave 1 are over")
     assert bench.translator._context.moves.records.of_group(GROUP) == {}, "and no move has begun"
@@ -189,7 +189,7 @@ def test_they_move_once_the_wave_before_is_over() -> None:
         bench.reply(answer)
     bench.reply(HeartbeatResponse())
     assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS, "it is not known here: converted after that"
-    assert bench.translator.waves() == [
+    assert bench.translator.rollout.waves() == [
         WaveCount(1, {WaveState.WAITING: 0, WaveState.OVER: 2}),
         WaveCount(2, {WaveState.WAITING: 0, WaveState.MOVING: 1}),
     ]
@@ -215,7 +215,7 @@ def test_a_group_that_moves_as_a_whole_waits_for_its_wave_too() -> None:
     write(bench, "first", SETTLED)
     assert bench.error(bench.join(bench.connect(), "")) == ErrorCode.MEMBER_ID_REQUIRED
     assert bench.calls == [], "nobody is counted"
-    view = bench.translator.move_of(GROUP)
+    view = bench.translator.rollout.move_of(GROUP)
     assert view is not None
     assert view.text == "step 1 of 1 (100%)"
 
@@ -258,7 +258,7 @@ def test_the_heartbeats_of_translated_members_bring_a_move_to_its_end(steps: tup
         bench.advance(LOOK_EVERY_S / 2)
         assert looks(bench, generation) == [], "not so soon again"
         bench.advance(LOOK_EVERY_S / 2)
-    assert bench.translator.waves()[0] == WaveCount(
+    assert bench.translator.rollout.waves()[0] == WaveCount(
         1, {WaveState.WAITING: 0, WaveState.MOVING: 0, WaveState.OVER: 1}
     )
     assert looks(bench, generation) == [], "nobody asks any more"
@@ -275,7 +275,7 @@ def test_a_group_is_not_over_while_the_broker_does_not_say_so(answer: object) ->
         bench.reply(answer, call)
     while bench.calls:
         bench.reply(classic_group(state="Empty"))
-    assert bench.translator.waves()[0].groups[WaveState.MOVING] == 1
+    assert bench.translator.rollout.waves()[0].groups[WaveState.MOVING] == 1
 
 
 def test_a_group_outside_waves_is_not_looked_after() -> None:
@@ -304,7 +304,7 @@ def test_a_group_that_is_translated_already_begins_its_move_with_its_wave() -> N
     bench.advance(LOOK_EVERY_S / 2)
     for call in looks(bench, generation):
         bench.reply(described({M: (1, 5)}), call)
-    assert bench.translator.waves()[1].groups[WaveState.MOVING] == 1
+    assert bench.translator.rollout.waves()[1].groups[WaveState.MOVING] == 1
 
 
 # -- several replicas ----------------------------------------------------------------------------------------------
@@ -321,8 +321,8 @@ def test_a_replica_that_starts_counts_what_the_log_has() -> None:
         write(before, group_id, SETTLED)
     shared.settle()
     after = shared.replica(policy=TWO_WAVES)
-    assert after.translator.waves()[0].groups[WaveState.OVER] == 2
-    assert after.translator.move_of(GROUP) is None, "and nothing is in the way"
+    assert after.translator.rollout.waves()[0].groups[WaveState.OVER] == 2
+    assert after.translator.rollout.move_of(GROUP) is None, "and nothing is in the way"
 
 
 def test_while_the_log_is_away_no_wave_begins() -> None:
@@ -330,13 +330,13 @@ def test_while_the_log_is_away_no_wave_begins() -> None:
     for group_id in ("first", "second"):
         write(replica, group_id, SETTLED)
     shared.settle()
-    assert replica.translator.move_of(GROUP) is None
+    assert replica.translator.rollout.move_of(GROUP) is None
     shared.go_away()
-    view = replica.translator.move_of(GROUP)
+    view = replica.translator.rollout.move_of(GROUP)
     assert view is not None
     assert "can't be read" in view.text
     shared.come_back()
-    assert replica.translator.move_of(GROUP) is None
+    assert replica.translator.rollout.move_of(GROUP) is None
 
 
 def test_records_of_waves_are_written_anew_while_nobody_uses_the_group() -> None:
@@ -352,9 +352,9 @@ def test_records_of_waves_are_written_anew_while_nobody_uses_the_group() -> None
 
 def test_a_share_of_a_wave_may_be_enough() -> None:
     bench = Bench(policy=in_waves(*TWO_WAVES.rules, share="50%"), new_group=False)
-    assert bench.translator.move_of(GROUP) is not None
+    assert bench.translator.rollout.move_of(GROUP) is not None
     write(bench, "first", SETTLED)
-    assert bench.translator.move_of(GROUP) is None
+    assert bench.translator.rollout.move_of(GROUP) is None
     write(bench, "second", Move(TEXT, number=1, phase=Phase.HELD))
-    assert bench.translator.move_of(GROUP) is not None
+    assert bench.translator.rollout.move_of(GROUP) is not None
     assert Waves(share="50%").needed == Step(share=5000)
