@@ -67,6 +67,7 @@ LONG = (
     Scope(proxies=2, changes=2, faults=1),
     Scope(cooperative=False, proxies=2, changes=2, faults=1),
     Scope(epochs=5, changes=2),
+    Scope(proxies=2, faults=2),
 )
 
 MUTANTS = (
