@@ -74,6 +74,7 @@ class KafkaOwn:
         proxy = (
             f"{sys.executable} -m {__name__}.proxy {folder / 'proxy'}" if bootstrap == Entry.THROUGH else ""
         )
+        line = "\t".join(proxy) if bootstrap == Entry.THROUGH else ""
         temporary = folder / "tmp"
         temporary.mkdir()
         name = f"kafka.api.{job}"
@@ -81,7 +82,7 @@ class KafkaOwn:
         printed = output(
             [
                 *(jars.java_home_program("java"), "-Xmx1g", f"-Djava.io.tmpdir={temporary}"),
-                *("-Djunit.jupiter.extensions.autodetection.enabled=true", f"-Djudges.proxy={proxy}"),
+                *("-Djunit.jupiter.extensions.autodetection.enabled=true", f"-Djudges.proxy={line}"),
                 *(
                     "-cp",
                     f"{classes}/extension:{classes}/libs/*",
