@@ -50,6 +50,7 @@ _WITHOUT = """
 
 - **confluent-kafka (Python)**: its sdists hold no tests with a broker (1.9.2, 2.0.2, 2.3.0, 2.8.0, 2.16.1).
 - **aiokafka**: its sdists hold no tests (0.7.2, 0.8.0; its `MANIFEST.in` excludes `tests`).
+- A suite that `make judges` knows and the table above does not show has no recorded run yet.
 
 In other suites, tests that need several brokers, TLS, SASL, or Kafka's scripts are left out. sarama's set-up expects
 five brokers behind toxiproxy, and kafka-go's a broker at port 9092: the addresses there are replaced, and sarama's

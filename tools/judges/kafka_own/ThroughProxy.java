@@ -18,7 +18,7 @@ public class ThroughProxy implements BeforeTestExecutionCallback, AfterTestExecu
         if (command.isEmpty() || !(context.getRequiredTestInstance() instanceof IntegrationTestHarness harness)) {
             return;
         }
-        List<String> line = new ArrayList<>(List.of(command.split(" ")));
+        List<String> line = new ArrayList<>(List.of(command.split("\t")));
         line.add(harness.bootstrapServers(harness.bootstrapServers$default$1()));
         proxy = new ProcessBuilder(line).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         String bootstrap = new BufferedReader(new InputStreamReader(proxy.getInputStream())).readLine();

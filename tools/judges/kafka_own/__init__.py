@@ -71,9 +71,8 @@ class KafkaOwn:
     def run(self, job: str, bootstrap: str, protocol: str, folder: Path) -> list[Result]:  # noqa: ARG002
         """Run the tests of a class; ``bootstrap`` is the entry, as the brokers are not there yet."""
         classes = BUILD / f"kafka-{KAFKA}"
-        proxy = (
-            f"{sys.executable} -m {__name__}.proxy {folder / 'proxy'}" if bootstrap == Entry.THROUGH else ""
-        )
+        proxy = (sys.executable, "-m", f"{__name__}.proxy", str(folder / "proxy"))
+        line = "\t".join(proxy) if bootstrap == Entry.THROUGH else ""
         temporary = folder / "tmp"
         temporary.mkdir()
         name = f"kafka.api.{job}"
@@ -81,7 +80,7 @@ class KafkaOwn:
         printed = output(
             [
                 *(jars.java_home_program("java"), "-Xmx1g", f"-Djava.io.tmpdir={temporary}"),
-                *("-Djunit.jupiter.extensions.autodetection.enabled=true", f"-Djudges.proxy={proxy}"),
+                *("-Djunit.jupiter.extensions.autodetection.enabled=true", f"-Djudges.proxy={line}"),
                 *(
                     "-cp",
                     f"{classes}/extension:{classes}/libs/*",
