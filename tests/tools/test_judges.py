@@ -230,22 +230,20 @@ def test_pytests_report_names_the_tests_of_a_file() -> None:
     assert kafka_python.results("file", "", "Killed")[0].reason == "no report: Killed"
 
 
-JUNIT_OF_KAFKA = """<testsuite><testcase name="testA(String)[1]" time="1,001.5"><system-out>
-unique-id: [engine:junit-jupiter]
-display-name: testA(String).groupProtocol=classic</system-out></testcase>
-<testcase name="testA(String)[2]" time="2"><failure message="expected: 1&#10;but was: 2" type="Error">at</failure>
-<system-out>display-name: testA(String).groupProtocol=consumer</system-out></testcase>
-<testcase name="testB(String)[1]" time="0"><skipped/></testcase></testsuite>"""
+OF_KAFKA = """\
+passed\t1001.5\ttestA(String).groupProtocol=classic\t
+failed\t2.0\ttestA(String, String).groupProtocol=classic.assignor=x\texpected: 1 but was: 2
+skipped\t0.0\ttestB()\t
+"""
 
 
-def test_junits_report_names_method_and_parameters() -> None:
+def test_the_extension_of_kafkas_tests_names_method_and_parameters() -> None:
     assert [
-        (one.test, one.outcome, one.seconds, one.reason)
-        for one in kafka_own.results("Bounce", JUNIT_OF_KAFKA, "")
+        (one.test, one.outcome, one.seconds, one.reason) for one in kafka_own.results("Bounce", OF_KAFKA, "")
     ] == [
         ("Bounce/testA groupProtocol=classic", PASSED, 1001.5, ""),
-        ("Bounce/testA groupProtocol=consumer", FAILED, 2.0, "expected: 1 but was: 2"),
-        ("Bounce/testB(String)[1]", SKIPPED, 0.0, ""),
+        ("Bounce/testA groupProtocol=classic.assignor=x", FAILED, 2.0, "expected: 1 but was: 2"),
+        ("Bounce/testB", SKIPPED, 0.0, ""),
     ]
     assert kafka_own.results("Bounce", "", "Killed")[0].reason == "no report: Killed"
 

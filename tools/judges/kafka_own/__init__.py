@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,7 +27,8 @@ TESTS: Mapping[str, tuple[str, ...]] = {
 }
 """Classes of kafka.api, and the methods in them that touch groups; none means all."""
 TIMEOUT_S = 900
-_CASE = re.compile(r"display-name: (\w+)\([^)]*\)\.?(.*)")
+_SHOWN = re.compile(r"(\w+)\([^)]*\)\.?(.*)")
+"""How JUnit names a test with parameters."""
 
 
 class KafkaOwn:
@@ -73,6 +73,7 @@ class KafkaOwn:
         classes = BUILD / f"kafka-{KAFKA}"
         proxy = (sys.executable, "-m", f"{__name__}.proxy", str(folder / "proxy"))
         line = "\t".join(proxy) if bootstrap == Entry.THROUGH else ""
+        report = folder / "results.tsv"
         temporary = folder / "tmp"
         temporary.mkdir()
         name = f"kafka.api.{job}"
@@ -81,12 +82,13 @@ class KafkaOwn:
             [
                 *(jars.java_home_program("java"), "-Xmx1g", f"-Djava.io.tmpdir={temporary}"),
                 *("-Djunit.jupiter.extensions.autodetection.enabled=true", f"-Djudges.proxy={line}"),
+                f"-Djudges.results={report}",
                 *(
                     "-cp",
                     f"{classes}/extension:{classes}/libs/*",
                     "org.junit.platform.console.ConsoleLauncher",
                 ),
-                *("execute", "--disable-banner", "--details=none", f"--reports-dir={folder}"),
+                *("execute", "--disable-banner", "--details=none"),
                 *(selected or [f"--select-class={name}"]),
             ],
             folder,
@@ -94,25 +96,18 @@ class KafkaOwn:
             PYTHONPATH=str(ROOT),
         )
         shutil.rmtree(temporary, ignore_errors=True)  # the brokers' logs
-        report = folder / "TEST-junit-jupiter.xml"
         return results(job, report.read_text() if report.exists() else "", printed)
 
 
 def results(job: str, report: str, printed: str) -> list[Result]:
-    """Return what became of the tests of a class, by JUnit's report: method and parameters."""
+    """Return what became of the tests of a class, by what our extension wrote: method and parameters."""
     if not report:
         last = printed.strip().splitlines()[-1:] or ["no output"]
         return [Result(job, Outcome.FAILED, 0.0, f"no report: {one_line(last[0])}")]
-    return [_result(job, case) for case in ET.fromstring(report).iter("testcase")]  # noqa: S314  it is of JUnit
+    return [_result(job, *line.split("\t")) for line in report.splitlines()]
 
 
-def _result(job: str, case: ET.Element) -> Result:
-    outcome, reason = Outcome.PASSED, ""
-    for child in case:
-        if child.tag in {"failure", "error"}:
-            outcome, reason = Outcome.FAILED, one_line(child.get("message") or child.get("type") or "")
-        elif child.tag == "skipped":
-            outcome = Outcome.SKIPPED
-    shown = _CASE.search(case.findtext("system-out") or "")
-    name = " ".join(filter(None, shown.groups())) if shown else case.get("name")
-    return Result(f"{job}/{name}", outcome, float((case.get("time") or "0").replace(",", "")), reason)
+def _result(job: str, outcome: str, seconds: str, shown: str, reason: str) -> Result:
+    named = _SHOWN.fullmatch(shown)
+    name = " ".join(filter(None, named.groups())) if named else shown
+    return Result(f"{job}/{name}", Outcome(outcome), float(seconds), one_line(reason))
