@@ -221,9 +221,9 @@ def test_each_field_of_a_group_s_record_leaves_its_members_alone_and_can_be_writ
         assert isinstance(value, int | dict | list), "a time of the future"
         return
     for _ in range(30):
-        one.translator.move_of(GROUP)
-        one.translator.waves()
-        one.translator.moves_by_phase()
+        one.translator.rollout.move_of(GROUP)
+        one.translator.rollout.waves()
+        one.translator.rollout.moves_by_phase()
         heartbeat = one.heartbeat(connection, A, 1)
         answer_all(one)
         assert heartbeat in one.forwarded or one.error(heartbeat) in GOES_ON
