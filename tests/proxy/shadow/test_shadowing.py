@@ -311,7 +311,7 @@ async def test_the_share_of_the_processor_is_kept(
 ) -> None:
     bench = Bench(processor_share=0.05)
     nursery.start_soon(bench.shadowing.run)
-    bench.brokers.partitions = 2_000
+    bench.brokers.partitions = 800
     told = trio.Event()
     store = bench.registry.set_shadow
 
@@ -322,7 +322,7 @@ async def test_the_share_of_the_processor_is_kept(
     monkeypatch.setattr(bench.registry, "set_shadow", stored)
     began = trio.current_time()
 
-    bench.shadowing.described("g", described(*(member(n, (n, n + 1_000)) for n in range(1_000))))
+    bench.shadowing.described("g", described(*(member(n, (n, n + 400)) for n in range(400))))
     await told.wait()
 
     used_s = bench.metrics.shadow_seconds._value.get()
