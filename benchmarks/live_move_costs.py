@@ -40,6 +40,7 @@ class Reading:
     records: int
     unread: int
     two_owners: int
+    """Since the first phase ended: what happens while the group forms is its clients' and Kafka's own doing."""
     ended: int
     """Applications that ended by themselves."""
 
@@ -63,7 +64,8 @@ def reading(phases: Sequence[Phase], produced: Produced, logs: Sequence[Log], un
     for to in found.duplicates.values():
         cost_at(sorted(one.mono for one in to)[1]).read_twice += 1
     ended = sum(any(event.kind in {"failed", "died"} for event in log) for log in logs)
-    return Reading(costs, len(produced), len(found.lost), len(overlaps(logs)), ended)
+    two_owners = sum(one.second.begin >= begins[min(1, len(begins) - 1)] for one in overlaps(logs))
+    return Reading(costs, len(produced), len(found.lost), two_owners, ended)
 
 
 def _all(logs: Iterable[Log]) -> Iterable[Event]:
