@@ -22,6 +22,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 from typing import Any, Protocol
 
 from protocol_codecs import ApiKey
@@ -438,7 +439,7 @@ class ProxyProcess:
 
     def judge(self, reports: Mapping[str, Report]) -> None:
         """Report what was seen of the groups whose move has gates, and judge it."""
-        self._do("handle_reports", reports)
+        self._do("rollout.handle_reports", reports)
 
     def holds_back(self, handler: Callable[..., None]) -> bool:
         """Whether it stands still; the handler is called when it goes on."""
@@ -456,7 +457,7 @@ class ProxyProcess:
                 relayed = self._relayed_unseen(what, *arguments)
                 hostile = self._without_rights(what, arguments)
                 before = None if hostile is None else self._watch.hostile.before(self)
-                actions = getattr(self.translator, what)(self.now_s, *arguments)
+                actions = attrgetter(what)(self.translator)(self.now_s, *arguments)
                 if hostile is not None and before is not None:
                     self._watch.hostile.after(self, hostile, before, what, actions)
                 if prediction is not None:
