@@ -179,7 +179,7 @@ def _needs(kafka: Kafka, check: str) -> None:
 PLANTED = {
     "migration_policy": ("group.consumer.migration.policy is upgrade", "bidirectional"),
     "assignors": ("without the assignor range", "group.consumer.assignors"),
-    "max_size": ("group.consumer.max.size is 2", "at least 3"),
+    "max_size": ("group.consumer.max.size is 2", "at least 4"),
     "heartbeat_interval": ("after one late heartbeat", "three times"),
     "assignment_interval": ("group.consumer.assignment.interval.ms is 12000", "1000"),
     "connections_per_ip": ("max.connections.per.ip is 1000", "max.connections.per.ip.overrides"),

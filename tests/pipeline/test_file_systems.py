@@ -55,7 +55,7 @@ def test_a_command_reads_and_writes_where_its_uris_say(tmp_path: Path) -> None:
 
     assert audit.code == ExitCode.PROBLEM_FOUND, audit.output
     assert report.code == ExitCode.SUCCESS, report.output
-    assert "<b>1</b><span>partitions owned twice" in (folder / "page.html").read_text(encoding="utf-8")
+    assert "<b>1</b><span>partition owned twice" in (folder / "page.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.long
@@ -88,7 +88,7 @@ def test_every_command_takes_uris(tmp_path: Path, root: str) -> None:
     assert audit.code == ExitCode.PROBLEM_FOUND, audit.output
     assert "owned twice: 1" in audit.output
     assert report.code == ExitCode.SUCCESS, report.output
-    assert "<b>1</b><span>partitions owned twice" in (folder / "page.html").read_text(encoding="utf-8")
+    assert "<b>1</b><span>partition owned twice" in (folder / "page.html").read_text(encoding="utf-8")
     assert sorted(one.name for one in tmp_path.iterdir()) == [NAME], "nothing was written elsewhere"
 
 
