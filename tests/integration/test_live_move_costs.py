@@ -45,6 +45,7 @@ def test_a_partition_without_an_owner_counts_where_it_lost_it_and_until_the_end(
 
 def test_what_was_not_read_had_two_owners_or_ended_is_counted():
     a = [rebalanced("a", "assigned", 1, 0, 1), Event("a", "failed", 18 * NS, 0, {})]
-    b = [rebalanced("b", "assigned", 9, 1), rebalanced("b", "assigned", 17, 0)]  # 1 while the group was formed
+    # The other partition had two owners while the group was formed.
+    b = [rebalanced("b", "assigned", 9, 1), rebalanced("b", "assigned", 17, 0)]
     found = judged(a, b, produced=[(0, 5), (0, 6)])
     assert (found.records, found.unread, found.two_owners, found.ended) == (2, 2, 1, 1)
