@@ -72,22 +72,22 @@ lint: setup $(VENV)/.pipeline ## ruff, mypy --strict and the import contracts
 
 # The tests of a tier (tests/tiers.txt), or those that ARGS names whatever their tier is; few that fail run once more, alone.
 TESTS = $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --cache-clear --tb short \
-    --durations 20 --durations-min 10 --durations-file build/durations-$@.json
+    --durations 20 --durations-min 10 --durations-file=build/durations-$@.json
 AGAIN = || { [ $$? -eq 1 ] && $(BIN)/python -m tests.again
 .PHONY: test-tools
 test-tools: setup $(VENV)/.pipeline
 	-@$(BIN)/python -m tools.chart build
 
 test-fast: setup $(VENV)/.pipeline ## the tests that need no Kafka, Spark or browser (two minutes)
-	$(TESTS) --tier fast $(ARGS)
+	$(TESTS) --tier=fast $(ARGS)
 
 test: lint test-tools ## all checks, the fast tests, and each client library on a real Kafka (twelve minutes; ARGS="-k heartbeat" for some tests)
-	$(TESTS) --tier test $(ARGS) $(AGAIN); }
+	$(TESTS) --tier=test $(ARGS) $(AGAIN); }
 
 test-slow: test-tools ## what make test leaves out: more of Kafka, Spark, and thousands of histories (half an hour)
-	$(TESTS) --tier slow $(ARGS) $(AGAIN); }
+	$(TESTS) --tier=slow $(ARGS) $(AGAIN); }
 
-test-long: lint test-tools ## all of them and the long ones (hours; ARGS="--tier long" for only those)
+test-long: lint test-tools ## all of them and the long ones (hours; ARGS="--tier=long" for only those)
 	-@$(BIN)/python -m tools.s3_server.built
 	$(TESTS) --long $(ARGS) $(AGAIN) --long; }
 
