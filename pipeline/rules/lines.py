@@ -142,7 +142,7 @@ _VERSION_ALONE = msgspec.json.Decoder(_Version)
 def parse_line(line: bytes | None) -> Line | str:
     """Return the event, or the reason why the line is none.
 
-    The depth of a line is looked at first, so that no reader's stack decides, now or when its partitions are parsed.
+    The depth of a line is checked first, so that no reader's stack decides, now or when its partitions are parsed.
     """
     if line is None:
         return "no content"

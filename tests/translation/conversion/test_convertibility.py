@@ -46,7 +46,7 @@ def test_no_member_of_a_group_that_can_not_be_converted_is_disturbed(
 
 
 @pytest.mark.parametrize("group", [classic_group(user_data=b"sticky"), classic_group(cut_short=True)])
-def test_eager_members_of_a_group_that_has_to_be_empty_are_told_of_a_rebalance_although_they_joined_elsewhere(
+def test_eager_members_of_a_group_that_has_to_be_empty_rejoin_in_a_rebalance_although_they_joined_elsewhere(
     group: DescribeGroupsResponse,
 ) -> None:
     """Assignors that keep user data (sarama's sticky), subscriptions that are cut short (kafka-go)."""
