@@ -15,7 +15,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRespo
 from translation import error_mapping
 from translation.actions import Connection, EventKind, Request
 from translation.apis.assignment_wait import await_assignment
-from translation.conversion.classic_join import relay_classic_join
+from translation.conversion.classic_join import relay_as_member_or_new, relay_classic_join
 from translation.conversion.convertibility import passthrough_backoff_s, type_of_other_group
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
@@ -27,7 +27,6 @@ from translation.engine.join_outcomes import (
     refuse_superseded,
     refused,
     restart_session_timer,
-    without_member_id,
 )
 from translation.engine.join_wait import join_wait_limit_s, take_over_waiting_join, wait_in_join
 from translation.joining.adoption import resync_epoch
@@ -121,7 +120,8 @@ def join(
     except StaysClassic as stays:
         _free_slot(context, member)
         refuse_superseded(context, member)
-        yield from relay_classic_join(context, without_member_id(request) if stays.as_new else request)
+        relay = relay_as_member_or_new if stays.as_new else relay_classic_join
+        yield from relay(context, request)
     except Outcome as outcome:
         _end_by(context, member, request, outcome)
     except UpstreamLost:

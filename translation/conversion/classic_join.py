@@ -11,7 +11,7 @@ from translation.admission.serving import settle_relayed
 from translation.conversion import helper
 from translation.conversion.old_membership import leave_classic
 from translation.engine.context import Context
-from translation.engine.join_outcomes import Failed, refused
+from translation.engine.join_outcomes import Failed, refused, without_member_id
 from translation.members.member_parts import PendingMove
 from translation.members.procedure import Procedure, Send, Wait
 from translation.partitions import lacks_owned_list
@@ -22,6 +22,8 @@ _JOIN_RETRY_S = 0.2
 
 _UNREADABLE = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.UNKNOWN_SERVER_ERROR})
 """What a consumer group answers to a subscription that it can't read: 4.4.0 the first, 4.0.1 the other."""
+_NO_MEMBER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+"""What the broker answers under an id that it does not have; the second if it has the instance id under another one."""
 _NO_PARTITIONS = b"\0\0\0\0"
 """An empty array, as the owned partitions of a subscription."""
 
@@ -79,6 +81,18 @@ def relay_classic_join(
         context.actions.append(Relayed(connection, request, response))
     context.answer(request, response)
     return response.error_code
+
+
+def relay_as_member_or_new(context: Context, request: Request) -> Procedure[int]:
+    """Relay the JoinGroup of a client whose member id was given out here: the broker may have it as a member or not.
+
+    It has one that went back in place, whose classic membership would be left behind under a new id until its session
+    timeout. It does not have one that has never joined: told so, some old clients would end, so that client joins anew.
+    """
+    code = yield from relay_classic_join(context, request, unanswered=_NO_MEMBER)
+    if code in _NO_MEMBER:
+        code = yield from relay_classic_join(context, without_member_id(request))
+    return code
 
 
 def send_join(context: Context, request: Request) -> Procedure[JoinGroupResponse]:

@@ -100,7 +100,7 @@ class Failed(Outcome):
 class StaysClassic(Exception):
     """The client stays a classic member: its JoinGroup is relayed. A later Heartbeat may tell it to rejoin.
 
-    ``as_new``: under no member id (:func:`without_member_id`).
+    ``as_new``: its member id was given out here, and the broker need not have it.
     """
 
     def __init__(self, *, as_new: bool = False) -> None:

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Connection, EventKind, Request
-from translation.conversion.classic_join import relay_classic_join
+from translation.conversion.classic_join import relay_as_member_or_new
 from translation.conversion.pending_moves import match_pending_move
 from translation.engine.context import Context
-from translation.engine.join_outcomes import refused, without_member_id
+from translation.engine.join_outcomes import refused
 from translation.member_log.group_records import MOVE, GroupKey, Move, Slot, StoredGroup, slot_name
 from translation.member_log.records import LONGEST_NAME, member_key
 from translation.members.member import Member
@@ -177,7 +177,7 @@ def join_by_steps(
     elif member_id is not None:
         translate(member_id)
     elif is_issued_form(message.member_id):
-        yield from relay_classic_join(context, without_member_id(request))
+        yield from relay_as_member_or_new(context, request)
     else:
         stay_classic()
 

@@ -7,6 +7,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.all_messages import DescribeGroupsResponse
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from protocol_codecs.messages.describe_groups import DescribedGroup
+from protocol_codecs.messages.join_group import JoinGroupResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
 from tests.translation.live_groups import OBSERVE_ALL, A, classic_group, described
 from tests.translation.moving.test_moving_by_steps import by_steps
@@ -184,6 +185,9 @@ def test_who_waits_stays_classic_if_the_policy_changes(policy: Policy) -> None:
     site._do(site.translator.set_policy(site.now, policy))
     site.go_on(0.5)
     assert site.begun == []
+    (call,) = [call for call in site.calls if call.api_key == ApiKey.JOIN_GROUP]
+    assert call.message.member_id != ""
+    site.reply(JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), call)
     (call,) = [call for call in site.calls if call.api_key == ApiKey.JOIN_GROUP]
     assert call.message.member_id == "", "the broker has no member with its id"
 

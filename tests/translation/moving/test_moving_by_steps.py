@@ -1,6 +1,7 @@
 """A live group moves by steps: who is told, who is translated, and who stays classic."""
 
 import msgspec
+import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import (
@@ -8,6 +9,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseDescribedGroup,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
 from tests.translation.live_groups import (
     A,
@@ -173,14 +175,30 @@ def test_a_classic_member_whose_client_id_begins_as_our_ids_do_is_a_classic_one(
     assert joined in bench.forwarded
 
 
-def test_an_id_of_ours_without_a_slot_is_relayed_without_it() -> None:
+@pytest.mark.parametrize("refusal", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID])
+def test_an_id_of_ours_that_the_broker_does_not_have_is_relayed_without_it(refusal: ErrorCode) -> None:
     bench = Bench(policy=by_steps(1), new_group=False)
     bench.join(bench.connect(), "epochgate-gone")
     full = described({"epochgate-other": (1, 5), A: (0, 5)})
     bench.reply(full)
     bench.reply(full)
     (call,) = bench.calls
+    assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, "epochgate-gone")
+    bench.reply(JoinGroupResponse(error_code=refusal))
+    (call,) = bench.calls
     assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, "")
+
+
+def test_an_id_of_ours_without_a_slot_stays_the_member_that_went_back_under_it() -> None:
+    """Under another id its membership would be left behind, and take part until its session timeout."""
+    own = "epochgate-back"
+    bench = Bench(policy=by_steps(1), new_group=False)
+    joined = bench.join(bench.connect(), own)
+    full = described({"epochgate-other": (1, 5), own: (0, 5)})
+    bench.reply(full)
+    bench.reply(full)
+    bench.reply(JoinGroupResponse(member_id=own, generation_id=5))
+    assert (bench.answers[joined].member_id, bench.calls) == (own, [])
 
 
 def test_a_new_process_with_the_instance_id_of_a_translated_member_takes_its_place() -> None:
