@@ -45,11 +45,14 @@ class Plan:
     kafka: str
     together: int
     code: Path
+    unknown: bool
+    """Whether each move in is of clients whose JoinGroup the proxies have not seen."""
 
     @property
     def name(self) -> str:
         """Of its files."""
-        return f"{self.kafka}-{self.replicas}-{self.members}{'-before' if self.is_before else ''}"
+        suffix = ("-before" if self.is_before else "") + ("-unknown" if self.unknown else "")
+        return f"{self.kafka}-{self.replicas}-{self.members}{suffix}"
 
     @property
     def is_before(self) -> bool:
@@ -72,6 +75,8 @@ def measure(kafka: Kafka, plan: Plan) -> list[dict[str, Any]]:
             Groups(kafka, kinds, plan.members, proxies, folder / "moved") as groups,
         ):
             for _ in range(plan.rounds):
+                if plan.unknown:
+                    groups.start_proxies_anew()
                 groups.move("translate")
                 groups.move("observe")
             moved = groups.finish()
@@ -148,6 +153,11 @@ def main() -> int:
     parser.add_argument(
         "--code", type=Path, default=ROOT, help="a checkout whose proxy runs instead of this one"
     )
+    parser.add_argument(
+        "--unknown",
+        action="store_true",
+        help="the proxies are started anew before each move in: it costs a rebalance",
+    )
     parser.add_argument("--only", default=",".join(KINDS), help=f"some of {','.join(KINDS)}")
     parser.add_argument("--record", action="store_true", help="into docs/evidence/live-move.json")
     options = parser.parse_args()
@@ -162,6 +172,7 @@ def main() -> int:
         options.kafka,
         options.together,
         options.code.resolve(),
+        options.unknown,
     )
     if plan.is_before:
         os.environ["PYTHONPATH"] = str(plan.code)  # before this checkout, for the proxies
@@ -176,6 +187,7 @@ def main() -> int:
         "replicas": plan.replicas,
         "members": plan.members,
         "before": plan.is_before,
+        "unknown": plan.unknown,
         **code,
         "rounds": plan.rounds,
         "seconds": round(time.monotonic() - began),

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import time
+import urllib.error
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from support.consumers import Consumers
 from support.entry import Proxy
 from support.live_group import LiveGroup
 from support.load import Load
+from support.waiting import eventually
 
 from benchmarks.live_move_costs import Phase, Reading, reading
 from benchmarks.live_move_kinds import Kind
@@ -66,6 +68,14 @@ class Groups:
         self._begin(mode)
         self._write(mode)
         self._each(mode, lambda group: group.live.until_moved(mode))
+
+    def start_proxies_anew(self) -> None:
+        """Kill the proxies and start them again: without a member log nothing of their clients is known then."""
+        self._begin("proxies anew")
+        for proxy in self._proxies:
+            proxy.kill()
+            proxy.start()
+        self._each("seen again", _until_seen)
 
     def restart_one_of_each(self) -> None:
         """Close one member of each group in an orderly way, and start another one in its place."""
@@ -153,6 +163,16 @@ def _start(group: Group, count: int) -> None:
         heartbeat_interval_ms=HEARTBEAT_MS,
         **group.kind.spec,
     )
+
+
+def _until_seen(group: Group) -> None:
+    def is_seen() -> bool:
+        try:
+            return any(proxy.group(group.live.group) for proxy in group.live.proxies)
+        except urllib.error.HTTPError:
+            return False
+
+    eventually(is_seen, what="a proxy sees a client of the group")
 
 
 def _until_quiet(group: Group) -> None:

@@ -87,9 +87,15 @@ def _bold(count: int) -> str:
     return f"**{count:,}**" if count else "0"
 
 
-def _key(run: Run) -> tuple[bool, tuple[int, ...], int, int]:
+def _key(run: Run) -> tuple[bool, bool, tuple[int, ...], int, int]:
     """By code, newest Kafka first."""
-    return (run["before"], recorded.newest_first(run["kafka"]), run["replicas"], _members(run))
+    kafka = recorded.newest_first(run["kafka"])
+    return (run["before"], _is_unknown(run), kafka, run["replicas"], _members(run))
+
+
+def _is_unknown(run: Run) -> bool:
+    unknown: bool = run.get("unknown", False)
+    return unknown
 
 
 def _members(run: Run) -> int:
