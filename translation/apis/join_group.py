@@ -47,6 +47,8 @@ from translation.upstream.leave_epoch import leave, leave_to_rejoin
 from translation.upstream.metadata_lookup import learn_topic_names, lookup_topics
 from translation.upstream.owned_partitions import emit_revoked, owned_in_join, reported_partitions
 
+_POLLS_AT_ONCE = 3
+"""For so many polls for an empty group, less the head start of an initial rebalance, its first member waits."""
 _ATTEMPTS = 4
 
 
@@ -290,18 +292,17 @@ def _begin_membership(
 def _take_part_in_initial_rebalance(context: Context, member: Member, deadline: float) -> None:
     """Have the first member of an empty group wait for others, and prolong the wait for each that follows.
 
-    A group that had to become empty so that the broker converts it waits for nobody: its clients are on their way.
+    In a group that had to become empty so that the broker converts it, the JoinGroups of the others are here or at
+    another replica already, and find it empty at their next poll.
     """
-    group = member.group
-    longest_s = join_wait_limit_s(context, member.client.rebalance_timeout_ms, member.group)
+    group, now, settings = member.group, context.now, context.settings
     is_first = not any(other.joined for other in group.members.values() if other is not member)
-    waits = is_first and not group.migration.moves_all(context.now)
-    group.initial_rebalance.member_joined(
-        context.now,
-        came_at=deadline - longest_s,
-        delay_s=context.settings.initial_rebalance_delay_s if waits else 0.0,
-        longest_s=longest_s,
-    )
+    longest_s = join_wait_limit_s(context, member.client.rebalance_timeout_ms, group)
+    came_at, delay_s = deadline - longest_s, settings.initial_rebalance_delay_s if is_first else 0.0
+    if is_first and group.migration.moves_all(now):
+        group.initial_rebalance.found_new(now)
+        came_at, longest_s, delay_s = now, deadline - now, _POLLS_AT_ONCE * settings.join_poll_s
+    group.initial_rebalance.member_joined(now, came_at=came_at, delay_s=delay_s, longest_s=longest_s)
 
 
 def _check_once_more(

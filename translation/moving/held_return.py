@@ -28,7 +28,6 @@ from translation.members import generation, rebalance_timeout
 from translation.members.conversion import is_helper
 from translation.members.member import Member
 from translation.members.procedure import Procedure, Send, WakeReason
-from translation.partitions import lacks_owned_list
 from translation.policy.policy import Mode
 
 _SYNC_GROUP_VERSION = _HEARTBEAT_VERSION = 3
@@ -44,17 +43,17 @@ def hold(
     context: Context,
     member: Member,
     request: Request,
-    as_it_came: JoinGroupRequest,
     had: int,
     first: JoinGroupResponse,
 ) -> Procedure[JoinGroupResponse]:
     """Return the answer for a client whose member has become a classic one by the answer ``first``.
 
-    ``had`` is the generation that the client had, ``request`` its JoinGroup in a form that brokers can read.
+    ``had`` is the generation that the client had. ``request`` is its JoinGroup as it came: kafka-go can't read the
+    form that consumer groups can read when it leads the classic group.
     """
     message: JoinGroupRequest = request.message
-    if first.leader or lacks_owned_list(as_it_came):
-        return first  # of a classic group; or for kafka-go (docs/evidence/in-place.md)
+    if first.leader:
+        return first  # of a classic group
     limit = context.now + join_wait_limit_s(context, rebalance_timeout.of_client_ms(message))
     kept: frozenset[tuple[str, int]] | None = None
     try:

@@ -68,9 +68,7 @@ def return_in_place(
                 context,
                 readable(request),
                 on_accepted=lambda: _gone_back(context, member, connection, departing),
-                hold=lambda answer: held_return.hold(
-                    context, member, readable(request), request.message, had, answer
-                ),
+                hold=lambda answer: held_return.hold(context, member, request, had, answer),
                 unanswered=_NOT_LET_BACK,
             )
     except UpstreamLost:

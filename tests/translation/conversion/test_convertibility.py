@@ -70,6 +70,7 @@ def test_a_cooperative_group_that_the_broker_converts_only_without_members_is_mo
     bench.reply(LeaveGroupResponse())
     bench.answer_lookups()
     bench.beat(1, orders=(0, 1))
+    bench.settle(1)
     assert bench.answers[join].generation_id == 1
 
 

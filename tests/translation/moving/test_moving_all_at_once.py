@@ -72,7 +72,26 @@ def test_a_client_that_was_told_joins_when_all_have_left() -> None:
     bench.advance(0.25)
     bench.answer_lookups()
     bench.beat(1, orders=(0, 1))
+    bench.settle(1)
     assert bench.answers[bench.waits].generation_id == 1
+
+
+def test_clients_that_were_told_are_answered_together() -> None:
+    """The first one has got everything by then; were it answered at once, it would have to rebalance for the second."""
+    bench = Moving()
+    assert bench.is_told(bench.second, B)
+    other = bench.joins_anew(bench.second, B)
+    bench.advance(0.25)
+    first, second = (call for call in bench.calls if call.api_key == ApiKey.DESCRIBE_GROUPS)
+    empty = DescribeGroupsResponse(groups=(DescribedGroup(group_id=GROUP, group_state="Empty"),))
+    bench.reply(empty, first)
+    bench.beat(1, orders=(0, 1))
+    assert bench.waits not in bench.answers
+    bench.reply(empty, second)
+    bench.beat(2)
+    assert {bench.waits, other}.isdisjoint(bench.answers)
+    bench.settle(2)
+    assert {bench.waits, other} <= bench.answers.keys()
 
 
 def test_a_member_is_told_in_the_rebalance_that_the_others_make_by_leaving() -> None:
@@ -198,6 +217,7 @@ def test_a_member_of_the_new_protocol_is_one_although_the_group_is_left_alone() 
     first, second = (call for call in bench.calls if call.api_key == ApiKey.DESCRIBE_GROUPS)
     bench.reply(DescribeGroupsResponse(groups=(DescribedGroup(group_id=GROUP, group_state="Empty"),)), first)
     bench.beat(1, orders=(0, 1))
+    bench.settle(1)
     member_id = bench.answers[bench.waits].member_id
     bench.sync(bench.first, member_id, 1)
     bench.now += 60  # the answer stood still
@@ -261,6 +281,7 @@ def test_an_eager_client_gives_up_its_partitions_by_its_own_rules_and_keeps_its_
     bench.reply(classic_group(state="Empty"))
     bench.answer_lookups()
     bench.beat(1, orders=(0, 1))
+    bench.settle(1)
     assert (bench.answers[join].member_id, bench.answers[join].generation_id) == (A, 1)
 
 

@@ -182,6 +182,7 @@ def test_to_translate_a_static_client_of_a_group_that_has_to_be_empty_leaves_und
     bench.reply(LeaveGroupResponse())
     assert bench.heartbeat_call().message.instance_id == "instance"
     bench.beat(5, orders=(0, 1))
+    bench.settle(5)
     assert bench.answers[join].generation_id == 5
     assert bench.calls == []
 
