@@ -34,10 +34,12 @@ from proxy.metrics.group_families import (
     STUCK,
     STUCK_MEMBERS,
     TASKS,
+    UNOWNED,
     Family,
 )
 from proxy.runtime.time_slice import TimeSlice
 from proxy.shadow.view import ShadowView
+from translation.mending.mends import Unowned
 from translation.reasons import category
 
 OTHER = "other"
@@ -56,6 +58,7 @@ class GroupCounts(msgspec.Struct, kw_only=True):
     why_not: str | None
     connect: ConnectView | None
     shadow: ShadowView | None = None
+    unowned: Unowned | None = None
 
 
 class GroupLabels:
@@ -159,6 +162,7 @@ def counts_of_record(group: GroupRecord, now_us: int) -> GroupCounts:
             [member_view(one, now_us) for one in group.members.values() if one.protocol == "connect"]
         ),
         shadow=group.shadow,
+        unowned=group.unowned(),
     )
 
 
@@ -175,6 +179,7 @@ def counts_of_view(group: GroupView) -> GroupCounts:
         why_not=group.why_not,
         connect=group.connect,
         shadow=group.shadow,
+        unowned=group.unowned,
     )
 
 
@@ -230,6 +235,8 @@ class _FamilyTotals:
         totals[STUCK][(label,)] += group.is_stuck
         totals[GAP][(label,)] = max(totals[GAP][(label,)], group.gap)
         totals[LEFT_OUT][()] += label is OTHER
+        if group.unowned is not None:
+            totals[UNOWNED][(label,)] += group.unowned.partitions
         if group.connect is not None:
             totals[CONNECTORS][(label,)] += group.connect.connectors
             totals[TASKS][(label,)] += group.connect.tasks
@@ -240,7 +247,7 @@ class _FamilyTotals:
 
     def _add_shadow(self, label: str, shadow: ShadowView) -> None:
         totals = self._totals
-        totals[SHADOWS][("computed" if shadow.why_not is None else "unknown",)] += 1
+        totals[SHADOWS][label, "computed" if shadow.why_not is None else "unknown"] += 1
         if shadow.empty is not None and shadow.moved is not None:
             totals[SHADOW_EMPTY][(label,)] += shadow.empty.high
             totals[SHADOW_MOVED][(label,)] += shadow.moved.high

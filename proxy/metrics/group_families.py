@@ -69,10 +69,15 @@ REJOIN = Family(
     "When the workers of a group of Kafka Connect join again by themselves, in seconds since 1970; 0 if they do not. "
     "Until then nobody runs what a lost worker ran (`scheduled.rebalance.max.delay.ms`).",
 )
+UNOWNED = Family(
+    "group_unowned_partitions",
+    ("group",),
+    "Partitions that brokers have left to nobody, of groups that Epochgate has moved and whose members come through here.",
+)
 SHADOWS = Family(
-    "shadow_groups",
-    ("result",),
-    "Observed groups by what can be told beforehand of their move: `computed`, or `unknown` if nothing can.",
+    "group_shadow",
+    ("group", "result"),
+    "1 for each observed group, by what its forecast is: `computed`, or `unknown` if nothing can be said of its move.",
 )
 SHADOW_EMPTY = Family(
     "group_shadow_empty_members",
@@ -98,6 +103,7 @@ FAMILIES = (
     CONNECTORS,
     TASKS,
     REJOIN,
+    UNOWNED,
     SHADOWS,
     SHADOW_EMPTY,
     SHADOW_MOVED,

@@ -188,7 +188,6 @@ class Server:
             self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
         self.observability.registry.move_of = translator.rollout.move_of
         self.observability.registry.unowned_of = translator.mends.unowned
-        self.metrics.unowned_partitions.set_function(translator.mends.count)
         self._connect_proof()
         self.metrics.wave_groups.read = translator.rollout.waves
         for phase in _SHOWN_PHASES:

@@ -16,7 +16,7 @@ from support.waiting import eventually
 from pipeline.progress import job
 from pipeline.progress.streams import Options
 from pipeline.report import facts
-from pipeline.report.rebalances import AFTER, BEFORE
+from pipeline.rules.gains import AFTER, BEFORE
 from pipeline.rules.lines import ENDS, STATE_CHANGED
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
