@@ -262,6 +262,8 @@ def api() -> str:
         certificate.Gaps,
         certificate.PauseTimes,
         certificate.CommitCounts,
+        certificate.Compared,
+        certificate.Side,
         SetBack,
         view.ShadowView,
         view.Span,
