@@ -100,8 +100,9 @@ directions are `client_to_proxy`, `proxy_to_server`, `server_to_proxy` and `prox
 
 `make docs` writes this page from `proxy/metrics/registry.py`.
 
-`over replicas` says how series of several processes are combined: `sum` what each has of its own, take the `max` of what
-all of them say of the same thing, and `alert` on the lowest or highest of what is about a single process, without adding it.
+`over replicas` says how series of several processes are combined: `sum` what each has of its own, take the `max` of
+what all of them say of the same thing, and `alert` on the lowest or highest of what is about a single process, without
+adding it.
 
 | metric | type | labels | over replicas | meaning |
 | --- | --- | --- | --- | --- |

@@ -1,8 +1,8 @@
 """What the move changed: rebalances of one kind before it and after it settled, the move itself apart.
 
-:mod:`pipeline.rules.gains` says what one rebalance is, and counts them while the journal is written; this is the same of
-tables. A member that joins has nothing to stop, so only the pauses of those that stay are counted; on the new protocol
-there may be none.
+:mod:`pipeline.rules.gains` says what one rebalance is, and counts them while the journal is written; this does the same
+with tables. A member that joins has nothing to stop, so only the pauses of those that stay are counted; on the new
+protocol there may be none.
 """
 
 from typing import TYPE_CHECKING, NamedTuple

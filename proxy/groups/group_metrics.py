@@ -35,7 +35,6 @@ from proxy.metrics.group_families import (
     STUCK_MEMBERS,
     TASKS,
     UNOWNED,
-    Family,
 )
 from proxy.runtime.time_slice import TimeSlice
 from proxy.shadow.view import ShadowView
@@ -185,14 +184,9 @@ def counts_of_view(group: GroupView) -> GroupCounts:
 
 def families(groups: Iterable[GroupCounts], labels: GroupLabels) -> Iterator[GaugeMetricFamily]:
     """Return all metrics of these groups."""
-    totals, counted = _FamilyTotals(labels), list[GroupCounts]()
-    for group in groups:
-        labels.of(
-            group.id, has_members=bool(group.members)
-        )  # a later one may take the label of an earlier one
-        counted.append(group)
-    for group in counted:
-        totals.add(group)
+    totals = _FamilyTotals(labels)
+    for _ in totals.add_all(groups):
+        pass
     return totals.families()
 
 
@@ -200,13 +194,8 @@ async def families_cooperatively(
     groups: Iterable[GroupCounts], labels: GroupLabels
 ) -> list[GaugeMetricFamily]:
     """See :func:`families`; it yields to other tasks, so each group is counted as it is at its turn."""
-    totals, counted, time_slice = _FamilyTotals(labels), list[GroupCounts](), TimeSlice()
-    for group in groups:
-        labels.of(group.id, has_members=bool(group.members))
-        counted.append(group)
-        await time_slice.yield_if_spent()
-    for group in counted:
-        totals.add(group)
+    totals, time_slice = _FamilyTotals(labels), TimeSlice()
+    for _ in totals.add_all(groups):
         await time_slice.yield_if_spent()
     return list(totals.families())
 
@@ -219,7 +208,16 @@ class _FamilyTotals:
         self._totals = {family: Counter[tuple[str, ...]]() for family in FAMILIES}
         self._totals[LEFT_OUT][()] = 0
 
-    def add(self, group: GroupCounts) -> None:
+    def add_all(self, groups: Iterable[GroupCounts]) -> Iterator[None]:
+        counted = list[GroupCounts]()
+        for group in groups:  # a later one may take the label of an earlier one
+            self._labels.of(group.id, has_members=bool(group.members))
+            counted.append(group)
+            yield
+        for group in counted:
+            yield self._add(group)
+
+    def _add(self, group: GroupCounts) -> None:
         totals, label = self._totals, self._labels.of(group.id, has_members=bool(group.members))
         if group.members:
             totals[GROUP_MODE][label, group.mode] += 1
@@ -254,11 +252,7 @@ class _FamilyTotals:
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         for family, values in self._totals.items():
-            yield _gauge(family, values.items())
-
-
-def _gauge(family: Family, values: Iterable[tuple[tuple[str, ...], float]]) -> GaugeMetricFamily:
-    made = GaugeMetricFamily(PREFIX + family.name, family.meaning, labels=family.labels)
-    for labels, value in values:
-        made.add_metric(labels, value)
-    return made
+            made = GaugeMetricFamily(PREFIX + family.name, family.meaning, labels=family.labels)
+            for labels, value in values.items():
+                made.add_metric(labels, value)
+            yield made

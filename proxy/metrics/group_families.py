@@ -72,7 +72,7 @@ REJOIN = Family(
 UNOWNED = Family(
     "group_unowned_partitions",
     ("group",),
-    "Partitions that brokers have left to nobody, of groups that Epochgate has moved and whose members come through here.",
+    "Partitions that brokers have left to nobody, of a group that Epochgate has moved and whose members come here.",
 )
 SHADOWS = Family(
     "group_shadow",
@@ -92,20 +92,6 @@ SHADOW_MOVED = Family(
 LEFT_OUT = Family("unlabelled_groups", (), "Groups that share the label `other`.")
 
 FAMILIES = (
-    GROUP_MODE,
-    MEMBERS,
-    GROUP_MEMBERS,
-    BROKER_MEMBERS,
-    STUCK_MEMBERS,
-    STUCK,
-    GAP,
-    NOT_TRANSLATABLE,
-    CONNECTORS,
-    TASKS,
-    REJOIN,
-    UNOWNED,
-    SHADOWS,
-    SHADOW_EMPTY,
-    SHADOW_MOVED,
-    LEFT_OUT,
-)
+    GROUP_MODE, MEMBERS, GROUP_MEMBERS, BROKER_MEMBERS, STUCK_MEMBERS, STUCK, GAP, NOT_TRANSLATABLE, CONNECTORS, TASKS,
+    REJOIN, UNOWNED, SHADOWS, SHADOW_EMPTY, SHADOW_MOVED, LEFT_OUT,
+)  # fmt: skip

@@ -29,7 +29,9 @@ from proxy.metrics.group_families import FAMILIES, PREFIX
 from proxy.metrics.wave_groups import MOST_WAVES, WaveGroups
 from translation.actions import MemberProtocol
 
-_LATENCIES = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LATENCIES = (
+    0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
 _PAUSES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _ERROR_PLACES = ("translation", "connection", "observer", "upkeep", "worker", "fleet", "hosted group")
 _TRANSLATION = (0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1)
@@ -328,8 +330,8 @@ class Metrics:
         )
         self.proof_compared = self._gauge(
             "proof_compared_rebalances",
-            "Pairs of a group whose move has settled and a kind of rebalance, by the median of how long it stops clients "
-            "after the move: `shorter`, `same`, `longer`, or `too_few`.",
+            "Pairs of a group whose move has settled and a kind of rebalance: after the move its median is `shorter`, "
+            "the `same` or `longer`, or there are `too_few`.",
             "verdict",
         )
         self.proof_behind = self._gauge(

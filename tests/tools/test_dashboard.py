@@ -80,9 +80,16 @@ def test_no_answer_is_said_to_be_none() -> None:
     assert "no data" in drawn("Waves")
 
 
-@pytest.mark.parametrize(("value", "unit", "shown"), [
-    (0.25, "percentunit", "25 %"), (0.02, "s", "20 ms"), (172_800, "s", "2 days"), (1_500, "short", "1.5 k"), (3, "short", "3"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (0.25, "percentunit", "25 %"),
+        (0.02, "s", "20 ms"),
+        (172_800, "s", "2 days"),
+        (1_500, "short", "1.5 k"),
+        (3, "short", "3"),
+    ],
+)
 def test_units(value: float, unit: str, shown: str) -> None:
     assert formatted(value, unit) == shown
 

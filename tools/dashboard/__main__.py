@@ -1,7 +1,7 @@
-"""`python -m tools.dashboard`: plays a migration on a real Kafka for six minutes, and draws the dashboard into docs/images.
+"""Draws the dashboard into docs/images, of a migration that is played on a real Kafka for six minutes.
 
-`python -m tools.dashboard http://127.0.0.1:9090` draws what that Prometheus knows of the last hour, and plays nothing. Needs Chromium and
-Prometheus (Debian's packages `chromium` and `prometheus`) and, for Kafka, Java and Maven.
+``python -m tools.dashboard http://127.0.0.1:9090`` plays nothing, and draws the last hour that this Prometheus has.
+Needs Chromium and Prometheus (Debian's packages `chromium` and `prometheus`) and, for Kafka, Java and Maven.
 """
 
 import contextlib

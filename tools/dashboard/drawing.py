@@ -11,7 +11,7 @@ from typing import Any
 from tools.dashboard.answers import Line
 
 CAPTION = (
-    "Drawn by `python -m tools.dashboard` of Epochgate, from dashboard.json and the answers of a real Prometheus to its "
+    "Drawn by Epochgate (python -m tools.dashboard) from dashboard.json and the answers of a real Prometheus to its "
     "queries. It is not a picture of Grafana."
 )
 CELL_HEIGHT = 34
@@ -23,23 +23,27 @@ _SECOND_UNITS = ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s"), (0.001, 
 _STYLE = """\
 :root { color-scheme: light dark; --paper: #f6f7f9; --card: #fff; --line: #d9dde3; --ink: #1c232b; --soft: #56606c;
   --good: #1a7f4b; --bad: #b3261e; --plain: #1f5fa8;
-  --c0: #2563b0; --c1: #b35900; --c2: #1a7f4b; --c3: #8e3bb0; --c4: #b3261e; --c5: #0b7a83; --c6: #7a6a00; --c7: #5b6470; }
+  --c0: #2563b0; --c1: #b35900; --c2: #1a7f4b; --c3: #8e3bb0; --c4: #b3261e; --c5: #0b7a83; --c6: #7a6a00;
+  --c7: #5b6470; }
 @media (prefers-color-scheme: dark) { :root { --paper: #12161b; --card: #1b2128; --line: #323b46; --ink: #e6eaef;
   --soft: #a3adb8; --good: #5cc98f; --bad: #ff8a80; --plain: #7fb2ee;
-  --c0: #7fb2ee; --c1: #f0a35e; --c2: #5cc98f; --c3: #cf9be6; --c4: #ff8a80; --c5: #5ccad3; --c6: #d7c65a; --c7: #aab4bf; } }
+  --c0: #7fb2ee; --c1: #f0a35e; --c2: #5cc98f; --c3: #cf9be6; --c4: #ff8a80; --c5: #5ccad3; --c6: #d7c65a;
+  --c7: #aab4bf; } }
 * { box-sizing: border-box; margin: 0; }
-body { background: var(--paper); color: var(--ink); font: 13px/1.35 "DejaVu Sans", sans-serif; padding: 16px; width: 1440px; }
+body { background: var(--paper); color: var(--ink); font: 13px/1.35 "DejaVu Sans", sans-serif; padding: 16px;
+  width: 1440px; }
 h1 { font-size: 20px; } .caption { color: var(--soft); margin: 4px 0 12px; }
 main { display: grid; grid-template-columns: repeat(24, 1fr); gap: 8px; }
 h2 { font-size: 15px; align-self: end; }
-section { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: 8px 10px; overflow: hidden;
-  display: flex; flex-direction: column; min-width: 0; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: 8px 10px;
+  overflow: hidden; display: flex; flex-direction: column; min-width: 0; }
 h3 { font-size: 12.5px; font-weight: 600; }
 .values { flex: 1; display: flex; gap: 18px; align-items: center; flex-wrap: wrap; }
 .value { font-size: 26px; font-weight: 600; } .value.text { font-size: 14px; font-weight: 400; color: var(--soft); }
 .value small { font-size: 12px; font-weight: 400; color: var(--soft); display: block; }
 .good { color: var(--good); } .bad { color: var(--bad); } .plain { color: var(--plain); }
-svg { flex: 1; width: 100%; min-height: 0; } svg text { fill: var(--soft); font-size: 11px; } .axis { stroke: var(--line); }
+svg { flex: 1; width: 100%; min-height: 0; } svg text { fill: var(--soft); font-size: 11px; }
+.axis { stroke: var(--line); }
 ul { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: 0 12px; font-size: 11px; color: var(--soft); }
 li::before { content: ""; display: inline-block; width: 10px; height: 3px; margin-right: 5px; vertical-align: middle;
   background: var(--colour); }
@@ -52,10 +56,10 @@ li::before { content: ""; display: inline-block; width: 10px; height: 3px; margi
 def page(title: str, panels: Sequence[tuple[Mapping[str, Any], Sequence[Line]]]) -> str:
     """Return the page with these panels and what they show."""
     drawn = "\n".join(_panel(panel, lines) for panel, lines in panels)
-    caption = html.escape(CAPTION).replace("`python -m tools.dashboard`", "<code>make dashboard-picture</code>")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1><p class=caption>{html.escape(CAPTION)}</p><main>{drawn}</main></html>"
+        f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1><p class=caption>{html.escape(CAPTION)}</p>"
+        f"<main>{drawn}</main></html>"
     )
 
 
@@ -130,8 +134,10 @@ def _lines(panel: Mapping[str, Any], lines: Sequence[Line]) -> str:
     stacks = defaults["custom"]["stacking"]["mode"] == "normal"
     drawn = _stacked(lines) if stacks else [(line, [0.0] * len(line.points)) for line in lines]
     begin = min(line.points[0][0] for line in lines)
-    end = max(max(line.points[-1][0] for line in lines), begin + 1)
-    top = _round_up(max((low + value for line, lows in drawn for (_, value), low in zip(line.points, lows, strict=True))))
+    end = max(begin + 1, *(line.points[-1][0] for line in lines))
+    top = _round_up(
+        max(low + value for line, lows in drawn for (_, value), low in zip(line.points, lows, strict=True))
+    )
     left, bottom = 44, _HEIGHT - 16
 
     def at(moment: float, value: float) -> str:
@@ -141,7 +147,9 @@ def _lines(panel: Mapping[str, Any], lines: Sequence[Line]) -> str:
     shapes = []
     for number, (line, lows) in enumerate(drawn):
         colour = f"var(--c{number % 8})"
-        upper = " ".join(at(moment, low + value) for (moment, value), low in zip(line.points, lows, strict=True))
+        upper = " ".join(
+            at(moment, low + value) for (moment, value), low in zip(line.points, lows, strict=True)
+        )
         if stacks:
             lower = " ".join(
                 at(moment, low) for (moment, _), low in reversed(list(zip(line.points, lows, strict=True)))

@@ -1,4 +1,4 @@
-"""A migration to look at: a real Kafka, two proxies that are one fleet, an exporter, and a Prometheus that scrapes them.
+"""A migration to look at: a real Kafka, two proxies that are one fleet, an exporter, and a Prometheus of all of them.
 
 Eight groups of librdkafka's consumers; six of them move in three waves, one of which waits for an approval. Consumers
 join one group before its move and after it, one at a time.
@@ -204,11 +204,12 @@ class Scene:
 
     def _group(self, group: str) -> dict[str, Any]:
         for admin in self._admins:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{admin}/api/groups", timeout=5) as answer:  # noqa: S310  loopback
-                for one in json.load(answer)["groups"]:
+            with contextlib.suppress(OSError):
+                with urllib.request.urlopen(f"http://{admin}/api/groups", timeout=5) as answer:
+                    found: list[dict[str, Any]] = json.load(answer)["groups"]
+                for one in found:
                     if one["id"] == group:
-                        found: dict[str, Any] = one
-                        return found
+                        return one
         return {}
 
     def end(self) -> None:

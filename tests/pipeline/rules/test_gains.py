@@ -127,7 +127,7 @@ def test_how_they_compare(before: tuple[float, ...], after: tuple[float, ...], v
         ("deploy", "left", True), ("deploy", "fenced", True),
     ],
 )  # fmt: skip
-def test_the_kind_follows_from_who_joined_and_how_members_ended(kind: str, ends: str, joins: bool) -> None:  # noqa: FBT001
+def test_the_kind_follows_from_who_joined_and_how_members_ended(kind: str, ends: str, joins: bool) -> None:
     group = Group().starts()
     group.ends("m2", ends)
     if joins:

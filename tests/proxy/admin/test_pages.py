@@ -594,7 +594,11 @@ def test_rebalances_before_and_after_a_move_are_compared_with_their_counts(site)
             Compared("kill", Side(1, 5_000_000, 5_000_000, 5_000_000), none, none, "too_few"),
         ),
     )
-    rows = re.findall(r"<tr>.*?</tr>", site.http.get("/groups/g").text.partition('class="compared"')[2], re.DOTALL)
+    rows = re.findall(
+        r"<tr>.*?</tr>", site.http.get("/groups/g").text.partition('class="compared"')[2], re.DOTALL
+    )
     texts = [re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", row)).strip() for row in rows[1:3]]
-    assert texts == ["join 4 2.0 s, a client 3.0 s at most 0 3 no client stopped shorter",
-                     "kill 1 5.0 s, a client 5.0 s at most 0 0 not enough to say"]
+    assert texts == [
+        "join 4 2.0 s, a client 3.0 s at most 0 3 no client stopped shorter",
+        "kill 1 5.0 s, a client 5.0 s at most 0 0 not enough to say",
+    ]

@@ -63,7 +63,10 @@ PLANTED = {
         'cluster_members:max{protocol="consumer",member_type="consumer"}',
         'cluster_members:max{type="consumer"}',
     ),
-    "of all members": ('(epochgate:cluster_members:max{protocol="consumer"})', "(epochgate:cluster_members:max)"),
+    "of all members": (
+        '(epochgate:cluster_members:max{protocol="consumer"})',
+        "(epochgate:cluster_members:max)",
+    ),
 }
 
 

@@ -28,17 +28,17 @@ def innermost(expression: str) -> Iterator[tuple[str, str, str]]:
         return found[1] + (BY_INSTANCE if re.search(r"\binstance\b", found[2]) else "")
 
     text = _MATCHING.sub(r"\1", _BY.sub(named, expression))
-    tokens = re.findall(r"[a-zA-Z_][a-zA-Z0-9_:@]*|[()]|\{[^}]*\}", text)
+    words = re.findall(r"[a-zA-Z_][a-zA-Z0-9_:@]*|[()]|\{[^}]*\}", text)
     opened: list[str] = []
-    for number, token in enumerate(tokens):
-        if token == "(":
-            opened.append(tokens[number - 1] if number else "")
-        elif token == ")":
+    for number, word in enumerate(words):
+        if word == "(":
+            opened.append(words[number - 1] if number else "")
+        elif word == ")":
             opened.pop()
-        elif token.startswith("epochgate_"):
-            follows = tokens[number + 1] if number + 1 < len(tokens) else ""
+        elif word.startswith("epochgate_"):
+            follows = words[number + 1] if number + 1 < len(words) else ""
             around = [one for one in opened if one.removesuffix(BY_INSTANCE) in AGGREGATIONS]
-            yield token, follows if follows.startswith("{") else "", around[-1] if around else ""
+            yield word, follows if follows.startswith("{") else "", around[-1] if around else ""
 
 
 def wrong(expression: str) -> list[str]:
