@@ -56,8 +56,8 @@ rules:
   - {groups: [payments], mode: translate, wave: 1, steps: [1, "100%"], hold_s: 5}
   - {groups: [orders], mode: translate, wave: 1, steps: [1, "100%"], hold_s: 60, abort_if: {}}
   - {groups: [invoices], mode: translate, wave: 2, steps: [1, "100%"], hold_s: 5}
-  - {groups: [shipping], mode: translate, wave: 2, steps: ["100%"], approval: required}
-  - {groups: [audit, search], mode: translate, wave: 3, steps: ["100%"], approval: required}
+  - {groups: [shipping], mode: translate, wave: 2, steps: [1, "100%"], hold_s: 5, approval: required}
+  - {groups: [audit, search], mode: translate, wave: 3, steps: [1, "100%"], hold_s: 5, approval: required}
 """
 _PROMETHEUS = """\
 global: {{scrape_interval: {every}s, evaluation_interval: {every}s}}
