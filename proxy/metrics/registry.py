@@ -352,8 +352,8 @@ class Metrics:
         self.group_moves = self._gauge(
             "group_moves",
             "Groups that are moved by steps, by phase (`to_approve`: the next step waits for an approval; `awaiting` a "
-            "window of time or the hook; `moving`, `paused`, `held`, `aborted`, `rolled_back`). With a member log "
-            "every process knows those of all.",
+            "window of time or the hook; `moving`, `paused`, `held`, `aborted`, `rolled_back`; `settled`: its last "
+            "step has). With a member log every process knows those of all.",
             "phase",
         )
         self.control_requests = self._counter(

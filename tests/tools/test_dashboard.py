@@ -27,11 +27,11 @@ def line(name: str, *values: float) -> Line:
 
 def drawn(title: str, *lines: Line) -> str:
     """The part of the page after the panel's title."""
-    return page("Epochgate", [(panel(title), lines)]).partition("</h3>")[2]
+    return page("Epochgate", [(panel(title), lines)], (0, 2)).partition("</h3>")[2]
 
 
 def test_every_panel_is_drawn_and_the_page_says_that_it_is_not_grafana() -> None:
-    shown = page("Epochgate", [(one, [line("a", 1, 2), line("b", 3)]) for one in PANELS])
+    shown = page("Epochgate", [(one, [line("a", 1, 2), line("b", 3)]) for one in PANELS], (0, 2))
     assert CAPTION in shown
     assert shown.count("<section") + shown.count("<h2") == len(PANELS)
     assert "no data" not in shown
@@ -125,7 +125,9 @@ def answering(result: list[dict[str, object]]) -> Iterator[tuple[str, list[tuple
 
 
 def test_a_panel_over_time_asks_for_a_range_with_its_variables_in_place() -> None:
-    answer = [{"metric": {"result": "done"}, "values": [[10, "1"], [11, "NaN"], [12, "3"]]}]
+    answer: list[dict[str, object]] = [
+        {"metric": {"result": "done"}, "values": [[10, "1"], [11, "NaN"], [12, "3"]]}
+    ]
     with answering(answer) as (url, asked):
         found = Prometheus(url, 0, 480).lines(
             panel("Commands and calls of the hook, per minute"), {"instance": "pod-.*"}
@@ -137,8 +139,14 @@ def test_a_panel_over_time_asks_for_a_range_with_its_variables_in_place() -> Non
     assert (question["start"], question["end"], question["step"]) == ("0.000", "480.000", "2.000")
 
 
+def test_a_label_that_a_series_lacks_is_empty_in_its_name() -> None:
+    with answering([{"metric": {}, "value": [480, "0"]}]) as (url, _):
+        (found,) = Prometheus(url, 0, 480).lines(panel("Waves"), {})
+    assert found.name == ":"
+
+
 def test_a_panel_of_one_moment_asks_for_the_end() -> None:
-    answer = [{"metric": {"wave": "1", "state": "over"}, "value": [480, "2"]}]
+    answer: list[dict[str, object]] = [{"metric": {"wave": "1", "state": "over"}, "value": [480, "2"]}]
     with answering(answer) as (url, asked):
         found = Prometheus(url, 0, 480).lines(panel("Waves"), {})
     assert found == [Line("1: over", ((480.0, 2.0),))]

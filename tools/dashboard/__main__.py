@@ -53,7 +53,7 @@ def draw(prometheus: Prometheus) -> None:
             shown = [(panel, prometheus.lines(panel, VARIABLES)) for panel in panels]
             for scheme in ("light", "dark"):
                 page = browser.new_page(viewport={"width": 1440, "height": 800}, color_scheme=scheme)
-                page.set_content(drawing.page(dashboard["title"], shown))
+                page.set_content(drawing.page(dashboard["title"], shown, (prometheus.start, prometheus.end)))
                 file = IMAGES / f"dashboard-{name}-{scheme}.png"
                 page.screenshot(path=file, full_page=True)
                 page.close()

@@ -1,6 +1,7 @@
 """Asks a Prometheus what the panels of a dashboard show, as Grafana does."""
 
 import json
+import re
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -54,6 +55,5 @@ class Prometheus:
 
 
 def _name(legend: str, labels: Mapping[str, str]) -> str:
-    for label, value in labels.items():
-        legend = legend.replace(f"{{{{{label}}}}}", value)
-    return legend.strip()
+    """Return the legend of a series; a label that it lacks is empty there."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], ""), legend).strip()

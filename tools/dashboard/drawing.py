@@ -6,6 +6,7 @@ It is not Grafana and does not look like it; each picture says so.
 import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tools.dashboard.answers import Line
@@ -53,9 +54,11 @@ li::before { content: ""; display: inline-block; width: 10px; height: 3px; margi
 """
 
 
-def page(title: str, panels: Sequence[tuple[Mapping[str, Any], Sequence[Line]]]) -> str:
-    """Return the page with these panels and what they show."""
-    drawn = "\n".join(_panel(panel, lines) for panel, lines in panels)
+def page(
+    title: str, panels: Sequence[tuple[Mapping[str, Any], Sequence[Line]]], time: tuple[float, float]
+) -> str:
+    """Return the page with these panels and what they show, of the ``time`` between two (seconds since 1970)."""
+    drawn = "\n".join(_panel(panel, lines, time) for panel, lines in panels)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1><p class=caption>{html.escape(CAPTION)}</p>"
@@ -63,13 +66,13 @@ def page(title: str, panels: Sequence[tuple[Mapping[str, Any], Sequence[Line]]])
     )
 
 
-def _panel(panel: Mapping[str, Any], lines: Sequence[Line]) -> str:
+def _panel(panel: Mapping[str, Any], lines: Sequence[Line], time: tuple[float, float]) -> str:
     at = panel["gridPos"]
     place = f"grid-column: {at['x'] + 1} / span {at['w']}"
     title = html.escape(panel["title"])
     if panel["type"] == "row":
         return f'<h2 style="grid-column: 1 / span 24; margin-top: 8px">{title}</h2>'
-    draw = {"stat": _stat, "bargauge": _bars, "timeseries": _lines}[panel["type"]]
+    draw = {"stat": _stat, "bargauge": _bars, "timeseries": partial(_lines, time=time)}[panel["type"]]
     inside = draw(panel, _renamed(panel, lines)) if lines else '<p class="none">no data</p>'
     return f'<section style="{place}; height: {at["h"] * CELL_HEIGHT}px"><h3>{title}</h3>{inside}</section>'
 
@@ -129,12 +132,11 @@ def _bars(panel: Mapping[str, Any], lines: Sequence[Line]) -> str:
     return f'<div class="bars">{"".join(rows)}</div>'
 
 
-def _lines(panel: Mapping[str, Any], lines: Sequence[Line]) -> str:
+def _lines(panel: Mapping[str, Any], lines: Sequence[Line], time: tuple[float, float]) -> str:
     defaults = panel["fieldConfig"]["defaults"]
     stacks = defaults["custom"]["stacking"]["mode"] == "normal"
     drawn = _stacked(lines) if stacks else [(line, [0.0] * len(line.points)) for line in lines]
-    begin = min(line.points[0][0] for line in lines)
-    end = max(begin + 1, *(line.points[-1][0] for line in lines))
+    begin, end = time
     top = _round_up(
         max(low + value for line, lows in drawn for (_, value), low in zip(line.points, lows, strict=True))
     )
