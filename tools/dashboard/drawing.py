@@ -5,7 +5,7 @@ It is not Grafana and does not look like it; each picture says so.
 
 import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -54,6 +54,10 @@ li::before { content: ""; display: inline-block; width: 10px; height: 3px; margi
 """
 
 
+Draw = Callable[[Mapping[str, Any], Sequence[Line]], str]
+"""Draws the inside of a panel."""
+
+
 def page(
     title: str, panels: Sequence[tuple[Mapping[str, Any], Sequence[Line]]], time: tuple[float, float]
 ) -> str:
@@ -72,7 +76,8 @@ def _panel(panel: Mapping[str, Any], lines: Sequence[Line], time: tuple[float, f
     title = html.escape(panel["title"])
     if panel["type"] == "row":
         return f'<h2 style="grid-column: 1 / span 24; margin-top: 8px">{title}</h2>'
-    draw = {"stat": _stat, "bargauge": _bars, "timeseries": partial(_lines, time=time)}[panel["type"]]
+    kinds: dict[str, Draw] = {"stat": _stat, "bargauge": _bars, "timeseries": partial(_lines, time=time)}
+    draw = kinds[panel["type"]]
     inside = draw(panel, _renamed(panel, lines)) if lines else '<p class="none">no data</p>'
     return f'<section style="{place}; height: {at["h"] * CELL_HEIGHT}px"><h3>{title}</h3>{inside}</section>'
 
@@ -191,7 +196,7 @@ def _stacked(lines: Sequence[Line]) -> list[tuple[Line, list[float]]]:
 def _round_up(value: float) -> float:
     if value <= 0:
         return 1.0
-    size = 10 ** math.floor(math.log10(value))
+    size = 10.0 ** math.floor(math.log10(value))
     return next(nice * size for nice in (1, 2, 2.5, 5, 10) if value <= nice * size * 1.0001)
 
 

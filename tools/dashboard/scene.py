@@ -199,6 +199,16 @@ class Scene:
         progress = self._group(group).get("progress") or {"done": 0, "total": 1}
         return float(progress["done"] / (progress["total"] or 1))
 
+    def is_compared(self) -> bool:
+        """Whether the live proof has counted all joins after the move; only one replica has them."""
+        for admin in self._admins:
+            with contextlib.suppress(OSError):
+                with urllib.request.urlopen(f"http://{admin}/api/groups/{WATCHED}", timeout=5) as answer:
+                    proof = json.load(answer)["proof"] or {}
+                if sum(one["after"]["count"] for one in proof.get("compared", ())) >= JOINS:
+                    return True
+        return False
+
     def _is_stable(self, group: str) -> bool:
         return bool(self._group(group).get("state") == "Stable")
 
@@ -241,6 +251,7 @@ def played(folder: Path, say: Callable[[str], None]) -> Iterator[str]:
         scene.move()
         say("consumers join after it")
         scene.joins()
+        _until(scene.is_compared, "enough rebalances are counted", 240)
         yield url
 
 
