@@ -174,7 +174,7 @@ def test_a_group_that_is_proven_shows_what_its_move_changed(browser, folder):
         assert flaws(browser, f"{url}/groups/g", folder / "proven") == []
         page = browser.new_page()
         page.goto(f"{url}/groups/g")
-        assert "Proven for 10 min" in page.locator("#proof ~ .banner").inner_text()
+        assert "Proven for 10 min" in page.locator("#proof ~ .banner.over").inner_text(), "it is no warning"
         shown = rows(page, "compared")
         page.close()
     assert [one["Compared"] for one in shown] == ["shorter", "not enough to say", "not enough to say"]
