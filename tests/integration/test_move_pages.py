@@ -100,9 +100,11 @@ def served(site: Site) -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:  # else a test that fails never ends
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture(scope="module")
