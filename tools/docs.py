@@ -17,6 +17,7 @@ from proxy.config.schema import Config
 from proxy.groups import fleet_view, snapshot
 from proxy.groups.proof_view import ProofView
 from proxy.metrics.bounds import Bound
+from proxy.metrics.classes import class_of
 from proxy.metrics.registry import Metrics
 from proxy.shadow import view
 from tools import cli_docs, compatibility, module_map, preflight_docs, state_diagrams
@@ -99,8 +100,12 @@ directions are `client_to_proxy`, `proxy_to_server`, `server_to_proxy` and `prox
 
 `make docs` writes this page from `proxy/metrics/registry.py`.
 
-| metric | type | labels | meaning |
-| --- | --- | --- | --- |
+`over replicas` says how series of several processes are combined: `sum` what each has of its own, take the `max` of
+what all of them say of the same thing, and `alert` on the lowest or highest of what is about a single process, without
+adding it.
+
+| metric | type | labels | over replicas | meaning |
+| --- | --- | --- | --- | --- |
 """
 
 
@@ -258,6 +263,8 @@ def api() -> str:
         certificate.Gaps,
         certificate.PauseTimes,
         certificate.CommitCounts,
+        certificate.Compared,
+        certificate.Side,
         SetBack,
         view.ShadowView,
         view.Span,
@@ -303,7 +310,8 @@ def _type(kind: Any) -> str:
 def metrics() -> str:
     """Return the page about the metrics."""
     rows = [
-        f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.meaning} |\n"
+        f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | "
+        f"{class_of(one.name)} | {one.meaning} |\n"
         for one in sorted(Metrics().table)
     ]
     reasons = ", ".join(f"`{one}`" for one in Reason)

@@ -18,9 +18,10 @@ from pipeline.readiness.staying import does_not_move
 from pipeline.report.left import Left, left
 from pipeline.report.move import Move, move, of_groups
 from pipeline.report.others import Others, of_progress, of_readiness
-from pipeline.report.rebalances import APART_S, PHASES, clients, memberships, phase, rebalances
+from pipeline.report.rebalances import clients, memberships, phase, rebalances
 from pipeline.report.rows import Rows, rows_of
 from pipeline.rules.classes import VIOLATION
+from pipeline.rules.gains import APART_S, PHASES
 from pipeline.rules.lines import NOT_MIGRATING
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from pipeline.report import plots
 from pipeline.report.facts import Audit, Progress, Readiness
 from pipeline.report.left import Left
 from pipeline.report.move import BACK, BY_ITSELF, MOVED, MOVING, NOT_BEGUN
-from pipeline.report.rebalances import ENOUGH, Gained
-from pipeline.report.rebalances import MOVING as ITSELF
+from pipeline.report.rebalances import Gained
 from pipeline.rules.classes import VIOLATION
+from pipeline.rules.gains import ENOUGH
+from pipeline.rules.gains import MOVING as ITSELF
 from protocol_codecs.printable import printable
 
 _PAGE = Path(__file__).with_name("page.html")

@@ -1,8 +1,8 @@
 """What the move changed: rebalances of one kind before it and after it settled, the move itself apart.
 
-Members that join or end, and members that are not Stable for a while, belong to one rebalance of their group unless
-:data:`APART_S` pass in between. Its kind follows from who joined and who ended in it. A member that joins has nothing
-to stop, so only the pauses of those that stay are counted; on the new protocol there may be none.
+:mod:`pipeline.rules.gains` says what one rebalance is, and counts them while the journal is written; this does the same
+with tables. A member that joins has nothing to stop, so only the pauses of those that stay are counted; on the new
+protocol there may be none.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,21 +12,27 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from pipeline.progress.pauses import STABLE
 from pipeline.report.rows import Rows, rows_of
+from pipeline.rules.gains import (
+    AFTER,
+    APART_S,
+    BEFORE,
+    CAUSES,
+    ENOUGH,
+    JOINED,
+    KINDS,
+    MOVING,
+    NOT_MOVED,
+    PAUSED,
+    PHASES,
+    SAME,
+    VERDICTS,
+)
 from pipeline.rules.lines import ENDS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-KINDS = ("join", "leave", "kill", "deploy", "other")
-"""Members that join; leave; end by a timeout; leave and join, as when an application is deployed; none of these."""
-BEFORE, MOVING, AFTER, NOT_MOVED = "before the move", "the move itself", "after the move", "not moved"
-PHASES = (BEFORE, MOVING, AFTER, NOT_MOVED)
-APART_S = 30.0
-ENOUGH = 3
-"""Rebalances on either side of a move, below which they are not compared."""
 _LISTED = 15
-_SAME = 0.1
-"""Medians that differ by less than this share count as equal."""
 _ACCURACY = 1000
 
 
@@ -113,14 +119,14 @@ def rebalances(members: "DataFrame", pauses: "DataFrame", apart_s: float = APART
             "group",
             F.col(at).alias("from_us"),
             F.col(at).alias("until_us"),
-            F.lit("joined") if what == "joined" else F.col("ended_by"),
+            F.lit(JOINED) if what == "joined" else F.col("ended_by"),
             nobody,
         )
         for what, (is_so, at) in who.items()
     ]
     stayed = pauses.where((F.col("ended_by") == STABLE) & ~F.col("first"))
     paused = stayed.select(
-        "group", "from_us", "until_us", F.lit("paused").alias("what"), F.col("member").alias("paused")
+        "group", "from_us", "until_us", F.lit(PAUSED).alias("what"), F.col("member").alias("paused")
     )
     every = paused.union(changes[0]).union(changes[1])
     of_group = Window.partitionBy("group").orderBy("from_us", "until_us")
@@ -130,8 +136,8 @@ def rebalances(members: "DataFrame", pauses: "DataFrame", apart_s: float = APART
     numbered = every.withColumn("apart", F.col("from_us") > reached + int(apart_s * 1_000_000)).withColumn(
         "number", F.count_if("apart").over(of_group.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     )
-    took = F.when(F.col("what") == "paused", F.col("until_us") - F.col("from_us"))
-    seen = {name: F.count_if(F.col("what").isin(*kinds)) for name, kinds in _WHAT.items()}
+    took = F.when(F.col("what") == PAUSED, F.col("until_us") - F.col("from_us"))
+    seen = {name: F.count_if(F.col("what").isin(*kinds)) for name, kinds in CAUSES.items()}
     return (
         numbered.groupBy("group", "number")
         .agg(
@@ -144,14 +150,6 @@ def rebalances(members: "DataFrame", pauses: "DataFrame", apart_s: float = APART
         )
         .withColumn("kind", _kind())
     )
-
-
-_WHAT = {
-    "joins": ("joined",),
-    "leaves": ("left", "fenced"),
-    "kills": ("session_expired", "rebalance_expired"),
-}
-"""A static member that comes back under another id has its former one fenced."""
 
 
 def _kind() -> "Column":
@@ -186,8 +184,8 @@ def gained(found: "DataFrame", groups: "DataFrame") -> Gained:
     few = (F.col("before_count") < ENOUGH) | (F.col("after_count") < ENOUGH)
     verdict = (
         F.when(few, "too_few")
-        .when(after > before * (1 + _SAME), "longer")
-        .when(after < before * (1 - _SAME), "shorter")
+        .when(after > before * (1 + SAME), "longer")
+        .when(after < before * (1 - SAME), "shorter")
         .otherwise("same")
     )
     judged = pairs.where("before_count + after_count > 0").withColumn("verdict", verdict).persist()
@@ -206,7 +204,7 @@ def gained(found: "DataFrame", groups: "DataFrame") -> Gained:
         counts = {row["verdict"]: row["count"] for row in judged.groupBy("verdict").count().collect()}
         return Gained(
             sorted(kinds, key=lambda row: (KINDS.index(row["kind"]), PHASES.index(row["phase"]))),
-            {name: counts.get(name, 0) for name in ("shorter", "same", "longer", "too_few")},
+            {name: counts.get(name, 0) for name in VERDICTS},
             rows_of(
                 judged.where("verdict = 'longer'")
                 .orderBy(F.desc(after - before), "group", "kind")

@@ -57,6 +57,27 @@ class PauseTimes(msgspec.Struct, frozen=True):
     longest_us: int
 
 
+class Side(msgspec.Struct, frozen=True):
+    """Rebalances of one kind in one phase of a move, by how long each stopped all clients together."""
+
+    count: int
+    median_us: int
+    """Of the newest hundred."""
+    longest_us: int
+    """The longest pause of one client."""
+    total_us: int
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """Rebalances of one kind before a move and after it; :mod:`pipeline.rules.gains` has the kinds and verdicts."""
+
+    kind: str
+    before: Side
+    moving: Side
+    after: Side
+    verdict: str
+
+
 class SetBack(msgspec.Struct, frozen=True):
     """A commit that set an offset back."""
 

@@ -22,6 +22,7 @@ import msgspec
 
 from pipeline.rules.certificate import Certificate, Verdict
 from pipeline.rules.classes import Replicas
+from pipeline.rules.gains import Gains
 from pipeline.rules.lines import Key, Line, key_of, parse_line
 from pipeline.rules.losses import Loss, Process, merged
 from pipeline.rules.numbers import Numbers
@@ -76,6 +77,8 @@ class LiveVerifier:
     ) -> None:
         self.proven: dict[str, Proven] = {}
         """By group, as of the last look."""
+        self.gains: dict[str, Gains] = {}
+        """By group."""
         self.left_out = 0
         """Events of groups that there was no room for."""
         self.until_us = 0
@@ -212,9 +215,13 @@ class LiveVerifier:
                 self.left_out += 1
                 return
         self._verifier.take(event)
-        if name and self._verifier.groups[name].size > self._bounds.of_group:
-            self._drop(name)
-            self._too_large.add(name)
+        if name:
+            gains = self.gains.get(name) or self.gains.setdefault(name, Gains(self._verifier.ended))
+            if event.member:
+                gains.take(event)
+            if self._verifier.groups[name].size + gains.size > self._bounds.of_group:
+                self._drop(name)
+                self._too_large.add(name)
 
     def _numbers_of(self, process: Process) -> Numbers:
         found = self._numbers.get(process)
@@ -238,6 +245,7 @@ class LiveVerifier:
     def _drop(self, name: str) -> None:
         del self._verifier.groups[name]
         self.proven.pop(name, None)
+        self.gains.pop(name, None)
 
     def _doubt(self, text: str, until_us: int) -> None:
         for doubts in (self._doubts, self._window_doubts):

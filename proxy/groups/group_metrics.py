@@ -34,10 +34,11 @@ from proxy.metrics.group_families import (
     STUCK,
     STUCK_MEMBERS,
     TASKS,
-    Family,
+    UNOWNED,
 )
 from proxy.runtime.time_slice import TimeSlice
 from proxy.shadow.view import ShadowView
+from translation.mending.mends import Unowned
 from translation.reasons import category
 
 OTHER = "other"
@@ -56,6 +57,7 @@ class GroupCounts(msgspec.Struct, kw_only=True):
     why_not: str | None
     connect: ConnectView | None
     shadow: ShadowView | None = None
+    unowned: Unowned | None = None
 
 
 class GroupLabels:
@@ -159,6 +161,7 @@ def counts_of_record(group: GroupRecord, now_us: int) -> GroupCounts:
             [member_view(one, now_us) for one in group.members.values() if one.protocol == "connect"]
         ),
         shadow=group.shadow,
+        unowned=group.unowned(),
     )
 
 
@@ -175,19 +178,15 @@ def counts_of_view(group: GroupView) -> GroupCounts:
         why_not=group.why_not,
         connect=group.connect,
         shadow=group.shadow,
+        unowned=group.unowned,
     )
 
 
 def families(groups: Iterable[GroupCounts], labels: GroupLabels) -> Iterator[GaugeMetricFamily]:
     """Return all metrics of these groups."""
-    totals, counted = _FamilyTotals(labels), list[GroupCounts]()
-    for group in groups:
-        labels.of(
-            group.id, has_members=bool(group.members)
-        )  # a later one may take the label of an earlier one
-        counted.append(group)
-    for group in counted:
-        totals.add(group)
+    totals = _FamilyTotals(labels)
+    for _ in totals.add_all(groups):
+        pass
     return totals.families()
 
 
@@ -195,13 +194,8 @@ async def families_cooperatively(
     groups: Iterable[GroupCounts], labels: GroupLabels
 ) -> list[GaugeMetricFamily]:
     """See :func:`families`; it yields to other tasks, so each group is counted as it is at its turn."""
-    totals, counted, time_slice = _FamilyTotals(labels), list[GroupCounts](), TimeSlice()
-    for group in groups:
-        labels.of(group.id, has_members=bool(group.members))
-        counted.append(group)
-        await time_slice.yield_if_spent()
-    for group in counted:
-        totals.add(group)
+    totals, time_slice = _FamilyTotals(labels), TimeSlice()
+    for _ in totals.add_all(groups):
         await time_slice.yield_if_spent()
     return list(totals.families())
 
@@ -214,7 +208,16 @@ class _FamilyTotals:
         self._totals = {family: Counter[tuple[str, ...]]() for family in FAMILIES}
         self._totals[LEFT_OUT][()] = 0
 
-    def add(self, group: GroupCounts) -> None:
+    def add_all(self, groups: Iterable[GroupCounts]) -> Iterator[None]:
+        counted = list[GroupCounts]()
+        for group in groups:  # a later one may take the label of an earlier one
+            self._labels.of(group.id, has_members=bool(group.members))
+            counted.append(group)
+            yield
+        for group in counted:
+            yield self._add(group)
+
+    def _add(self, group: GroupCounts) -> None:
         totals, label = self._totals, self._labels.of(group.id, has_members=bool(group.members))
         if group.members:
             totals[GROUP_MODE][label, group.mode] += 1
@@ -230,6 +233,8 @@ class _FamilyTotals:
         totals[STUCK][(label,)] += group.is_stuck
         totals[GAP][(label,)] = max(totals[GAP][(label,)], group.gap)
         totals[LEFT_OUT][()] += label is OTHER
+        if group.unowned is not None:
+            totals[UNOWNED][(label,)] += group.unowned.partitions
         if group.connect is not None:
             totals[CONNECTORS][(label,)] += group.connect.connectors
             totals[TASKS][(label,)] += group.connect.tasks
@@ -240,18 +245,14 @@ class _FamilyTotals:
 
     def _add_shadow(self, label: str, shadow: ShadowView) -> None:
         totals = self._totals
-        totals[SHADOWS][("computed" if shadow.why_not is None else "unknown",)] += 1
+        totals[SHADOWS][label, "computed" if shadow.why_not is None else "unknown"] += 1
         if shadow.empty is not None and shadow.moved is not None:
             totals[SHADOW_EMPTY][(label,)] += shadow.empty.high
             totals[SHADOW_MOVED][(label,)] += shadow.moved.high
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         for family, values in self._totals.items():
-            yield _gauge(family, values.items())
-
-
-def _gauge(family: Family, values: Iterable[tuple[tuple[str, ...], float]]) -> GaugeMetricFamily:
-    made = GaugeMetricFamily(PREFIX + family.name, family.meaning, labels=family.labels)
-    for labels, value in values:
-        made.add_metric(labels, value)
-    return made
+            made = GaugeMetricFamily(PREFIX + family.name, family.meaning, labels=family.labels)
+            for labels, value in values.items():
+                made.add_metric(labels, value)
+            yield made

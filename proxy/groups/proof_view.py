@@ -2,7 +2,7 @@
 
 import msgspec
 
-from pipeline.rules.certificate import Certificate
+from pipeline.rules.certificate import Certificate, Compared
 
 
 class ProofView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -16,7 +16,7 @@ class ProofView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``proven``; ``why`` is what a look found last that did. It is ``violated`` as long as two owners are found in all
     that has been read, the last of them at ``violated_at``. What is ``provisional`` may change with later events.
     ``certificate`` is about all that has been read, as `epochgate verify` writes it; ``complete`` says whether nothing
-    is missing in that.
+    is missing in that. ``compared`` has the rebalances in all that has been read, once the group's move has settled.
     """
 
     state: str
@@ -31,3 +31,4 @@ class ProofView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     violated_at: float | None = None
     complete: bool = False
     certificate: Certificate | None = None
+    compared: tuple[Compared, ...] = ()

@@ -69,10 +69,15 @@ REJOIN = Family(
     "When the workers of a group of Kafka Connect join again by themselves, in seconds since 1970; 0 if they do not. "
     "Until then nobody runs what a lost worker ran (`scheduled.rebalance.max.delay.ms`).",
 )
+UNOWNED = Family(
+    "group_unowned_partitions",
+    ("group",),
+    "Partitions that brokers have left to nobody, of a group that Epochgate has moved and whose members come here.",
+)
 SHADOWS = Family(
-    "shadow_groups",
-    ("result",),
-    "Observed groups by what can be told beforehand of their move: `computed`, or `unknown` if nothing can.",
+    "group_shadow",
+    ("group", "result"),
+    "1 for each observed group, by what its forecast is: `computed`, or `unknown` if nothing can be said of its move.",
 )
 SHADOW_EMPTY = Family(
     "group_shadow_empty_members",
@@ -87,19 +92,6 @@ SHADOW_MOVED = Family(
 LEFT_OUT = Family("unlabelled_groups", (), "Groups that share the label `other`.")
 
 FAMILIES = (
-    GROUP_MODE,
-    MEMBERS,
-    GROUP_MEMBERS,
-    BROKER_MEMBERS,
-    STUCK_MEMBERS,
-    STUCK,
-    GAP,
-    NOT_TRANSLATABLE,
-    CONNECTORS,
-    TASKS,
-    REJOIN,
-    SHADOWS,
-    SHADOW_EMPTY,
-    SHADOW_MOVED,
-    LEFT_OUT,
-)
+    GROUP_MODE, MEMBERS, GROUP_MEMBERS, BROKER_MEMBERS, STUCK_MEMBERS, STUCK, GAP, NOT_TRANSLATABLE, CONNECTORS, TASKS,
+    REJOIN, UNOWNED, SHADOWS, SHADOW_EMPTY, SHADOW_MOVED, LEFT_OUT,
+)  # fmt: skip

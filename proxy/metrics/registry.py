@@ -30,23 +30,8 @@ from proxy.metrics.wave_groups import MOST_WAVES, WaveGroups
 from translation.actions import MemberProtocol
 
 _LATENCIES = (
-    0.00025,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
-)
+    0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
 _PAUSES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _ERROR_PLACES = ("translation", "connection", "observer", "upkeep", "worker", "fleet", "hosted group")
 _TRANSLATION = (0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1)
@@ -333,6 +318,22 @@ class Metrics:
             "or `violated`.",
             "verdict",
         )
+        self.proof_rebalances = self._gauge(
+            "proof_rebalances",
+            "Rebalances that the live verification has counted, of groups whose move has settled, by kind (`join`, "
+            "`leave`, `kill`, `deploy`, `other`) and phase (`before`, `moving`, `after`).",
+            "kind",
+            "phase",
+        )
+        self.proof_stopped = self._gauge(
+            "proof_rebalances_stopped_seconds", "How long these stopped clients, added up.", "kind", "phase"
+        )
+        self.proof_compared = self._gauge(
+            "proof_compared_rebalances",
+            "Pairs of a group whose move has settled and a kind of rebalance: after the move its median is `shorter`, "
+            "the `same` or `longer`, or there are `too_few`.",
+            "verdict",
+        )
         self.proof_behind = self._gauge(
             "proof_behind_seconds",
             "How old the newest event is that the live verification has gone through to; infinite before the first.",
@@ -351,8 +352,8 @@ class Metrics:
         self.group_moves = self._gauge(
             "group_moves",
             "Groups that are moved by steps, by phase (`to_approve`: the next step waits for an approval; `awaiting` a "
-            "window of time or the hook; `moving`, `paused`, `held`, `aborted`, `rolled_back`). With a member log "
-            "every process knows those of all.",
+            "window of time or the hook; `moving`, `paused`, `held`, `aborted`, `rolled_back`; `settled`: its last "
+            "step has). With a member log every process knows those of all.",
             "phase",
         )
         self.control_requests = self._counter(
@@ -372,11 +373,6 @@ class Metrics:
             "Moves by steps that have gates (`abort_if`) and go on, by what the gates say: `baseline`, `clear`, "
             "`watching`, `suspect`, `paused`, `missing` or `harm`.",
             "say",
-        )
-        self.unowned_partitions = self._gauge(
-            "unowned_partitions",
-            "Partitions that brokers have left to nobody, of groups that Epochgate has moved and whose members come "
-            "through here.",
         )
         meaning = (
             "Groups of each wave of the policy, by state (`waiting`, `moving`, `over`, `held`, `aborted`); the first "
@@ -488,9 +484,7 @@ class Metrics:
         self.internal_errors = self._counter(
             "internal_errors", "Unexpected exceptions, by the place that caught them.", "where"
         )
-        for (
-            where
-        ) in _ERROR_PLACES:  # Prometheus sees no increase in a counter that appears with its first error
+        for where in _ERROR_PLACES:  # Prometheus sees no increase in a counter that appears with 1
             self.internal_errors.labels(where)
         self.workers = self._gauge("workers", "Worker processes that are serving; 0 with `workers: 1`.")
         self.worker_restarts = self._counter(

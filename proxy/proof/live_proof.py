@@ -6,14 +6,17 @@ same. Otherwise each process verifies its own events alone, which proves somethi
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import chain, product
 
 import structlog
 import trio
 from msgspec.structs import replace
 
-from pipeline.rules.certificate import Verdict
+from pipeline.rules.certificate import Compared, Verdict
+from pipeline.rules.gains import KINDS, VERDICTS
 from pipeline.rules.live import Bounds, LiveVerifier
 from proxy.config.reporting import Verify
 from proxy.groups.proof_view import ProofView
@@ -38,6 +41,8 @@ _ALL, _OWN = "all processes", "this process only"
 _ONLY_OWN = "it is about the members that this process serves; others may have more"
 _US = 1_000_000
 
+Labels = tuple[str, str]
+"""The kind of a rebalance and the phase of its group's move."""
 Looked = Callable[[Callable[[str], Proof | None]], None]
 """Is called after each look with what returns the proof of a group, None if there is none."""
 
@@ -71,6 +76,7 @@ class LiveProof:
         self._election = election or Election.alone(replica)
         self._scope = _ALL if is_alone or open_ is not None else _OWN
         self._verifier = self._new_verifier()
+        self._compared: dict[str, tuple[Compared, ...]] = {}
         self._state = "live" if open_ is None else "reading"
         self._note: str | None = None
         self._busy = trio.Lock()
@@ -110,7 +116,12 @@ class LiveProof:
             return None
         if self._scope == _OWN:
             certificate = replace(certificate, provisional=True, pending=(*certificate.pending, _ONLY_OWN))
-        shown = replace(base, certificate=certificate, complete=verifier.is_complete)
+        shown = replace(
+            base,
+            certificate=certificate,
+            complete=verifier.is_complete,
+            compared=self._compared.get(group_id, ()),
+        )
         if proven is None:
             return shown
         return replace(
@@ -163,8 +174,34 @@ class LiveProof:
         self._pace.begin()
         for _ in verifier.look():
             await self._pace.rest()
+        await self._compare()
         if self._state == "live" and self._scope == _ALL:
             self.on_look(partial(_proof_of, verifier, (self._clock.now_us() - verifier.until_us) // 1000))
+
+    async def _compare(self) -> None:
+        """Compare rebalances before and after the moves of all groups, for the page and the metrics."""
+        verifier, found = self._verifier, dict[str, tuple[Compared, ...]]()
+        for name, gains in verifier.gains.items():
+            gains.count(verifier.until_us)
+            if compared := gains.compared():
+                found[name] = compared
+            await self._pace.rest()
+        if verifier is self._verifier:
+            self._show_compared(found)
+
+    def _show_compared(self, found: dict[str, tuple[Compared, ...]]) -> None:
+        self._compared, metrics = found, self._metrics
+        counts, seconds, verdicts = Counter[Labels](), Counter[Labels](), Counter[str]()
+        for one in chain.from_iterable(found.values()):
+            verdicts[one.verdict] += 1
+            for phase, side in (("before", one.before), ("moving", one.moving), ("after", one.after)):
+                counts[one.kind, phase] += side.count
+                seconds[one.kind, phase] += side.total_us / _US
+        for labels in product(KINDS, ("before", "moving", "after")):
+            metrics.proof_rebalances.labels(*labels).set(counts[labels])
+            metrics.proof_stopped.labels(*labels).set(seconds[labels])
+        for verdict in VERDICTS:
+            metrics.proof_compared.labels(verdict).set(verdicts[verdict])
 
     async def _keep_reading(self, open_: Open) -> None:
         while True:
@@ -186,6 +223,7 @@ class LiveProof:
 
     def _forget_all(self) -> None:
         self._verifier = self._new_verifier()
+        self._show_compared({})
 
     async def _read(self, read: ReadNext) -> None:
         delay_us = int(DELAY_S * _US)

@@ -56,7 +56,7 @@ from translation.engine.group_router import with_routed_groups
 from translation.member_log.group_records import Phase
 from translation.member_log.signals import Say
 from translation.moving.command_writes import CommandOutcome
-from translation.moving.move_view import TO_APPROVE
+from translation.moving.move_view import SETTLED, TO_APPROVE
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
 
 
-_SHOWN_PHASES = (TO_APPROVE, *(phase for phase in Phase if phase is not Phase.OVER))
+_SHOWN_PHASES = (TO_APPROVE, SETTLED, *(phase for phase in Phase if phase is not Phase.OVER))
 _WALL_CLOCK_S = 60.0
 """Seconds between two looks at what the clock on the wall shows."""
 
@@ -188,7 +188,6 @@ class Server:
             self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
         self.observability.registry.move_of = translator.rollout.move_of
         self.observability.registry.unowned_of = translator.mends.unowned
-        self.metrics.unowned_partitions.set_function(translator.mends.count)
         self._connect_proof()
         self.metrics.wave_groups.read = translator.rollout.waves
         for phase in _SHOWN_PHASES:

@@ -6,15 +6,22 @@ test_control.py and test_moves_shown.py.
 
 import contextlib
 import http.server
+import json
 import threading
+from collections import deque
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 from playwright.sync_api import sync_playwright
-from support.browser import flaws
+from support.browser import flaws, rows
 from support.short_form import long
 
+from pipeline.rules.certificate import Compared, Side
+from pipeline.rules.lines import LAST_US
+from pipeline.rules.live import LiveVerifier
+from proxy.groups.proof_view import ProofView
+from tests.pipeline.rules.test_verifier import WHOLE
 from tests.proxy.admin.site import NOW_S, Site
 from tests.proxy.groups.events import life, topic
 from tests.skips import program
@@ -70,6 +77,7 @@ STATES = {
 }
 
 GROUPS = 300
+NOTHING = Side(0, 0, 0, 0)
 SHORT = {"settled", "held", "aborted"}
 
 
@@ -92,9 +100,11 @@ def served(site: Site) -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:  # else a test that fails never ends
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +146,41 @@ def test_a_move_is_shown_so_that_a_person_knows_what_it_does_and_what_to_do(brow
     for one in says:
         assert one in banner
     assert flaws(browser, f"{url}/groups/{state}", folder / state) == []
+
+
+def test_a_group_that_is_proven_shows_what_its_move_changed(browser, folder):
+    site, verifier = Site(), LiveVerifier(delay_us=0)
+    verifier.add(json.dumps(one).encode() for one in WHOLE)
+    while verifier.go_through(LAST_US, 100):
+        pass
+    deque(verifier.look(), maxlen=0)
+    proven = verifier.proven["g"]
+    compared = (
+        Compared("join", Side(4, 2_000_000, 3_000_000, 9_000_000), NOTHING, Side(3, 0, 0, 0), "shorter"),
+        Compared("kill", Side(1, 5_000_000, 5_000_000, 5_000_000), NOTHING, NOTHING, "too_few"),
+        Compared("deploy", Side(12, 61_000_000, 300_000_000, 900_000_000), NOTHING, NOTHING, "too_few"),
+    )
+    site.registry.proof_of = lambda _: ProofView(
+        state="live",
+        scope="all processes",
+        by="pod",
+        verdict=proven.verdict,
+        clean_since=NOW_S - 600,
+        looked_at=NOW_S - 2,
+        complete=True,
+        certificate=verifier.certificate("g"),
+        compared=compared,
+    )
+    site.record(life(owned=topic(0, 1)), NOW_S - 60)
+    with served(site) as url:
+        assert flaws(browser, f"{url}/groups/g", folder / "proven") == []
+        page = browser.new_page()
+        page.goto(f"{url}/groups/g")
+        assert "Proven for 10 min" in page.locator("#proof ~ .banner.over").inner_text(), "it is no warning"
+        shown = rows(page, "compared")
+        page.close()
+    assert [one["Compared"] for one in shown] == ["shorter", "not enough to say", "not enough to say"]
+    assert [one["After"] for one in shown] == ["3 no client stopped", "0", "0"]
 
 
 def test_the_list_of_groups_has_all_of_them(browser, url, folder):

@@ -17,7 +17,7 @@ from pipeline.journal.unfinished import UNFINISHED
 from pipeline.progress import output as progress
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import output as readiness
-from pipeline.report.rebalances import ENOUGH
+from pipeline.rules.gains import ENOUGH
 from pipeline.tables import LONG, Column, Table
 
 START_US = 1_790_000_000_000_000

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from support.waiting import eventually
 from pipeline.progress import job
 from pipeline.progress.streams import Options
 from pipeline.report import facts
-from pipeline.report.rebalances import AFTER, BEFORE
-from pipeline.rules.lines import ENDS, STATE_CHANGED
+from pipeline.rules.gains import AFTER, BEFORE, KINDS, Gains
+from pipeline.rules.lines import ENDS, LAST_US, STATE_CHANGED, Line, key_of, parse_line
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -92,6 +93,21 @@ class Run:
                     yield json.loads(line)
 
 
+def gains_of(journal: Path) -> Gains:
+    """What the live verification counts of the same journal."""
+    lines = [
+        event
+        for file in journal.glob("*.jsonl")
+        for line in file.read_bytes().splitlines()
+        if isinstance(event := parse_line(line), Line) and event.member
+    ]
+    gains = Gains(ended=(), apart_s=APART_S)
+    for event in sorted(lines, key=key_of):
+        gains.take(event)
+    gains.count(LAST_US)
+    return gains
+
+
 def test_the_report_counts_what_happened_before_and_after_the_move(
     kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -126,6 +142,14 @@ def test_the_report_counts_what_happened_before_and_after_the_move(
     }
     assert kinds["join", BEFORE]["stopped"] == STAYING
     assert all(row["stopped"] <= STAYING for row in kinds.values()), "a client that joins stops nothing"
+    live = gains_of(proxy.folder / "journal").compared()
+    assert [one.kind for one in live] == [kind for kind in KINDS if (kind, AFTER) in kinds]
+    for one in live:
+        for phase, side in ((BEFORE, one.before), (AFTER, one.after)):
+            row = kinds[one.kind, phase]
+            assert (side.count, side.median_us / 1000) == (row["count"], row["stood_ms"]), (one.kind, phase)
+            assert side.longest_us / 1000 == row["longest_ms"]
+    assert Counter(one.verdict for one in live) == Counter(found.move.gained.compared)
     assert sum(found.move.gained.compared.values()) == 3
     assert found.move.gained.compared["too_few"] == 0
     (worst,) = found.worst

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.report import facts
 from pipeline.report import job as report
-from pipeline.report.rebalances import AFTER, BEFORE
+from pipeline.rules.gains import AFTER, BEFORE
 from tests.pipeline import large_fleet
 from tests.pipeline.large_fleet import Fleet
 from tests.skips import Need, without

@@ -121,14 +121,6 @@ class Mends:
             text=text,
         )
 
-    def count(self) -> int:
-        """How many partitions of all groups nobody has."""
-        return sum(
-            len(one.look.unowned)
-            for one in self.suspicions.values()
-            if self._environment.now - one.seen_at < _STALE_S
-        )
-
     # -- records -----------------------------------------------------------------------------------------------
 
     def mend(self, group_id: str) -> tuple[Mend, int]:

@@ -16,8 +16,8 @@ from translation.rollout.step_start import (
     why_nobody_is_told,
 )
 
-TO_APPROVE = "to_approve"
-"""Among the phases by which moves are counted: it waits for somebody to approve the next step."""
+TO_APPROVE, SETTLED = "to_approve", "settled"
+"""Further phases by which moves are counted: somebody has to approve the next step; its last step has settled."""
 _GOES_ON = frozenset({Phase.AWAITING, Phase.MOVING})
 
 
@@ -63,6 +63,13 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def goes_on(self) -> bool:
         """Whether members are translated, as soon as nothing is to be waited for."""
         return self.phase in _GOES_ON
+
+    @property
+    def counted_as(self) -> str:
+        """Return the phase by which it is counted."""
+        if self.needs_approval:
+            return TO_APPROVE
+        return SETTLED if self.is_last and self.settled and self.goes_on else self.phase
 
     @property
     def needs_approval(self) -> bool:

@@ -9,7 +9,7 @@ from translation.member_log.group_records import HookCall, Move, Phase, Proof
 from translation.member_log.signals import Report
 from translation.moving import judging
 from translation.moving.command_writes import CommandOutcome, obey_command
-from translation.moving.move_view import TO_APPROVE, MoveView, show, view_of_waiting
+from translation.moving.move_view import MoveView, show, view_of_waiting
 from translation.moving.slot_admission import why_wave_waits
 from translation.policy.gates import AbortIf
 from translation.rollout.commands import Command
@@ -93,14 +93,11 @@ class Rollout:
             self._context.events.emit_step(group_id, reason)
 
     def moves_by_phase(self) -> Counter[str]:
-        """How many groups are moved by steps, by phase, as this process knows them; not those that are over.
-
-        Those that wait for an approval count as :data:`~translation.moving.move_view.TO_APPROVE`.
-        """
+        """How many groups are moved by steps, by phase (:attr:`MoveView.counted_as`), as far as this process knows."""
         phases = Counter[str]()
         for group_id, move in self._context.moves.records.moves():
             view = self.move_of(group_id)
-            phases[TO_APPROVE if view is not None and view.needs_approval else move.phase] += 1
+            phases[move.phase if view is None else view.counted_as] += 1
         del phases[Phase.OVER]
         return phases
 

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import trio
 
+from pipeline.rules.certificate import Compared, Side
 from protocol_codecs.classic_clients import OPTIONS, RACKS_IGNORED, Refusal
 from proxy.admin.admin_http import serve_admin
 from proxy.admin.snapshot_encoding import encode_cooperatively
@@ -21,6 +22,7 @@ from proxy.admin.status_page import SHOWN, group_path
 from proxy.config.control import Control
 from proxy.groups.formatting import duration, partitions
 from proxy.groups.group_registry import GroupRegistry
+from proxy.groups.proof_view import ProofView
 from proxy.groups.snapshot import GroupView, Snapshot
 from proxy.groups.timeline import longest_without_owner, timeline
 from proxy.shadow.view import ShadowView, Span, not_told
@@ -578,3 +580,25 @@ def test_clients_that_share_a_client_id_are_told_apart_and_keep_name_and_colour_
     drawn = timeline(group, 400)
     assert [one.name for one in drawn.owners] == ["consumer-g-1 111111", "consumer-g-1 222222"]
     assert all(len({bar.colour for bar in lane.bars if bar.colour >= 0}) == 1 for lane in drawn.lanes)
+
+
+def test_rebalances_before_and_after_a_move_are_compared_with_their_counts(site):
+    site.record(life(), NOW_S - 10)
+    none = Side(0, 0, 0, 0)
+    site.registry.proof_of = lambda _: ProofView(
+        state="live",
+        scope="all processes",
+        by="pod",
+        compared=(
+            Compared("join", Side(4, 2_000_000, 3_000_000, 9_000_000), none, Side(3, 0, 0, 0), "shorter"),
+            Compared("kill", Side(1, 5_000_000, 5_000_000, 5_000_000), none, none, "too_few"),
+        ),
+    )
+    rows = re.findall(
+        r"<tr>.*?</tr>", site.http.get("/groups/g").text.partition('class="compared"')[2], re.DOTALL
+    )
+    texts = [re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", row)).strip() for row in rows[1:3]]
+    assert texts == [
+        "join 4 2.0 s, a client 3.0 s at most 0 3 no client stopped shorter",
+        "kill 1 5.0 s, a client 5.0 s at most 0 0 not enough to say",
+    ]

@@ -1,8 +1,10 @@
 """Each alert fires in the scenario made for it, and in no other: told to Prometheus' own promtool."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -42,7 +44,7 @@ HEALTHY = {
     'epochgate_proof_groups{verdict="violated"}': "0x30",
     "epochgate_proof_behind_seconds": "15x30",
     'epochgate_fleet_replicas{state="silent"}': "0 1x3 0x30",
-    "epochgate_unowned_partitions": "0x3 2x5 0x22",
+    'epochgate_group_unowned_partitions{group="a"}': "0x3 2x5 0x22",
     "epochgate_fleet_log_away": "16 0x30",
     "epochgate_fleet_log_refused": "0x30",
     "epochgate_fleet_newest_record_age_seconds": "29 3 30 14 29x30",
@@ -72,7 +74,7 @@ SCENARIOS = {
     "EpochgateAnswersErrors": {
         'epochgate_answer_errors_total{api_key="HEARTBEAT",error_code="COORDINATOR_NOT_AVAILABLE"}': "5+60x30",
     },
-    "EpochgatePartitionsUnowned": {"epochgate_unowned_partitions": "0x3 2x30"},
+    "EpochgatePartitionsUnowned": {'epochgate_group_unowned_partitions{group="a"}': "0x3 2x30"},
     "EpochgateMemberLogAway": {
         "epochgate_fleet_log_away": "0x2 1x30",
         "epochgate_fleet_newest_record_age_seconds": "29+60x30",
@@ -85,7 +87,7 @@ SCENARIOS = {
     "EpochgateMemberLogNotRead": {"epochgate_fleet_newest_record_age_seconds": "29x3 29+60x30"},
     "EpochgateMemberLogSettings": {"epochgate_fleet_topic_settings_wrong": "0x2 1x30"},
     "EpochgateKafkaClientCrashes": {
-        'epochgate_kafka_process_crashes_total{process="member log"}': "7x3 10x30",
+        'epochgate_kafka_process_crashes_total{process="member log"}': "7x5 10x30",
     },
     "EpochgateTwoOwners": {'epochgate_proof_groups{verdict="violated"}': "0x3 1x30"},
     "EpochgateHarmLasts": {'epochgate_group_gates{say="harm"}': "0 1x30"},
@@ -119,7 +121,10 @@ MISTAKES = {
         "epochgate:group_members_elsewhere >= 0",
     ),
     "EpochgateMoveWaits": ('phase=~"held|aborted|to_approve"', 'phase=~"held|aborted|awaiting"'),
-    "EpochgatePartitionsUnowned": ("max by (namespace, job) (epochgate_unowned", "(epochgate_unowned"),
+    "EpochgatePartitionsUnowned": (
+        "max by (namespace, job, group) (epochgate_group_unowned_partitions) > 0",
+        "epochgate_group_unowned_partitions > 0",
+    ),
 }
 """Wrong expressions, each of which a scenario finds."""
 
@@ -128,7 +133,7 @@ def members(group: str, kind: str, count: int) -> dict[str, str]:
     return {f'epochgate_group_broker_members{{group="{group}",type="{kind}"}}': f"{count}x30"}
 
 
-def scenario(firing: str | None, changes: dict[str, str], replicas: int = 1) -> dict[str, object]:
+def scenario(firing: str | None, changes: dict[str, str], replicas: int = 1) -> dict[str, Any]:
     """``changes`` hold at all replicas; each has members of its own, and the broker reports all of them."""
     values = (
         HEALTHY | members("a", "classic", 4 * replicas) | members("a", "consumer", 2 * replicas) | changes
@@ -183,6 +188,71 @@ def test_an_alert_fires_in_its_scenario_and_no_other_does(firing, promtool, tmp_
     assert promtool_finds(promtool, tmp_path, scenarios) == ""
 
 
+REPLACED_AT, BACK_AT = 3, 4
+"""Minutes after which a replica gives no metrics any more, and after which the one in its place gives some."""
+LATER = {"EpochgateMoveWaits": "20m"}
+"""It has to last for 15 minutes, and begins anew when the only replica is replaced."""
+_MANY = re.compile(r"(_|-?\d+)(?:([+-]\d+))?x(\d+)")
+
+
+def each_minute(values: str) -> list[str]:
+    """The samples that promtool's notation stands for."""
+    found = []
+    for part in values.split():
+        many = _MANY.fullmatch(part)
+        if many is None:
+            found.append(part)
+        elif many[1] == "_":
+            found += ["_"] * int(many[3])
+        else:
+            found += [str(int(many[1]) + number * int(many[2] or 0)) for number in range(int(many[3]) + 1)]
+    return found
+
+
+def replaced(series: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The series of a replica that ends, and of the one that comes in its place under another name."""
+    found = []
+    for one in series:
+        samples = each_minute(one["values"])
+        after = one["series"].replace('instance="', 'instance="next-', 1)
+        found.append(one | {"values": " ".join([*samples[:REPLACED_AT], "stale"])})
+        found.append({"series": after, "values": " ".join([*"_" * BACK_AT, *samples[BACK_AT:]])})
+    return found
+
+
+@pytest.mark.parametrize("firing", [None, *SCENARIOS], ids=str)
+def test_an_alert_fires_although_a_replica_is_replaced(firing, promtool, tmp_path):
+    scenarios = []
+    for replicas in (1, 2, 3):
+        made = scenario(firing, SCENARIOS.get(firing, {}), replicas)
+        of_first = [one for one in made["input_series"] if 'instance="proxy-0"' in one["series"]]
+        others = [one for one in made["input_series"] if one not in of_first]
+        made["input_series"] = [*replaced(of_first), *others]
+        (asked,) = made["promql_expr_test"]
+        times = [LATER.get(firing, DURING)] if firing else ["5m", "10m", DURING]
+        made["promql_expr_test"] = [asked | {"eval_time": time} for time in times]
+        scenarios.append(made)
+    assert promtool_finds(promtool, tmp_path, scenarios) == ""
+
+
+@pytest.mark.parametrize("alert", SCENARIOS)
+def test_an_alert_does_without_a_replica_of_a_version_that_lacks_its_metrics(alert, promtool, tmp_path):
+    lacks = tuple(name.partition("{")[0] + "{" for name in SCENARIOS[alert])
+    scenarios = []
+    for firing in (alert, None):
+        for replicas in (2, 3) if firing else (2,):
+            made = scenario(firing, SCENARIOS[alert] if firing else {}, replicas)
+            made["input_series"] = [
+                one
+                for one in made["input_series"]
+                if 'instance="proxy-0"' not in one["series"] or not one["series"].startswith(lacks)
+            ]
+            for sample in made["promql_expr_test"][0]["exp_samples"]:
+                sample["value"] = 1 if alert in OF_THE_CLUSTER else replicas - 1
+            scenarios.append(made)
+    assert promtool_finds(promtool, tmp_path, scenarios) == ""
+
+
 def test_nothing_fires_while_a_replica_is_replaced_by_one_of_another_version(promtool, tmp_path):
     """The replaced replica is of a version without the newer metrics, and for a while its members are connected
     nowhere, so that the broker reports more of them than the replicas do."""
@@ -194,7 +264,7 @@ def test_nothing_fires_while_a_replica_is_replaced_by_one_of_another_version(pro
     for one in older:
         if one["series"].startswith("epochgate_group_members"):
             one["values"] = one["values"].split("x")[0] + "x4 _x5 " + one["values"]
-    calm["input_series"] = [one for one in calm["input_series"] if "proxy-1" not in one["series"]] + older  # type: ignore[attr-defined]
+    calm["input_series"] = [one for one in calm["input_series"] if "proxy-1" not in one["series"]] + older
     assert promtool_finds(promtool, tmp_path, [calm]) == ""
 
 

@@ -63,7 +63,10 @@ PLANTED = {
         'cluster_members:max{protocol="consumer",member_type="consumer"}',
         'cluster_members:max{type="consumer"}',
     ),
-    "of all members": ('cluster_members:max{protocol="consumer"}) > 0', "cluster_members:max) > 0"),
+    "of all members": (
+        '(epochgate:cluster_members:max{protocol="consumer"})',
+        "(epochgate:cluster_members:max)",
+    ),
 }
 
 
@@ -112,3 +115,40 @@ def test_a_wrong_expression_is_found(planted, promtool, tmp_path):
     rules = RULES.read_text()
     assert rules.count(right) == 1
     assert judge(promtool, rules.replace(right, wrong), tmp_path).returncode == 1
+
+
+PACES: dict[str, tuple[str, str, list[float]]] = {
+    "one a minute, and sixty are left": ("0+1x60", "120-1x60", [3600.0]),
+    "none was migrated": ("20x60", "60x60", []),
+    "members go back": ("60-1x60", "0+1x60", []),
+    "all are migrated": ("60x60", "0x60", [0.0]),
+    "there is no complete count": ("_x60", "_x60", []),
+}
+"""Migrated and other members, a sample a minute; the seconds that are left after an hour."""
+
+
+@pytest.mark.parametrize("case", PACES)
+def test_the_time_that_is_left_follows_from_the_pace_of_a_day(case, promtool, tmp_path):
+    migrated, others, expected = PACES[case]
+    at, group = 'namespace="n",job="e",instance="x"', 'protocol="consumer",member_type'
+    series = {
+        f"epochgate_cluster_complete{{{at}}}": "1x60",
+        f'epochgate_cluster_members{{{at},type="consumer",{group}="consumer"}}': migrated,
+        f'epochgate_cluster_members{{{at},type="classic",{group}="classic"}}': others,
+    }
+    asked = {
+        "expr": "round(sum(epochgate:cluster_ends_in:seconds))",
+        "eval_time": "60m",
+        "exp_samples": [{"labels": "{}", "value": value} for value in expected],
+    }
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [asked],
+    }
+    file = tmp_path / "test.yaml"
+    file.write_text(
+        yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]})
+    )
+    done = subprocess.run([promtool, "test", "rules", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

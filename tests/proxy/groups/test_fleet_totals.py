@@ -5,6 +5,7 @@ The series of each replica come from the product's collector, the truth is count
 aggregation that is planted in the rules has to be found.
 """
 
+import math
 import random
 import subprocess
 from collections import Counter, defaultdict
@@ -16,6 +17,8 @@ import yaml
 
 from proxy.groups.group_metrics import GroupCounts, GroupLabels, families
 from proxy.groups.snapshot import BrokerView
+from proxy.shadow.view import ShadowView, not_told
+from translation.mending.mends import Unowned
 
 RULES = Path(__file__).parents[3] / "charts" / "epochgate" / "files" / "rules.yaml"
 SEEDS = range(1, 31)
@@ -57,11 +60,35 @@ PLANTED = {
         "/ (sum by (namespace, job) (epochgate:group_migrating_members) > 0)",
         "/ (sum by (namespace, job) (epochgate:group_members:sum) > 0)",
     ),
+    "unowned partitions, added up": (
+        "(max by (namespace, job, group) (epochgate_group_unowned_partitions))",
+        "(sum by (namespace, job, group) (epochgate_group_unowned_partitions))",
+    ),
+    "forecasts, added up": (
+        "(max by (namespace, job, group, result) (epochgate_group_shadow))",
+        "(sum by (namespace, job, group, result) (epochgate_group_shadow))",
+    ),
+    "moves, added up": ("max by (namespace, job, phase)", "sum by (namespace, job, phase)"),
+    "waves, added up": ("max by (namespace, job, wave, state)", "sum by (namespace, job, wave, state)"),
+    "what gates say, added up": ("max by (namespace, job, say)", "sum by (namespace, job, say)"),
+    "the proof of the replica that has none": (
+        "max by (namespace, job, verdict) (epochgate_proof_groups)",
+        "min by (namespace, job, verdict) (epochgate_proof_groups)",
+    ),
+    "too few rebalances": ("(epochgate:rebalances:max >= 3)", "epochgate:rebalances:max"),
     "states of members by one replica": (
         "sum by (namespace, job, protocol, state) (epochgate_members)",
         "max by (namespace, job, protocol, state) (epochgate_members)",
     ),
 }
+
+
+def _unowned(partitions: int) -> Unowned:
+    return Unowned(partitions=partitions, since_s=1.0, tries=0, why_not="", text="")
+
+
+def _shadow(*, is_told: bool) -> ShadowView:
+    return ShadowView(computed_at=1.0, why_not=None) if is_told else not_told("its topics are hidden", 1.0)
 
 
 class Cluster:
@@ -71,11 +98,38 @@ class Cluster:
         self._draw = random.Random(seed)  # noqa: S311
         self.replicas: list[list[GroupCounts]] = [[] for _ in range(1 + seed % 3)]
         self.truth: dict[str, float] = defaultdict(float)
+        self.others: list[dict[str, float]] = [{} for _ in self.replicas]
+        """Series of each replica that are not about a single group."""
         self._broker, self._migrated = 0, 0
         for number in range(self._draw.randint(2, 7)):
             self._add_group(f"group-{number}")
+        self._add_moves()
         if self._broker:
             self.truth["epochgate:migrated:ratio"] = self._migrated / self._broker
+
+    def _add_moves(self) -> None:
+        """What the member log says is the same at each; what the proof says is known to one of them."""
+        draw = self._draw
+        for series, recorded in (
+            ('group_moves{phase="held"}', 'moves:max{phase="held"}'),
+            ('wave_groups{wave="1",state="over"}', 'wave_groups:max{wave="1",state="over"}'),
+            ('group_gates{say="clear"}', 'gates:max{say="clear"}'),
+        ):
+            number = self.truth[f"epochgate:{recorded}"] = draw.randint(1, 5)
+            for others in self.others:
+                others[f"epochgate_{series}"] = number
+        proves, groups, rebalances = draw.choice(self.others), draw.randint(1, 5), draw.randint(1, 5)
+        of_joins = '{kind="join",phase="after"}'
+        for others in self.others:
+            is_own = others is proves
+            others['epochgate_proof_groups{verdict="proven"}'] = groups * is_own
+            others[f"epochgate_proof_rebalances{of_joins}"] = rebalances * is_own
+            others[f"epochgate_proof_rebalances_stopped_seconds{of_joins}"] = 2 * rebalances * is_own
+            others['epochgate_proof_compared_rebalances{verdict="same"}'] = groups * is_own
+        self.truth['epochgate:proof_groups:max{verdict="proven"}'] = groups
+        self.truth['epochgate:compared_rebalances:max{verdict="same"}'] = groups
+        self.truth[f"epochgate:rebalances:max{of_joins}"] = rebalances
+        self.truth[f"epochgate:rebalance_stopped:mean_seconds{of_joins}"] = 2 if rebalances >= 3 else math.nan
 
     def _add_group(self, group_id: str) -> None:
         draw = self._draw
@@ -102,6 +156,8 @@ class Cluster:
         )
         mode = "translate" if kind == "moving" else "observe"
         why_not = "assignor 'a' is unknown" if kind == "classic" and draw.random() < 0.5 else None
+        unowned = draw.randint(1, 3) if kind == "moving" and draw.random() < 0.5 else 0
+        is_told = draw.random() < 0.5
         stuck = [bool(one) and draw.random() < 0.3 for one in here]
         for replica, counted, is_stuck in zip(self.replicas, here, stuck, strict=True):
             if counted or draw.random() < 0.5:  # a replica remembers groups whose members have gone elsewhere
@@ -116,6 +172,8 @@ class Cluster:
                         gap=0,
                         why_not=why_not if counted else None,
                         connect=None,
+                        unowned=_unowned(unowned) if unowned and counted else None,
+                        shadow=_shadow(is_told=is_told) if mode == "observe" and counted else None,
                     )
                 )
         if not members:
@@ -123,6 +181,10 @@ class Cluster:
         truth = self.truth
         truth[f'epochgate:groups{{mode="{mode}"}}'] += 1
         truth["epochgate:stuck_groups"] += any(stuck)
+        if unowned:
+            truth["epochgate:unowned_partitions"] += unowned
+        if mode == "observe":
+            truth[f'epochgate:shadow_groups{{result="{"computed" if is_told else "unknown"}"}}'] += 1
         if why_not:
             truth['epochgate:not_translatable_groups{reason="unknown assignor"}'] += 1
         for (protocol, _), count in members.items():
@@ -143,6 +205,9 @@ def series_of(cluster: Cluster) -> Iterator[dict[str, str]]:
                 labels = {"namespace": "n", "job": "j", "instance": f"proxy-{number}", **sample.labels}
                 written = ",".join(f'{name}="{value}"' for name, value in labels.items())
                 yield {"series": f"{sample.name}{{{written}}}", "values": f"{sample.value}x3"}
+        for series, value in cluster.others[number].items():
+            at = f'{{namespace="n",job="j",instance="proxy-{number}",'
+            yield {"series": series.replace("{", at, 1), "values": f"{value}x3"}
 
 
 def questions(cluster: Cluster) -> Iterator[dict[str, object]]:
@@ -159,7 +224,9 @@ def questions(cluster: Cluster) -> Iterator[dict[str, object]]:
             "expr": f"round(sum by ({','.join(names)}) ({name}), 0.001)",
             "eval_time": "1m",
             "exp_samples": [
-                {"labels": one or "{}", "value": round(value, 3)} for one, value in expected.items()
+                {"labels": one or "{}", "value": round(value, 3)}
+                for one, value in expected.items()
+                if not math.isnan(value)
             ],
         }
 

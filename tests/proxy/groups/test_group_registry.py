@@ -396,6 +396,6 @@ def test_shadows_are_summed_up_in_metrics(registry):
     def values(name):
         return {tuple(one.labels.values()): one.value for one in found[PREFIX + name].samples}
 
-    assert values("shadow_groups") == {("computed",): 1, ("unknown",): 1}
+    assert values("group_shadow") == {("a", "computed"): 1, ("b", "unknown"): 1}
     assert values("group_shadow_empty_members") == {("a",): 2}
     assert values("group_shadow_moved_partitions") == {("a",): 7}

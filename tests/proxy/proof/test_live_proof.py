@@ -4,16 +4,18 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 
 import msgspec
+import pytest
 import trio
 
 from pipeline.rules.certificate import Verdict
+from pipeline.rules.gains import APART_S, ENOUGH
 from proxy.config.schema import Verify
 from proxy.journal.journal import Journal, JournalEvent
 from proxy.metrics.registry import Metrics
 from proxy.proof.live_proof import DELAY_S, LOOK_EVERY_S, LiveProof
 from proxy.proof.sources import Election, JournalUnreadable, Open, Read, ReadNext
 from proxy.runtime.wall_clock import WallClock
-from tests.proxy.groups.events import event, topic
+from tests.proxy.groups.events import changed, event, topic
 from translation.actions import EventKind
 from translation.member_log.group_records import Proof
 from translation.member_log.records import Writer
@@ -166,6 +168,44 @@ async def test_a_process_that_is_not_the_only_one_proves_nothing_by_its_own_even
     assert view.certificate is not None
     assert view.certificate.provisional
     assert bench.looks == 0, "nothing of it is recorded for the steps of a move"
+
+
+async def test_rebalances_before_a_move_and_after_it_are_compared(autojump_clock):
+    bench = Bench()
+
+    def state(before: str, after: str, protocol: str, member: str = "m-1") -> None:
+        bench.journal.record(
+            changed(before, after, member, protocol=protocol), "translate", bench.clock.now_us()
+        )
+
+    async def rebalance(protocol: str, pause_s: float) -> None:
+        state("Stable", "PrepareRebalance", protocol)
+        await trio.sleep(pause_s)
+        state("PrepareRebalance", "Stable", protocol)
+        await trio.sleep(APART_S + 1)
+
+    async with running(bench):
+        for _ in range(ENOUGH):
+            await rebalance("classic", 2)
+        assert bench.count("proof_rebalances", kind="other", phase="before") == 0, "it has not moved"
+        bench.record(EventKind.ADOPTED)
+        await trio.sleep(1)
+        for _ in range(ENOUGH):
+            await rebalance("translated", 0.5)
+        await trio.sleep(MIN_LOOKS_S)
+    view = bench.live.view("g")
+    assert view is not None
+    (other,) = view.compared
+    assert (other.kind, other.before.count, other.after.count, other.verdict) == (
+        "other",
+        ENOUGH,
+        ENOUGH,
+        "shorter",
+    )
+    assert [bench.count("proof_rebalances", kind="other", phase=one) for one in ("before", "after")] == [3, 3]
+    assert bench.count("proof_rebalances_stopped_seconds", kind="other", phase="after") == pytest.approx(1.5)
+    assert bench.count("proof_compared_rebalances", verdict="shorter") == 1
+    assert bench.count("proof_compared_rebalances", verdict="too_few") == 0
 
 
 # -- the topic -------------------------------------------------------------------------------------------------

@@ -181,10 +181,8 @@ def test_what_it_is_about_is_shown_until_it_has_an_owner_again() -> None:
     shown = site.bench.translator.mends.unowned(GROUP)
     assert shown is not None
     assert (shown.partitions, shown.tries, shown.why_not) == (1, 1, "")
-    assert site.bench.translator.mends.count() == 1
     site.look(group(member((0, 1, 2), member_epoch=2), group_epoch=2, assignment_epoch=2))
     assert site.bench.translator.mends.unowned(GROUP) is None
-    assert site.bench.translator.mends.count() == 0
     assert site.reported[-1] == (EventKind.MENDING, "all partitions have an owner again")
 
 
@@ -192,7 +190,6 @@ def test_a_look_that_is_not_confirmed_for_long_is_not_shown() -> None:
     site = Site().suspects().looks_again(group(group_state="Assigning"))
     site.keep_alive(600.0)
     assert site.bench.translator.mends.unowned(GROUP) is None
-    assert site.bench.translator.mends.count() == 0
 
 
 def test_a_healthy_group_costs_one_question_for_sizes_in_five_minutes() -> None:
@@ -528,6 +525,6 @@ def test_nothing_is_stirred_in_a_thousand_healthy_groups() -> None:
                 asked[call.api_key] += 1
                 bench.reply(sizes(SIZE), call)
     assert bench.events == []
-    assert bench.translator.mends.count() == 0
+    assert not any(bench.translator.mends.unowned(group_id) for group_id in connections)
     assert set(asked) == {ApiKey.METADATA}
     assert asked[ApiKey.METADATA] <= (bench.now - began) / SIZES_S + 1  # one topic, whoever asks for it

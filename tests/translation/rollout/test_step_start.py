@@ -219,3 +219,17 @@ def test_an_approval_that_is_missing_is_shown_while_the_step_is_still_held() -> 
     view = view_of(SETTLED, held, 2, "p")
     assert (view.waits, view.next_step) == ("waits for an approval of step 2", 2)
     assert what_it_waits_for(SETTLED, held, 1, 2) == view.waits
+
+
+@pytest.mark.parametrize(
+    ("move", "settings", "expected"),
+    [
+        (SETTLED, {}, Phase.MOVING),
+        (SETTLED, {"approval": REQUIRED}, "to_approve"),
+        (replace(SETTLED, step=2), {}, "settled"),
+        (replace(SETTLED, step=2, settled_ms=None), {}, Phase.MOVING),
+        (replace(SETTLED, step=2, phase=Phase.ABORTED), {}, Phase.ABORTED),
+    ],
+)
+def test_a_move_is_counted_by_what_it_waits_for(move: Move, settings: dict[str, Any], expected: str) -> None:
+    assert view_of(move, rule(**settings), 2, "p").counted_as == expected
