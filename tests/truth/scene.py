@@ -25,7 +25,7 @@ POLL_S = 5
 """Of proxies and exporters: `metrics.ask_brokers_every_s`, and the least that `exporter.every_s` may be."""
 SCRAPE_S = 1
 """Between two scrapes, and two evaluations of the rules."""
-PATIENCE_S = 3.0
+PATIENCE_S = 5.0
 """For a machine with two cores: to wake up, to count, to answer a query."""
 ONE_ROUND_S = POLL_S + 1 + 2 * SCRAPE_S + PATIENCE_S
 """Proxies look once a second which groups are due."""
