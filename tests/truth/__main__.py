@@ -16,6 +16,7 @@ from tests.truth.facts import ROOT
 from tests.truth.kafka_says import KafkaTools
 from tests.truth.planted import PLANTED
 from tests.truth.scene import BROKER_SETTINGS, Scene, emptied
+from tools import recorded, truth_table
 
 Say = Callable[[str], None]
 
@@ -51,11 +52,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="drawn anew if not given")
     parser.add_argument("--states", type=int, default=30)
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--record", action="store_true", help="into docs/evidence/truth.json")
     parser.add_argument("--folder", type=Path, help="for the logs; build/truth/SEED if not given")
     options = parser.parse_args()
     seed = secrets.randbelow(100_000) if options.seed is None else options.seed
-    print(f"seed {seed}")
+    drawn = "" if options.seed is not None else ", drawn anew"
+    print(f"seed {seed}{drawn}")
     seen = run(options.folder or ROOT / "build" / "truth" / str(seed), seed, options.states, options.replicas)
+    if options.record:
+        about = {"command": f"python -m tests.truth --record --seed {seed}", "drawn": options.seed is None}
+        truth_table.keep({**about, **recorded.of_code(ROOT), **seen})
     wrong = [one for one in seen["states"] if one["wrong"]]
     missed = [what for what, where in seen["planted"].items() if where is None]
     print(f"{len(seen['states']) - len(wrong)} of {len(seen['states'])} states are the truth")

@@ -54,16 +54,9 @@ def _seen(state: State) -> dict[str, Group]:
     return {group_id: group for group_id, group in state.truth.items() if _here(group)}
 
 
-def _described(state: State) -> dict[str, Group]:
-    """Those of them that proxies let brokers describe."""
-    return {
-        group_id: group for group_id, group in _seen(state).items() if group.type in ("classic", "consumer")
-    }
-
-
 def _migrating(state: State) -> dict[str, Group]:
-    """Those of them whose members have another protocol to move to."""
-    return {group_id: group for group_id, group in _described(state).items() if group.protocol == "consumer"}
+    """Those of them whose members have another protocol to move to; proxies let brokers describe them."""
+    return {group_id: group for group_id, group in _seen(state).items() if group.protocol == "consumer"}
 
 
 def _comes_as(member: Member) -> str:
@@ -90,12 +83,12 @@ def _members(state: State) -> Values:
 
 
 def _broker_members(state: State) -> Values:
-    return _count((group_id, one.protocol) for group_id, group in _described(state).items() for one in group.members)
+    return _count((group_id, one.protocol) for group_id, group in _migrating(state).items() for one in group.members)
 
 
 def _elsewhere(state: State) -> Values:
     return {
-        (group_id,): len(group.members) - len(_here(group)) for group_id, group in _described(state).items()
+        (group_id,): len(group.members) - len(_here(group)) for group_id, group in _migrating(state).items()
     }
 
 
@@ -344,8 +337,8 @@ def of_group(group: str) -> Mapping[str, tuple[tuple[str, ...], Callable[[State]
     """Return the panels of the dashboard of one group."""
 
     def at_the_broker(state: State) -> Values:
-        described = _described(state).get(group)
-        return {(): WITHOUT if described is None else len(described.members)}
+        found = _migrating(state).get(group)
+        return {(): WITHOUT if found is None else len(found.members)}
 
     def lag(state: State) -> Values:
         found = state.truth[group].lag if group in state.truth else None
