@@ -35,8 +35,8 @@ GROUP_MEMBERS = Family(
 BROKER_MEMBERS = Family(
     "group_broker_members",
     ("group", "type"),
-    "Members of a group as the broker reports them, by type: `classic` or `consumer` (the new protocol). Groups of Kafka "
-    "Connect, share groups and streams groups have none: they can't be migrated.",
+    "Members of a group as the broker reports them, by type: `classic` or `consumer` (the new protocol). Groups of "
+    "Kafka Connect, share groups and streams groups have none: they can't be migrated.",
 )
 STUCK_MEMBERS = Family(
     "group_stuck_members",

@@ -1,9 +1,9 @@
 """Recorded rules and dashboards beside what Kafka's own tools give, on a real Kafka and a real Prometheus.
 
-`python -m tests.truth --seed 1` draws states: groups of each protocol, members that come through one replica or another or
-past them all, replicas that are killed, clients that move, groups that are deleted. After each state has settled and one
-round of polling and one scrape are over, each fact of facts.py has to be the truth. Wrong rules (planted.py) are evaluated
-beside the right ones, and each has to be found.
+`python -m tests.truth --seed 1` draws states: groups of each protocol, members that come through one replica or
+another or past them all, replicas that are killed, clients that move, groups that are deleted. After each state has
+settled and one round of polling and one scrape are over, each fact of facts.py has to be the truth. Wrong rules
+(planted.py) are evaluated beside the right ones, and each has to be found.
 """
 
 import sys

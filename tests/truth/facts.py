@@ -75,7 +75,9 @@ def _count(keys: Iterator[tuple[str, ...]]) -> Values:
 
 
 def _members_of_groups(state: State) -> Values:
-    return _count((group_id, _comes_as(one)) for group_id, group in _seen(state).items() for one in _here(group))
+    return _count(
+        (group_id, _comes_as(one)) for group_id, group in _seen(state).items() for one in _here(group)
+    )
 
 
 def _members(state: State) -> Values:
@@ -83,7 +85,9 @@ def _members(state: State) -> Values:
 
 
 def _broker_members(state: State) -> Values:
-    return _count((group_id, one.protocol) for group_id, group in _migrating(state).items() for one in group.members)
+    return _count(
+        (group_id, one.protocol) for group_id, group in _migrating(state).items() for one in group.members
+    )
 
 
 def _elsewhere(state: State) -> Values:
@@ -189,7 +193,7 @@ def _sums(values: Callable[[State], Values]) -> Callable[[State], Values]:
     def summed(state: State) -> Values:
         found = Counter[tuple[str, ...]]()
         for key, value in values(state).items():
-            found[key[:1]] += value  # type: ignore[assignment]
+            found[key[:1]] += value
         return dict(found)
 
     return summed
@@ -315,8 +319,7 @@ def all_facts(groups: Sequence[str]) -> list[Fact]:
     """Return all facts of a state with these groups."""
     found = recorded()
     found += [
-        Fact(name, f"max by ({label}) ({name})", (label,), truth)
-        for name, (label, truth) in EXPORTED.items()
+        Fact(name, f"max by ({label}) ({name})", (label,), truth) for name, (label, truth) in EXPORTED.items()
     ]
     found.append(Fact("epochgate_unowned_partitions", "max(epochgate_unowned_partitions)", (), _nothing))
     board = panels(CLUSTER_BOARD)

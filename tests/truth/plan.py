@@ -49,8 +49,9 @@ _WEIGHTS = {
     Change.SWITCH: 3,
     Change.EMPTY: 1,
     Change.DELETE: 2,
-    Change.KILL: 2,
 }
+STATES_OF_A_KILL = 5
+"""A replica is killed in one of so many states, and in one at least."""
 PICKS = 8
 MOST_CHANGES = 4
 
@@ -62,13 +63,12 @@ def plan(seed: int, states: int) -> list[list[Step]]:
     def step(change: Change) -> Step:
         return Step(change, tuple(draw.random() for _ in range(PICKS)))
 
+    kills = draw.sample(range(1, states), min(states - 1, max(1, states // STATES_OF_A_KILL)))
     changes = list[list[Step]]()
     for number in range(states):
-        if not number:
-            drawn = [Change.NEW_GROUP] * len(Kind)
-        else:
+        if number:
             drawn = draw.choices(list(_WEIGHTS), list(_WEIGHTS.values()), k=draw.randint(2, MOST_CHANGES))
-        kills = [change for change in drawn if change is Change.KILL]
-        others = [change for change in drawn if change is not Change.KILL]
-        changes.append([step(change) for change in (*others, *kills[:1])])  # the kill is the last, one a state
+        else:
+            drawn = [Change.NEW_GROUP] * len(Kind)
+        changes.append([step(change) for change in (*drawn, *[Change.KILL] * (number in kills))])
     return changes

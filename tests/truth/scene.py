@@ -66,7 +66,9 @@ def _pick(those: Sequence[T], pick: float) -> T:
 class Scene:
     """The cluster with so many replicas before it. `run` is the whole."""
 
-    def __init__(self, kafka: Kafka, tools: KafkaTools, folder: Path, replicas: int, binary: str, say: Say) -> None:
+    def __init__(
+        self, kafka: Kafka, tools: KafkaTools, folder: Path, replicas: int, binary: str, say: Say
+    ) -> None:
         self._kafka = kafka
         self._tools = tools
         self._folder = folder
@@ -108,7 +110,9 @@ class Scene:
                 stack.callback(proxy.stop)
             exporters = [
                 stack.enter_context(
-                    running_ours(self._kafka.bootstrap, self._folder / f"exporter-{number}", {"every_s": POLL_S})
+                    running_ours(
+                        self._kafka.bootstrap, self._folder / f"exporter-{number}", {"every_s": POLL_S}
+                    )
                 )
                 for number in range(self._exporters)
             ]
@@ -340,7 +344,9 @@ class Scene:
                 for client in [one for one in group.clients if one.id.entry == f"via{replica}"]:
                     if client.id.number % 2:
                         self._leave(group, client)
-                        moved.append(self._start(group, _pick(self._entries(), step.picks[1]), client.id.kind))
+                        moved.append(
+                            self._start(group, _pick(self._entries(), step.picks[1]), client.id.kind)
+                        )
         return f"replica {replica} is killed ({len(moved)} clients move)"
 
     def _policy(self, translated: Sequence[str]) -> str:

@@ -272,7 +272,9 @@ def test_members_that_have_nowhere_to_go_are_counted_and_are_no_part_of_the_prog
     assert not found[f"{PREFIX}group_broker_members"].samples
 
 
-def test_what_the_broker_says_of_connect_workers_is_no_series_since_they_are_no_part_of_the_progress(registry):
+def test_what_the_broker_says_of_connect_workers_is_no_series_since_they_are_no_part_of_the_progress(
+    registry,
+):
     record(registry, life(protocol="connect"))
     registry.set_broker_view("g", broker(type="classic", classic=2))
     for counts in (counts_of_view(view(registry)), counts_of_record(registry.groups["g"], 2 * MICRO)):
