@@ -238,7 +238,6 @@ PANELS: Mapping[str, tuple[tuple[str, ...], Callable[[State], Values]]] = {
     "Members that do not come through the proxies": (("group",), _elsewhere),
     "Stuck members": (("group",), _nothing),
     "Not translatable, by reason": (("reason",), _not_translatable),
-    "Replicas heard": ((), lambda state: {(): len(state.alive)} if state.has_fleet else {}),
     "Translated members": ((), lambda state: {(): sum(_in_the_log(state).values())}),
     "Members in the log, by state": (("state",), _in_the_log),
 }
@@ -281,6 +280,7 @@ NOT_JUDGED: Mapping[str, str] = {
             "Connections",
             "Partitions of the log away",
             "Replicas that refuse the log",
+            "Replicas heard",
             "Replicas silent",
             "Members by replica",
             "Unresolved records, by replica",
