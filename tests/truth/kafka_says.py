@@ -36,9 +36,12 @@ class ClientId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return what an id says."""
-        entry, kind, number = text.split("-")
-        return cls(entry, kind, int(number))
+        """Return what an id says; one that is none of these, as a proxy's helper has, is a kind of its own."""
+        try:
+            entry, kind, number = text.split("-")
+            return cls(entry, kind, int(number))
+        except ValueError:
+            return cls("?", text, 0)
 
     @property
     def is_past(self) -> bool:
