@@ -4,6 +4,7 @@ import argparse
 import os
 import secrets
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,9 +35,16 @@ def run(folder: Path, seed: int, states: int, replicas: Sequence[int], say: Say 
             for turn, number in enumerate(replicas):
                 scene = Scene(kafka, tools, folder / f"replicas-{number}", number, prometheus, say)
                 share = states // len(replicas) + (turn < states % len(replicas))
-                seen += scene.run(seed * 10 + number, share)
-                for what, state in scene.found.items():
-                    found.setdefault(what, {"replicas": number, "state": state})
+                try:
+                    for state in scene.run(seed * 10 + number, share):
+                        seen.append(state)
+                        say(f"    {state['facts']} facts, {len(state['wrong'])} wrong")
+                except KeyboardInterrupt:
+                    say("interrupted: the states so far count")
+                    break
+                finally:
+                    for what, first in scene.found.items():
+                        found.setdefault(what, {"replicas": number, "state": first})
     return {
         "seed": seed,
         "kafka": cluster.version,
@@ -55,6 +63,7 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="into docs/evidence/truth.json")
     parser.add_argument("--folder", type=Path, help="for the logs; build/truth/SEED if not given")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = secrets.randbelow(100_000) if options.seed is None else options.seed
     drawn = "" if options.seed is not None else ", drawn anew"
     print(f"seed {seed}{drawn}")

@@ -5,7 +5,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -102,8 +102,8 @@ class Scene:
         self.found: dict[str, int] = {}
         """The first state in which each planted set was found wrong."""
 
-    def run(self, seed: int, states: int) -> list[dict[str, Any]]:
-        """Go through the states, and return what was seen of each."""
+    def run(self, seed: int, states: int) -> Iterator[dict[str, Any]]:
+        """Go through the states; what was seen of each."""
         with contextlib.ExitStack() as stack:
             for proxy in self._proxies:
                 proxy.start()
@@ -128,7 +128,8 @@ class Scene:
                 )
             )
             stack.callback(self._close_all)
-            return [self._state(number, steps) for number, steps in enumerate(plan(seed, states), start=1)]
+            for number, steps in enumerate(plan(seed, states), start=1):
+                yield self._state(number, steps)
 
     # One state.
 
