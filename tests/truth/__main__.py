@@ -69,7 +69,8 @@ def main() -> int:
     print(f"seed {seed}{drawn}")
     seen = run(options.folder or ROOT / "build" / "truth" / str(seed), seed, options.states, options.replicas)
     if options.record:
-        about = {"command": f"python -m tests.truth --record --seed {seed}", "drawn": options.seed is None}
+        command = f"python -m tests.truth --record --seed {seed} --states {options.states}"
+        about = {"command": command, "drawn": options.seed is None}
         truth_table.keep({**about, **recorded.of_code(ROOT), **seen})
     wrong = [one for one in seen["states"] if one["wrong"]]
     missed = [what for what, where in seen["planted"].items() if where is None]
