@@ -105,7 +105,7 @@ explore explore-fleet:
 	    --until-ms $(or $(UNTIL_MS),5000),--fleet --until-ms $(or $(UNTIL_MS),4500) --moves $(or $(MOVES),1)) $(ARGS)
 
 # Longer judges than tests; each one's --help says more.
-JUDGES := mutants fuzz natives held jepsen jepsen-migration soak judges verify-seeds coordinator-random
+JUDGES := mutants fuzz natives held truth jepsen jepsen-migration soak judges verify-seeds coordinator-random
 judge-module = $(or $(MODULE_$@),tests.$@)
 MODULE_mutants := tests.simulation.mutants
 MODULE_jepsen-migration := tests.jepsen

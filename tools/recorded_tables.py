@@ -9,7 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tools import attacks_table, commits_table, live_move_table, outage_table, start_together_table
+from tools import (
+    attacks_table,
+    commits_table,
+    live_move_table,
+    outage_table,
+    start_together_table,
+    truth_table,
+)
 
 
 class Table(Protocol):
@@ -31,6 +38,7 @@ TABLES: Sequence[Table] = (
     live_move_table,
     outage_table,
     start_together_table,
+    truth_table,
 )
 
 

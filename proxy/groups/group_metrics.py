@@ -226,7 +226,7 @@ class _FamilyTotals:
         for (protocol, state), count in group.members.items():
             totals[MEMBERS][group.mode, protocol, state] += count
             totals[GROUP_MEMBERS][label, protocol] += count
-        if group.broker is not None and group.broker.type:
+        if group.broker is not None and group.broker.type and group.connect is None:
             totals[BROKER_MEMBERS][label, "classic"] += group.broker.classic
             totals[BROKER_MEMBERS][label, "consumer"] += group.broker.consumer
         totals[STUCK_MEMBERS][(label,)] += group.stuck_members

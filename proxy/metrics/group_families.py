@@ -35,7 +35,8 @@ GROUP_MEMBERS = Family(
 BROKER_MEMBERS = Family(
     "group_broker_members",
     ("group", "type"),
-    "Members of a group as the broker reports them, by type: `classic` or `consumer` (the new protocol).",
+    "Members of a group as the broker reports them, by type: `classic` or `consumer` (the new protocol). Groups of "
+    "Kafka Connect, share groups and streams groups have none: they can't be migrated.",
 )
 STUCK_MEMBERS = Family(
     "group_stuck_members",
@@ -55,7 +56,7 @@ GAP = Family(
 NOT_TRANSLATABLE = Family(
     "group_not_translatable",
     ("group", "reason"),
-    "1 for each group that can't be translated, with the category of the reason.",
+    "1 for each group that can't be translated, with the category of the reason; until its last member here leaves.",
 )
 CONNECTORS = Family(
     "connect_connectors",

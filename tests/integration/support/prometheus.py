@@ -15,9 +15,7 @@ from tools.kafka.ports import LOOPBACK, free_ports
 _CONFIG = """\
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 rule_files: ["{rules}"]
-scrape_configs:
-  - job_name: epochgate
-    static_configs: [{{targets: {targets}}}]
+scrape_configs: {jobs}
 """
 
 
@@ -33,9 +31,10 @@ class Prometheus:
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:  # noqa: S310 - our own URL
             return json.load(answer)["data"]
 
-    def ask(self, expression: str) -> list[dict[str, object]]:
-        """The result of an instant query."""
-        return self.get("query", query=expression)["result"]
+    def ask(self, expression: str, at: float | None = None) -> list[dict[str, object]]:
+        """The result of an instant query, now or at a time (seconds since 1970)."""
+        when = {} if at is None else {"time": f"{at:.3f}"}
+        return self.get("query", query=expression, **when)["result"]
 
     def value(self, expression: str) -> float | None:
         """The only value of an instant query; None if there is none."""
@@ -49,12 +48,20 @@ class Prometheus:
 
 @contextlib.contextmanager
 def running_prometheus(
-    binary: str, targets: Sequence[str], rules: Path, folder: Path
+    binary: str, targets: Sequence[str], rules: Path, folder: Path, exporters: Sequence[str] = ()
 ) -> Iterator[Prometheus]:
-    """A Prometheus that has scraped each of ``targets`` (host:port) at least once; stopped at the end."""
+    """A Prometheus that has scraped each of ``targets`` (host:port) at least once; stopped at the end.
+
+    ``exporters`` are targets too, of a job of their own.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "prometheus.yml"
-    config.write_text(_CONFIG.format(rules=rules, targets=json.dumps(targets)))
+    jobs = [
+        {"job_name": name, "static_configs": [{"targets": list(those)}]}
+        for name, those in {"epochgate": targets, "epochgate-exporter": exporters}.items()
+        if those
+    ]
+    config.write_text(_CONFIG.format(rules=rules, jobs=json.dumps(jobs)))
     (port,) = free_ports(1)
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(
@@ -71,7 +78,7 @@ def running_prometheus(
 
     def scraped() -> bool:
         with contextlib.suppress(OSError):
-            return prometheus.value("count(up == 1)") == len(targets)
+            return prometheus.value("count(up == 1)") == len(targets) + len(exporters)
         return False
 
     try:

@@ -184,6 +184,10 @@ class RawMember:
         request = LeaveGroupRequest(group_id=self._group, members=(MemberIdentity(member_id=self.member_id),))
         assert self._connection.call(request).error_code == NONE
 
+    def call(self, request: Any) -> Any:
+        """Another request on its connection."""
+        return self._connection.call(request)
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()

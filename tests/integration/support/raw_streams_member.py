@@ -2,6 +2,7 @@
 
 import datetime as dt
 import uuid
+from typing import Any
 
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.streams_group_heartbeat.v0.request import (
@@ -14,13 +15,15 @@ from kio.schema.streams_group_heartbeat.v0.request import (
 from support import raw
 
 _SUBTOPOLOGY = "0"
+_LEAVES = -1
+"""As a member epoch."""
 
 
 class RawStreamsMember:
     """A member of a streams group with one subtopology that reads `topic`."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
-        self._connection = raw.to_coordinator(bootstrap, group)
+    def __init__(self, bootstrap: str, group: str, topic: str, **options: Any) -> None:
+        self._connection = raw.to_coordinator(bootstrap, group, **options)
         self._connection.call(
             ApiVersionsRequest()
         )  # as every client does; before it the proxy observes nothing
@@ -72,3 +75,24 @@ class RawStreamsMember:
                 TaskIds(subtopology_id=one.subtopology_id, partitions=one.partitions)
                 for one in answer.active_tasks
             )
+
+    def leave(self) -> None:
+        """Leave the group."""
+        answer = self._connection.call(
+            StreamsGroupHeartbeatRequest(
+                group_id=self._group,
+                member_id=self.id,
+                member_epoch=_LEAVES,
+                endpoint_information_epoch=0,
+                active_tasks=None,
+                standby_tasks=None,
+                warmup_tasks=None,
+                topology=None,
+                process_id=None,
+                client_tags=None,
+                task_offsets=None,
+                task_end_offsets=None,
+                shutdown_application=False,
+            )
+        )
+        assert answer.error_code == 0, answer

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from proxy.groups.group_metrics import GroupCounts, GroupLabels, families
-from proxy.groups.snapshot import BrokerView
+from proxy.groups.snapshot import BrokerView, ConnectView
 from proxy.shadow.view import ShadowView, not_told
 from translation.mending.mends import Unowned
 
@@ -82,6 +82,8 @@ PLANTED = {
     ),
 }
 
+WORKERS = ConnectView(workers=1, connectors=0, tasks=0, leader_url="", rejoins_at=None)
+
 
 def _unowned(partitions: int) -> Unowned:
     return Unowned(partitions=partitions, since_s=1.0, tries=0, why_not="", text="")
@@ -140,10 +142,10 @@ class Cluster:
             for _ in self.replicas
         ]
         members = sum(here, Counter[tuple[str, str]]())
-        is_polled = kind in (*OF_BROKERS, "moving") and bool(members) and draw.random() < 0.8
+        is_polled = kind in (*OF_BROKERS, "moving", "connect") and bool(members) and draw.random() < 0.8
         past = draw.randint(0, 2) if is_polled else 0
         new = sum(count for (protocol, _), count in members.items() if protocol in ("translated", "consumer"))
-        old = members["classic", "Stable"] + past
+        old = sum(members.values()) - new + past
         broker = BrokerView(
             asked_at=1.0,
             type="consumer" if new else "classic",
@@ -171,7 +173,7 @@ class Cluster:
                         is_stuck=is_stuck,
                         gap=0,
                         why_not=why_not if counted else None,
-                        connect=None,
+                        connect=WORKERS if kind == "connect" and counted else None,
                         unowned=_unowned(unowned) if unowned and counted else None,
                         shadow=_shadow(is_told=is_told) if mode == "observe" and counted else None,
                     )
@@ -189,7 +191,7 @@ class Cluster:
             truth['epochgate:not_translatable_groups{reason="unknown assignor"}'] += 1
         for (protocol, _), count in members.items():
             truth[f'epochgate:members:sum{{protocol="{protocol}",state="Stable"}}'] += count
-        if is_polled:
+        if is_polled and kind != "connect":
             truth[f'epochgate:group_members_elsewhere{{group="{group_id}"}}'] = past
         if kind in (*OF_BROKERS, "moving"):
             everybody = old + new

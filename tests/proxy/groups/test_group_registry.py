@@ -272,6 +272,27 @@ def test_members_that_have_nowhere_to_go_are_counted_and_are_no_part_of_the_prog
     assert not found[f"{PREFIX}group_broker_members"].samples
 
 
+def test_what_the_broker_says_of_connect_workers_is_no_series_since_they_are_no_part_of_the_progress(
+    registry,
+):
+    record(registry, life(protocol="connect"))
+    registry.set_broker_view("g", broker(type="classic", classic=2))
+    for counts in (counts_of_view(view(registry)), counts_of_record(registry.groups["g"], 2 * MICRO)):
+        found = {family.name: family for family in families([counts], GroupLabels(5))}
+        assert not found[f"{PREFIX}group_broker_members"].samples
+
+
+def test_a_reason_against_a_group_ends_with_its_last_member():
+    registry = GroupRegistry(Policy())
+    record(registry, [passed("assignor 'ours' is unknown", "ours")])
+    for member in ("m-1", "m-2"):
+        record(registry, life(member, protocol="classic"))
+    record(registry, [changed("Stable", "Absent", "m-1", protocol="classic")])
+    assert view(registry).why_not == "assignor 'ours' is unknown"
+    record(registry, [changed("Stable", "Absent", "m-2", protocol="classic")])
+    assert view(registry).why_not is None
+
+
 def test_a_share_group_in_translate_is_not_stuck_because_nobody_moves(registry):
     record(registry, life(protocol="share"), at_s=1)
     assert view(registry, at_s=10_000).stuck is None
