@@ -253,6 +253,7 @@ def played(folder: Path, say: Callable[[str], None]) -> Iterator[str]:
         say("consumers join after it")
         scene.joins()
         _until(scene.is_compared, "enough rebalances are counted", 240)
+        time.sleep(3 * SCRAPE_S)  # until Prometheus has it too
         yield url
 
 
