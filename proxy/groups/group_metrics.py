@@ -215,7 +215,8 @@ class _FamilyTotals:
             counted.append(group)
             yield
         for group in counted:
-            yield self._add(group)
+            self._add(group)
+            yield
 
     def _add(self, group: GroupCounts) -> None:
         totals, label = self._totals, self._labels.of(group.id, has_members=bool(group.members))

@@ -191,15 +191,15 @@ class LiveProof:
 
     def _show_compared(self, found: dict[str, tuple[Compared, ...]]) -> None:
         self._compared, metrics = found, self._metrics
-        counts, seconds, verdicts = Counter[Labels](), Counter[Labels](), Counter[str]()
+        counts, total_us, verdicts = Counter[Labels](), Counter[Labels](), Counter[str]()
         for one in chain.from_iterable(found.values()):
             verdicts[one.verdict] += 1
             for phase, side in (("before", one.before), ("moving", one.moving), ("after", one.after)):
                 counts[one.kind, phase] += side.count
-                seconds[one.kind, phase] += side.total_us / _US
+                total_us[one.kind, phase] += side.total_us
         for labels in product(KINDS, ("before", "moving", "after")):
             metrics.proof_rebalances.labels(*labels).set(counts[labels])
-            metrics.proof_stopped.labels(*labels).set(seconds[labels])
+            metrics.proof_stopped.labels(*labels).set(total_us[labels] / _US)
         for verdict in VERDICTS:
             metrics.proof_compared.labels(verdict).set(verdicts[verdict])
 

@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ class Scene:
         """Start proxies and exporter, and wait until they are ready."""
         for number, admin in enumerate(self._admins):
             self._run("run", f"epochgate-{number}.yaml")
-            _until(lambda admin=admin: _answers(f"http://{admin}/readyz"), "a proxy is ready")
+            _until(partial(_answers, f"http://{admin}/readyz"), "a proxy is ready")
         self._run("exporter", "epochgate-0.yaml")
         _until(lambda: _answers(f"http://{self._exporter}/metrics"), "the exporter answers")
 
@@ -252,6 +253,7 @@ def played(folder: Path, say: Callable[[str], None]) -> Iterator[str]:
         say("consumers join after it")
         scene.joins()
         _until(scene.is_compared, "enough rebalances are counted", 240)
+        time.sleep(3 * SCRAPE_S)  # until Prometheus has it too
         yield url
 
 

@@ -1,12 +1,14 @@
 """What a move changed: rebalances of one kind, before the move, in it and after it settled."""
 
 import json
+import random
+from collections import Counter
 
 import pytest
 
 from pipeline.rules.certificate import Compared, Side
-from pipeline.rules.gains import APART_S, ENOUGH, Gains
-from pipeline.rules.lines import Line, parse_line
+from pipeline.rules.gains import APART_S, ENOUGH, JOINED, PAUSED, Gains, kind_of
+from pipeline.rules.lines import ENDS, LAST_US, Line, parse_line
 from tests.pipeline.rules.test_verifier import event
 
 S = 1_000_000
@@ -190,3 +192,90 @@ def test_a_member_that_pauses_keeps_its_rebalance_open_unless_its_process_has_en
     assert "other" not in group.compared()
     group.ended.add(("b", "1"))
     assert group.compared()["other"].after == Side(1, S, S, S)
+
+
+# -- against the same of a whole history, as the report has it ---------------------------------------------------
+
+Told = tuple[float, str, str, str, str, str]
+"""Time in seconds, kind, member, state before and after, and protocol."""
+
+
+class Kept(Group):
+    """A group that keeps what it says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Told] = []
+
+    def says(self, kind: str, member: str, replica: str = "a", **fields: object) -> None:
+        super().says(kind, member, replica, **fields)
+        before, after = str(fields.get("previous_state", "")), str(fields.get("state", ""))
+        self.told.append((self.now_s, kind, member, before, after, self.protocol))
+
+
+def of_the_whole(told: list[Told]) -> Counter[tuple[str, str]]:
+    """Rebalances by kind and phase, by what `pipeline.report.rebalances` says of tables."""
+    parts: list[tuple[float, float, str]] = []
+    known, paused = set[str](), dict[str, tuple[float, bool]]()
+    for at, kind, member, before, after, _ in told:
+        if kind in ENDS:
+            parts.append((at, at, kind))
+        elif (
+            kind == "state_changed" and member not in known and not before and after == "CompletingRebalance"
+        ):
+            parts.append((at, at, JOINED))
+        known.add(member)
+        if member in paused and (after == "Stable" or kind in ENDS):
+            since, is_first = paused.pop(member)
+            if after == "Stable" and not is_first:
+                parts.append((since, at, PAUSED))
+        elif kind == "state_changed" and after != "Stable":
+            paused.setdefault(member, (at, not before))
+    moved_s = next(at for at, _, _, _, _, protocol in told if protocol == "translated")
+    found, together, reached_s = Counter[tuple[str, str]](), list[tuple[float, float, str]](), 0.0
+    for part in [*sorted(parts), (float("inf"), float("inf"), "")]:
+        if together and part[0] > reached_s + APART_S:
+            phase = "before" if reached_s < moved_s else "after" if together[0][0] >= moved_s else "moving"
+            found[kind_of({what for _, _, what in together}), phase] += 1
+            together = []
+        together.append(part)
+        reached_s = max(reached_s, part[1])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_counted_on_the_way_is_what_the_whole_history_says(seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311 - a model, no secret
+    group, members, number = Kept(), ["m1", "m2"], 2
+    for member in members:
+        group.join(member).stable(member)
+    for protocol in ("classic", "translated"):
+        if protocol == "translated":
+            group.quiet()
+            group.protocol = protocol
+            for member in members:
+                group.says("adopted", member)
+        for _ in range(12):
+            group.now_s += draw.choice((0.5, 5, 29, 31, 90))
+            what = draw.choice(("join", "end", "pause", "pause"))
+            if what == "join":
+                number += 1
+                members.append(f"m{number}")
+                group.join(members[-1])
+                group.now_s += draw.choice((0, 1, 40))
+                group.stable(members[-1])
+            elif what == "end" and len(members) > 1:
+                group.ends(members.pop(draw.randrange(len(members))), draw.choice(sorted(ENDS)))
+            else:
+                some = draw.sample(members, draw.randint(1, len(members)))
+                group.pause(*some, for_s=draw.choice((0.2, 3, 45)))
+    group.gains.count(LAST_US)
+    counted = Counter(
+        {
+            (one.kind, phase): side.count
+            for one in group.gains.compared()
+            for phase, side in (("before", one.before), ("moving", one.moving), ("after", one.after))
+            if side.count
+        }
+    )
+    assert counted == of_the_whole(group.told)
