@@ -211,7 +211,12 @@ class Scene:
 
     def _lacks(self, truth: Truth) -> list[str]:
         """What Kafka does not say yet: members that are to come or to go, groups that rebalance or are converted."""
-        lacks = list[str]()
+        planned = {group.id for group in self._groups}
+        lacks = [
+            f"{group_id} is to have no members"
+            for group_id, group in truth.items()
+            if group_id not in planned and group.members
+        ]
         for group in self._groups:
             said = truth.get(group.id)
             due = {one.id for one in group.clients if self._is_served(one.id)}
