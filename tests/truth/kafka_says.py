@@ -54,7 +54,6 @@ class Member(NamedTuple):
 
     client: ClientId
     protocol: str
-    partitions: int
 
 
 class Group(NamedTuple):
@@ -110,7 +109,7 @@ class KafkaTools:
             if group_type == "classic" and protocol not in ("consumer", "none"):
                 state, *clients = self._call("classic", self._bootstrap, group_id).split()
                 states[group_id] = state
-                members[group_id] = [Member(ClientId.parse(one), "classic", 0) for one in clients]
+                members[group_id] = [Member(ClientId.parse(one), "classic") for one in clients]
         return {
             group_id: Group(
                 group_type,
@@ -169,8 +168,7 @@ def _members(text: str) -> Iterator[tuple[str, list[Member]]]:
         protocol = ""
         if "UPGRADED" in header:
             protocol = "consumer" if fields[-1] == "true" else "classic"
-        partitions = line.get("#PARTITIONS", "0")
-        member = Member(ClientId.parse(line["CLIENT-ID"]), protocol, int(partitions))
+        member = Member(ClientId.parse(line["CLIENT-ID"]), protocol)
         found.setdefault(fields[0], []).append(member)
     yield from found.items()
 

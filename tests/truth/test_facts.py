@@ -10,12 +10,8 @@ from tests.truth.kafka_says import ClientId, Group, Member
 from tests.truth.plan import Change, Kind, plan
 
 VIA, PAST = ClientId("via1", Kind.CLASSIC, 1), ClientId("past", Kind.CLASSIC, 2)
-GROUP = Group(
-    "consumer", "consumer", "Stable", (Member(VIA, "consumer", 3), Member(PAST, "classic", 3)), None
-)
-WORKERS = Group(
-    "classic", "connect", "Stable", (Member(ClientId("via0", Kind.CONNECT, 3), "classic", 0),), None
-)
+GROUP = Group("consumer", "consumer", "Stable", (Member(VIA, "consumer"), Member(PAST, "classic")), None)
+WORKERS = Group("classic", "connect", "Stable", (Member(ClientId("via0", Kind.CONNECT, 3), "classic"),), None)
 STATE = State(
     {"g": GROUP, "c": WORKERS}, {"g": "translate", "c": "observe"}, frozenset({0, 1}), has_fleet=True
 )
