@@ -1,9 +1,10 @@
 """Counts the function calls and processor time that one request costs the proxy's thread.
 
 `python -m benchmarks.path [--show] [--several]`. The proxy runs in this process and a client in another thread; the
-coordinator is its own process. The number of calls is the same on every machine and in every run, so a change shows at
-once, however busy the machine is. ``--show`` prints the functions. ``--several`` makes the proxy one of several
-processes (`sole_process: false`), which does more at each heartbeat.
+coordinator is its own process. The proxy's own calls are the same on every machine and in every run, so a change shows
+at once. On a busy machine the epoll loop returns to trio more often: the fewest of several batches are returned.
+``--show`` prints the functions. ``--several`` makes the proxy one of several processes (`sole_process: false`), which
+does more at each heartbeat.
 """
 
 import argparse
@@ -26,7 +27,8 @@ from proxy.config.schema import Log
 from proxy.runtime.log_setup import configure
 
 ROUNDS = 2000
-COUNTED = 500
+COUNTED = 200
+BATCHES = 10
 
 
 def measure(*, show: bool = False, several: bool = False) -> dict[str, Any]:
@@ -45,31 +47,40 @@ def _client(address: str, thread: int, found: dict[str, Any], show: bool) -> Non
     passing = ClassicMember(Line(address), "passing-path", "path")
     passing.join()
     passing.settle()
-    kinds: dict[str, Callable[[], None]] = {
-        "heartbeat": heartbeat_of(member),
-        "passing_heartbeat": heartbeat_of(passing),
-        "request": small_request(Line(address), "path"),
+    kinds: dict[str, Callable[[], Callable[[], None]]] = {
+        "heartbeat": lambda: heartbeat_of(member),
+        "passing_heartbeat": lambda: heartbeat_of(passing),
+        "request": lambda: small_request(
+            Line(address), "path"
+        ),  # opened then: the proxy closes idle connections
     }
-    for name, exchange in kinds.items():
+    for name, make in kinds.items():
+        exchange = make()
         for _ in range(ROUNDS // 2):
             exchange()
         before = _used_us(thread)
         for _ in range(ROUNDS):
             exchange()
         used = (_used_us(thread) - before) / ROUNDS
-        profile = cProfile.Profile()
-        trio.from_thread.run_sync(profile.enable)
-        for _ in range(COUNTED):
-            exchange()
-        trio.from_thread.run_sync(profile.disable)
-        statistics = pstats.Stats(profile, stream=sys.stderr)
-        found[name] = {
-            "calls": round(statistics.total_calls / COUNTED),  # type: ignore[attr-defined]  # typeshed leaves it out
-            "cpu_us": round(used, 1),
-        }
+        batches = [_profiled(exchange) for _ in range(BATCHES)]
+        fewest = min(batches, key=_calls)
+        found[name] = {"calls": round(_calls(fewest) / COUNTED), "cpu_us": round(used, 1)}
         if show:
-            statistics.sort_stats("calls").print_stats(300)
+            fewest.sort_stats("calls").print_stats(300)
     line.close()
+
+
+def _profiled(exchange: Callable[[], None]) -> pstats.Stats:
+    profile = cProfile.Profile()
+    trio.from_thread.run_sync(profile.enable)
+    for _ in range(COUNTED):
+        exchange()
+    trio.from_thread.run_sync(profile.disable)
+    return pstats.Stats(profile, stream=sys.stderr)
+
+
+def _calls(statistics: pstats.Stats) -> int:
+    return int(statistics.total_calls)  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 def _used_us(thread: int) -> float:

@@ -75,7 +75,8 @@ class GroupCalls:
         self._counted = context.request_metrics.metrics.large_group_calls
         self._on_unblocked = on_unblocked
         self._probing = False
-        self._reservation: Reservation | None = None
+        self.reservation: Reservation | None = None
+        """The memory that a large call has, or waits for."""
         self._collected = bytearray()
         self.refusal_code = ErrorCode.NONE
         """The error of the last JoinGroup that was to be refused."""
@@ -83,7 +84,7 @@ class GroupCalls:
     @property
     def must_wait(self) -> bool:
         """Whether the call that has begun still has to wait."""
-        return self._probing or (self._reservation is not None and not self._reservation.granted)
+        return self._probing or (self.reservation is not None and not self.reservation.granted)
 
     def probe_answered(self, _answer: bytes) -> None:
         """The broker has answered the probe, so it has let the client in."""
@@ -103,8 +104,8 @@ class GroupCalls:
             self._counted.labels("waited_for_broker").inc()
             self._probing = True
             return Treatment.PROBE_BROKER
-        if size > STREAM_ABOVE and self._reservation is None:
-            self._reservation = self._context.held_calls.reserve(size, self._on_unblocked)
+        if size > STREAM_ABOVE and self.reservation is None:
+            self.reservation = self._context.held_calls.reserve(size, self._on_unblocked)
         if self.must_wait:
             self._counted.labels("waited_for_room").inc()
             return Treatment.WAIT
@@ -126,8 +127,8 @@ class GroupCalls:
     def release(self) -> None:
         """Give back the memory of the call: it is held no longer, or never will be."""
         self._collected = bytearray()
-        if self._reservation is not None:
-            reservation, self._reservation = self._reservation, None
+        if self.reservation is not None:
+            reservation, self.reservation = self.reservation, None
             self._context.held_calls.release(reservation)
 
     def read(self, header: RequestHeader, frame: bytes) -> Message | Treatment:

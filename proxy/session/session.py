@@ -35,7 +35,6 @@ from proxy.session.session_state import (
     UpstreamState,
 )
 from proxy.session.share_session import ShareSession
-from proxy.session.speculation import Speculation
 from proxy.session.translated_calls import TranslatedCalls
 from proxy.wire import api_versions
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
@@ -51,6 +50,7 @@ from proxy.wire.request_header import (
 from proxy.wire.supported_versions import NEWEST_REVIEWED
 from proxy.wire.translated_apis import GUARDED, TRANSLATED
 from translation.actions import Call, ConnectionId, never
+from translation.passthrough.commits import COMMITS
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -91,8 +91,7 @@ class ClientSession:
         self._negotiation = Negotiation(
             context, connection_id, client_host, peer_closed, self._versions_changed
         )
-        speculation = Speculation()
-        self._injected = InjectedRequests(core, speculation)
+        self._injected = InjectedRequests(core)
         self._relay = Relay(core, self._negotiation, self._injected)
         self.responses = Responses(core)
         """Handles the broker's responses; the shell gives it what it reads from the broker."""
@@ -105,10 +104,10 @@ class ClientSession:
             self.responses,
             self._group_calls,
         )
-        speculation.on_answer = self._translated.answer_early
+        self._injected.on_predicted_answer = self._translated.answer_early
         self.answer = self._translated.answer
         self.forward = self._translated.forward
-        self.send_predicted = self._translated.send_predicted
+        self.send_predicted = self._injected.send_predicted
         self.to_upstream = core.to_upstream
         """Bytes for the broker, in order; the shell takes them out."""
         self.to_client = core.to_client
@@ -261,12 +260,12 @@ class ClientSession:
     def _next_piece(self) -> Piece | None:
         state = self._state
         if state.request is _READY:
-            if self._free_for_next:
-                if self._postponed is None:
-                    return self._requests.next_piece()
-                piece, self._postponed = self._postponed, None
-                return piece
-            return None
+            if not self._may_begin:
+                return None
+            if self._postponed is None:
+                return self._requests.next_piece()
+            piece, self._postponed = self._postponed, None
+            return piece
         if state.client is _GONE:
             return None
         if state.request in _IN_PIECES:
@@ -420,7 +419,7 @@ class ClientSession:
         self._injected.call(call)
         if self._injected.pending:
             self._injected.check_expiry()
-        return self._translated.called(call)
+        return call.api_key in COMMITS and self._translated.commit_called(call)
 
     def _versions_changed(self) -> None:
         self._translated.forget_heartbeat()

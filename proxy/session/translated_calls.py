@@ -24,7 +24,6 @@ from proxy.session.relay import Relay
 from proxy.session.response_tap import ResponseTap
 from proxy.session.responses import Responses
 from proxy.session.session_state import RequestEvent
-from proxy.session.speculation import Prediction
 from proxy.wire import request_upgrades
 from proxy.wire.frame_splitter import Piece
 from proxy.wire.framing import response_frame
@@ -119,9 +118,9 @@ class TranslatedCalls:
         newest = next(reversed(self._held.values()), None)
         return newest is not None and newest.sent and len(self._held) < MOST_COMMITS
 
-    def called(self, call: Call) -> bool:
-        """The translation has called for a request to the broker; return whether a commit may follow now."""
-        if call.api_key in COMMITS and self._held:
+    def commit_called(self, call: Call) -> bool:
+        """The translation has called for a commit at the broker; return whether another may follow now."""
+        if self._held:
             newest = next(reversed(self._held.values()))
             if call.message.topics is newest.request.message.topics:
                 newest.sent = True
@@ -148,15 +147,15 @@ class TranslatedCalls:
     def _hand_over(
         self, header: RequestHeader, frame: bytes, client_id: str | None, message: Message
     ) -> None:
-        core, context = self._core, self._context
-        context.request_metrics.request(header.api_key, header.version, len(frame), decoded=True)
+        core, context, size = self._core, self._context, len(frame)
+        context.request_metrics.request(header.api_key, header.version, size, decoded=True)
         entry = InFlightRequest(
             _LOCAL, header.api_key, header.version, header.correlation_id, context.clock()
         )
         core.in_flight.receive(entry)
         request = Request(new_request_id(), header.api_key, header.version, client_id, message)
         self._held[request.id] = _Held(header, frame, request, entry)
-        self._held_bytes += len(frame)
+        self._held_bytes += size
         core.state.on_request(_HANDED_OVER)
         connection = self._negotiation.known_connection
         if connection is not None:
@@ -180,17 +179,14 @@ class TranslatedCalls:
 
     # -- what it decides -----------------------------------------------------------------------------------
 
-    def send_predicted(self, prediction: Prediction) -> None:
-        """Send the request that the translation is certain to call for, because of the one that it works on."""
-        for held in self._held.values():
-            self._injected.send_predicted(held.request.client_id, prediction)
-
     def answer(self, request_id: RequestId, message: Message) -> None:
         """Answer a request that the translation works on.
 
         :raises LookupError: it does not work on this one.
         """
-        held = self._find(request_id)
+        held = self._held.get(request_id)
+        if held is None:
+            raise self._unknown(request_id)
         self._passing_tap = None
         entry, self._answered_early = self._answered_early, None
         if entry is None:
@@ -210,7 +206,10 @@ class TranslatedCalls:
 
         :raises LookupError: it does not work on this one.
         """
-        self._find(request_id).forwarded = True
+        held = self._held.get(request_id)
+        if held is None:
+            raise self._unknown(request_id)
+        held.forwarded = True
         self._relay_forwarded()
 
     def _relay_forwarded(self) -> None:
@@ -237,13 +236,10 @@ class TranslatedCalls:
         self._context.request_metrics.sent(header.api_key, header.version, injected=False)
         self._core.to_upstream.append(frame)
 
-    def _find(self, request_id: RequestId) -> _Held:
-        held = self._held.get(request_id)
-        if held is None:
-            raise LookupError(
-                f"the translation answers request {request_id}, but works on {[*self._held]} on this connection"
-            )
-        return held
+    def _unknown(self, request_id: RequestId) -> LookupError:
+        return LookupError(
+            f"the translation answers request {request_id}, but works on {[*self._held]} on this connection"
+        )
 
     def _done(self, held: _Held, event: RequestEvent) -> None:
         """The translation works on a request no more."""
@@ -251,7 +247,8 @@ class TranslatedCalls:
         self._held_bytes -= len(held.frame)
         if not self._held:
             self._core.state.on_request(event)
-            self._group_calls.release()
+            if self._group_calls.reservation is not None:
+                self._group_calls.release()
         elif not held.forwarded:
             self._relay_forwarded()
 

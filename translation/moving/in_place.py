@@ -223,7 +223,7 @@ def _ensure_may_go_on(context: Context, group_id: str, rule: Rule, *, is_as_befo
     """
     if is_as_before and not _is_to_be_converted(context, group_id, rule):
         raise _NotConverted(_Missing.TIME)
-    if context.rules.is_rolled_back(group_id):
+    if group_id in context.rules.rolled_back:
         raise _NotConverted(_Missing.KNOWLEDGE)
 
 

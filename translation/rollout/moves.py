@@ -206,7 +206,7 @@ class Moves:
         for group_id, move in self.records.moves():
             self._end_without_steps(group_id, move)
             self._note_rolled_back(group_id)
-        for group_id in self._rules.rolled_back():
+        for group_id in list(self._rules.rolled_back):
             self._note_rolled_back(group_id)
 
     def write_move(self, group_id: str, move: Move) -> GroupKey | None:
@@ -229,7 +229,7 @@ class Moves:
 
     def use(self, group_id: str) -> None:
         """A client of a group called that is not translated now: what is known of a rolled-back one is kept."""
-        if self._rules.is_rolled_back(group_id):
+        if group_id in self._rules.rolled_back:
             self.records.use(group_id, self._environment.now)
 
     def settled(self, key: MemberKey) -> None:
@@ -257,7 +257,7 @@ class Moves:
     def may_begin(self, group_id: str, member_id: str) -> bool:
         """Whether a membership of the new protocol may begin under this id, as far as is read."""
         rule = self._rules.rule_for(group_id)
-        return not self._rules.is_rolled_back(group_id) and (
+        return group_id not in self._rules.rolled_back and (
             not self.counts_members(group_id, rule)
             or self.slot_of(group_id, member_id) is not None
             or (group_id, member_id) in self._without_slot

@@ -320,7 +320,8 @@ def record_contact(
         member.broker.reported_at = context.now
     if response.heartbeat_interval_ms > 0:  # the response to a leave has none
         member.broker.keep_alive_s = response.heartbeat_interval_ms / 1000
-    reached(context, member.group, member.queue.running_on)
+    if member.group.out_of_reach or member.group.dead:
+        reached(context, member)
     schedule_keepalive(context, member)
 
 

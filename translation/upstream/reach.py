@@ -92,16 +92,17 @@ def in_reach(context: Context, group: Group) -> None:
         _end_dead_now(context, group)
 
 
-def reached(context: Context, group: Group, connection_id: ConnectionId | None) -> None:
-    """The broker has answered a member's heartbeat on this connection: its group is in reach.
+def reached(context: Context, member: Member) -> None:
+    """The broker has answered a member's heartbeat: its group is in reach.
 
-    Epoch -1 can be sent there for dead ids that had no connection.
+    Epoch -1 can be sent on the same connection for dead ids that had none.
     """
+    group = member.group
     if group.out_of_reach:
-        group.answered_on = connection_id
+        group.answered_on = member.queue.running_on
         in_reach(context, group)
     elif group.dead and max(group.dead.values()) > context.now + END_AGAIN_S:
-        group.answered_on = connection_id
+        group.answered_on = member.queue.running_on
         again = context.now + END_AGAIN_S
         group.dead = {member_id: min(when, again) for member_id, when in group.dead.items()}
         context.timers.book(group, min(group.dead.values()))

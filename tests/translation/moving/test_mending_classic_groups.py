@@ -276,9 +276,9 @@ def test_nobody_is_told_after_a_minute() -> None:
 def test_a_heartbeat_is_not_relayed_past_the_translation_while_a_leader_is_to_be_told() -> None:
     site = Site()
     translator, now = site.bench.translator, site.bench.now
-    assert translator.passes_through(now, 1, GROUP, A)
+    assert translator.passes_through(now, GROUP, A)
     site.suspects()
-    assert not translator.passes_through(site.bench.now, 1, GROUP, A)
+    assert not translator.passes_through(site.bench.now, GROUP, A)
 
 
 def test_a_group_that_was_never_moved_is_not_looked_at() -> None:
