@@ -21,7 +21,6 @@ from functools import partial
 import structlog
 import trio
 
-from proxy.cluster.dialer import Dialed, UnreachableError
 from proxy.connection.connection_deps import ConnectionDeps
 from proxy.connection.connection_ending import ConnectionEnding
 from proxy.connection.connection_progress import ConnectionProgress
@@ -29,6 +28,7 @@ from proxy.connection.disconnect_cause import CLIENT_AT_FAULT, DisconnectCause
 from proxy.connection.session_shell import SessionShell
 from proxy.connection.upstream_connection import UpstreamConnection
 from proxy.session.session import ClientSession
+from proxy.transport.dialer import Dialed, UnreachableError
 from proxy.transport.graceful_close import FLUSH_TIMEOUT_S, close_gracefully
 from proxy.transport.relay_direction import RelayDirection
 from proxy.transport.splice import can_splice

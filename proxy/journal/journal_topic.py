@@ -28,9 +28,9 @@ from protocol_codecs.messages.produce import (
     ProduceResponse,
 )
 from protocol_codecs.record_batch import Record, RecordBatch, encode_batch
-from proxy.cluster.dialer import Open
 from proxy.config.schema import Address
 from proxy.journal.journal import JournalError, JournalEvent
+from proxy.transport.dialer import Open
 from proxy.wire.frame_splitter import FrameError, FrameSplitter
 from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset
 

@@ -18,11 +18,6 @@ import trio
 from proxy.admin.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
 from proxy.admin.preflight_view import PreflightBoard
 from proxy.admin.process_queries import QueryHandler
-from proxy.cluster.advertised_cluster import AdvertisedCluster
-from proxy.cluster.bootstrap import reach_brokers
-from proxy.cluster.broker_health import BrokerHealth
-from proxy.cluster.dialer import Dialer, Open
-from proxy.cluster.node_table import NodeTable
 from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Address, Config, Listener
 from proxy.config.tls import UpstreamTls
@@ -41,13 +36,18 @@ from proxy.metrics.registry import Metrics
 from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.fd_limits import pipe_limit
 from proxy.runtime.log_setup import count_suppressed_lines
+from proxy.server.advertised_cluster import AdvertisedCluster
+from proxy.server.broker_health import BrokerHealth
 from proxy.server.drain import drain
 from proxy.server.gate_keeper import GateKeeper
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ListenerContext
 from proxy.session.request_metrics import RequestMetrics
+from proxy.transport.bootstrap import reach_brokers
+from proxy.transport.dialer import Dialer, Open
 from proxy.transport.epoll import EpollLoop
 from proxy.transport.listeners import BoundListener, bind, bind_listener, port_of
+from proxy.transport.node_table import NodeTable
 from proxy.transport.splice import PipePool
 from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
 from proxy.wire.api_versions import ApiVersionsNegotiator

@@ -8,7 +8,6 @@ import trio
 import trio.testing
 
 from protocol_codecs import ApiKey
-from proxy.cluster.dialer import Dialed, UnreachableError
 from proxy.config.schema import Address, Limits
 from proxy.connection.client_connection import ClientConnection
 from proxy.connection.connection_deps import ConnectionDeps
@@ -20,6 +19,7 @@ from proxy.metrics.registry import Metrics
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ListenerContext
 from proxy.session.request_metrics import RequestMetrics
+from proxy.transport.dialer import Dialed, UnreachableError
 from proxy.transport.splice import PipePool
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from tests.proxy.fakes import messages, share, wire
