@@ -65,7 +65,7 @@ def is_served_here(
 
     ``proceed`` gets what the broker has said of the member, if that was asked and it is none that can be claimed.
     """
-    log = context.fleet.log
+    log = context.member_log.log
     if log is None:
         return True
     key = member_key(request.message.group_id, member_id)
@@ -95,7 +95,7 @@ def unless_served_since(
     have gone there, and have more by now than this JoinGroup claims; that it hung up here may not have been heard. If
     it is still here, it sends another one, which is newer than that record.
     """
-    log = context.fleet.log
+    log = context.member_log.log
     member_id: str = request.message.member_id
     if log is None or not member_id:
         return proceed
@@ -173,7 +173,7 @@ def _settle(
     elif verdict is Verdict.GONE:
         yield from _finish_expiry(context, log, group_id, member_id)
         refuse((yield from code_for_dead(context, connection, request, member_id)))
-    elif context.fleet.gives_up_on(key) and (
+    elif context.member_log.gives_up_on(key) and (
         log.is_ready(key) or (yield from _is_unknown(context, connection, group_id, member_id))
     ):
         refuse(_REFUSALS[Verdict.GONE])
@@ -232,7 +232,7 @@ def _finish_expiry(context: Context, log: "MemberLog", group_id: str, member_id:
     if record is not None and record.kind is Kind.EXPIRING:
         response = yield from leave_dead(group_id, member_id)
         if response.error_code in IS_OUT:
-            context.fleet.end(group_id, member_id)
+            context.member_log.end(group_id, member_id)
         else:  # the coordinator has moved away, or loads its groups
             remember_dead(context, context.registry.group(group_id), member_id, context.now + END_AGAIN_S)
 
@@ -258,7 +258,7 @@ def claim_classic_member(
     context: Context, member: Member, connection: Connection, terms: Terms
 ) -> Procedure[bool]:
     """Have the log say that this replica serves a classic member that is about to be converted; True without a log."""
-    log = context.fleet.log
+    log = context.member_log.log
     if log is None:
         return True
     key = member.key
@@ -291,7 +291,7 @@ def _settle_and_relay(context: Context, request: Request) -> Procedure[None]:
 
 def _relays_at_once(context: Context, request: Request) -> bool:
     """Whether the log has nothing against relaying a JoinGroup: it can't know the id, or has it as a classic one."""
-    log = context.fleet.log
+    log = context.member_log.log
     message: JoinGroupRequest = request.message
     if log is None or not message.member_id:
         return True
@@ -311,7 +311,7 @@ def settle_relayed(context: Context, request: Request) -> Procedure[ErrorCode]:
     broker is asked for it: what it does not have as a member of the new protocol is relayed and not written, or whoever
     may read the group could fill the log.
     """
-    log = context.fleet.log
+    log = context.member_log.log
     if log is None or _relays_at_once(context, request):
         return ErrorCode.NONE
     key = member_key(request.message.group_id, request.message.member_id)

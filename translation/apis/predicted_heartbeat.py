@@ -60,7 +60,7 @@ def is_predictable(
         )
         and (
             context.settings.sole_process
-            or (not connection.peer_closed() and context.fleet.serves(member, connection.id))
+            or (not connection.peer_closed() and context.member_log.serves(member, connection.id))
         )
     )
 
@@ -85,7 +85,7 @@ class PredictedHeartbeat:
         member = self._member
         session_timeout.renew(member, self._context.now)
         member.broker.sent_at = self._context.now
-        self._context.fleet.heard(member, self._connection.id)
+        self._context.member_log.heard(member, self._connection.id)
         self._context.scheduler.start_with(
             to_send(self.upstream_request), self, member.queue, self._connection.id, self.request.client_id
         )

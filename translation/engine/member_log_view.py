@@ -30,7 +30,7 @@ _UNAVAILABLE_LIMIT = 10_000
 """Members whose calls are remembered to have had no verdict."""
 
 
-class Fleet:
+class MemberLogView:
     """The member log of this process (None: it shares its groups with no other that has one), asked about members."""
 
     def __init__(self, environment: Environment, ids: MemberIds, log: "MemberLog | None") -> None:

@@ -149,7 +149,7 @@ def repeat_conversion(
 
 def _may_know_less(context: Context) -> bool:
     """Whether another process may have served a member since, and nothing says so."""
-    return not context.settings.sole_process and context.fleet.log is None
+    return not context.settings.sole_process and context.member_log.log is None
 
 
 def _convert(
@@ -512,11 +512,11 @@ def _finish(context: Context, member: Member, connection: Connection) -> None:
     reason = UNNOTICED if client_has_all(context, member) else _NOTICED
     context.memberships.change_state(member, MemberEvent.CONVERTED, reason)
     context.events.emit(EventKind.ADOPTED, member, reason=reason)
-    context.fleet.has_begun(member)
-    context.fleet.heard(member, connection.id)
+    context.member_log.has_begun(member)
+    context.member_log.heard(member, connection.id)
     context.moves.has_begun(group.group_id, member.member_id)
     detect_rebalance(context, member)
-    context.fleet.has_synced(member)
+    context.member_log.has_synced(member)
     if group.conversion is not None:
         group.conversion.stands_in = False
         group.conversion.changed_at = context.now

@@ -209,7 +209,7 @@ def _has_to_be_told_here(context: Context, group_id: str, suspicion: Suspicion) 
 
 def _may_be_told_elsewhere(context: Context, suspicion: Suspicion) -> bool:
     """Whether another replica may know better whom to tell, and have time for it."""
-    return context.fleet.log is not None and context.now - suspicion.since < _ELSEWHERE_S
+    return context.member_log.log is not None and context.now - suspicion.since < _ELSEWHERE_S
 
 
 def _alert(context: Context, group_id: str, suspicion: Suspicion) -> None:

@@ -252,7 +252,7 @@ def _is_translated(
 
     It has a slot, or joined when none was needed.
     """
-    log, key = context.fleet.log, member_key(group_id, member_id)
+    log, key = context.member_log.log, member_key(group_id, member_id)
     has_slot = context.moves.slot_of(group_id, member_id) is not None
     if has_slot and context.ids.is_issued(member_id):
         return True

@@ -55,5 +55,5 @@ def is_of_native(context: Context, group_id: str, member_id: str) -> bool:
     return not (
         context.ids.is_issued(member_id)
         or may_be_translated(member_id)
-        or context.fleet.is_translated(group_id, member_id)
+        or context.member_log.is_translated(group_id, member_id)
     )

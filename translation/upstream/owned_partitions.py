@@ -94,7 +94,7 @@ def _may_have_missed(context: Context, member: Member) -> bool:
     return (
         now - broker.reported_at >= context.settings.report_interval_s
         or (now - broker.taken_over_at) * 1000 < 2 * member.client.session_timeout_ms
-        or not context.fleet.knows_who_serves(member)
+        or not context.member_log.knows_who_serves(member)
     )
 
 
