@@ -54,7 +54,7 @@ from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId, Event
 from translation.engine.group_router import with_routed_groups
 from translation.member_log.group_records import Phase
-from translation.member_log.signals import Say
+from translation.member_log.signals import GateState
 from translation.moving.command_writes import CommandOutcome
 from translation.moving.move_view import TO_APPROVE
 from translation.passthrough.observer import Observer
@@ -184,8 +184,8 @@ class Server:
         self.driver.on_disconnected = self._gates.disconnected
         self._lags: ShownLags | None = None
         self._lag = self._lag_reader()
-        for say in Say:
-            self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
+        for state in GateState:
+            self.metrics.group_gates.labels(state).set_function(partial(_count_gates, translator, state))
         self.observability.registry.move_of = translator.rollout.move_of
         self.observability.registry.unowned_of = translator.mends.unowned
         self.metrics.unowned_partitions.set_function(translator.mends.count)
@@ -523,8 +523,8 @@ class Server:
             self.health.ready()
 
 
-def _count_gates(translator: Translator, say: Say) -> int:
-    return translator.rollout.gates_by_say()[say]
+def _count_gates(translator: Translator, state: GateState) -> int:
+    return translator.rollout.gates_by_state()[state]
 
 
 def _count_moves(translator: Translator, phase: str) -> int:

@@ -19,7 +19,7 @@ from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescri
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.joining.resumption import accepted_snapshot, resume
-from translation.member_log.outputs import Terms
+from translation.member_log.outputs import JoinTerms
 from translation.members import generation, session_timeout
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
@@ -184,7 +184,7 @@ def _adopt(
 
 def _describe_client(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
     """Take what is known of a client until its JoinGroup says it; one that waits for its answer has said it already."""
-    terms = context.member_log.terms(member) or Terms()
+    terms = context.member_log.terms(member) or JoinTerms()
     member.client.session_timeout_ms = terms.session_timeout_ms
     member.client.rebalance_timeout_ms = terms.rebalance_timeout_ms
     member.client.subscription = frozenset(found.subscribed_topic_names)

@@ -41,7 +41,7 @@ from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.classic_members import ClassicMember
 from translation.engine.context import Context, replaced
 from translation.error_mapping import NO_COORDINATOR
-from translation.member_log.outputs import Terms
+from translation.member_log.outputs import JoinTerms
 from translation.members import generation, session_timeout
 from translation.members.member import Group, Member
 from translation.members.member_ids import LONGEST_MEMBER_ID
@@ -211,7 +211,7 @@ def _convert(
 def _is_to_be_converted(context: Context, group_id: str, rule: Rule) -> bool:
     """Whether the policy is still the same after a wait, and no gate of the group's move has closed."""
     return context.rules.rule_for(group_id) is rule and (
-        rule.abort_if is None or context.moves.gates.verdict(group_id, rule).may_tell
+        rule.abort_if is None or context.moves.gates.verdict(group_id, rule).may_move_members
     )
 
 
@@ -281,7 +281,7 @@ def _ensure_subscribed(
 
 
 def _claim(context: Context, member: Member, known: ClassicMember, connection: Connection) -> Procedure[None]:
-    terms = Terms(known.session_timeout_ms, known.rebalance_timeout_ms, known.instance_id)
+    terms = JoinTerms(known.session_timeout_ms, known.rebalance_timeout_ms, known.instance_id)
     if not (yield from serving.claim_classic_member(context, member, connection, terms)):
         raise _NotConverted(_Missing.TIME, "the member log does not say that it is served here")
 

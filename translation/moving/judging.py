@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from translation.engine.context import Context
 from translation.member_log.group_records import MOVE, Move, Phase, group_key
 from translation.member_log.records import MemberKey
-from translation.member_log.signals import Report, Say, Verdict
+from translation.member_log.signals import GateState, GateVerdict, Report
 from translation.policy.policy import Rule
 from translation.rollout.gate_verdicts import SETTLES_S
 from translation.rollout.gates import FRESH_MS, Heard, aligned, baseline_of, judge, looks_of
@@ -30,7 +30,7 @@ def judge_moves(context: Context, reports: Mapping[str, Report]) -> None:
     for group_id, report in reports.items():
         moves.records.report(group_id, report, context.now)
     before = moves.gates.verdicts()
-    said: dict[str, tuple[Verdict, int]] = {}
+    said: dict[str, tuple[GateVerdict, int]] = {}
     for group_id, rule, move in moves.gates.gated():
         verdict = _judge(context, group_id, rule, move, reports.get(group_id))
         said[group_id] = verdict, move.number
@@ -51,11 +51,11 @@ def settled(context: Context, key: MemberKey) -> None:
         context.events.emit_step(key.group_id, describe(awaited, rule))
 
 
-def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report | None) -> Verdict:
+def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report | None) -> GateVerdict:
     """What the gates say of a move. ``own`` is what this process reports, of which the log has only the one before."""
     records = context.moves.records
     if rule.abort_if is None or not records.is_ready(group_id):
-        return Verdict(Say.MISSING, "the member log is away")
+        return GateVerdict(GateState.MISSING, "the member log is away")
     now_ms = records.now_ms(group_id, context.now)
     alive = records.alive(group_id, context.now)
     heard = [
@@ -68,13 +68,13 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report 
         heard.append(Heard(replace(own, writers=(records.writer,)), now_ms))
     has_moved = move.converted or _has_translated(context, group_id)
     verdict = judge(move, rule.abort_if, heard, alive, now_ms, has_moved=has_moved)
-    if verdict.say is Say.BASELINE:
+    if verdict.state is GateState.BASELINE:
         baseline = baseline_of(looks_of(aligned(heard, now_ms)[1]), now_ms)
         if baseline is not None:
             _write(context, group_id, replace(move, baseline=baseline))
-    elif verdict.say is Say.HARM:
+    elif verdict.state is GateState.HARM:
         _write(context, group_id, decide(move, rule, Signals(now_ms=now_ms, harm=verdict.why)))
-    elif verdict.say is Say.CLEAR:
+    elif verdict.state is GateState.CLEAR:
         _write(context, group_id, _when_clear(rule, move, now_ms))
     return verdict
 
@@ -117,14 +117,14 @@ def _write(context: Context, group_id: str, after: Move) -> None:
 
 
 def _tell_news(
-    context: Context, group_id: str, rule: Rule, move: Move, before: Verdict | None, verdict: Verdict
+    context: Context, group_id: str, rule: Rule, move: Move, before: GateVerdict | None, verdict: GateVerdict
 ) -> None:
     """Emit that the gates stop a move, or do not any more; one replica does, that with the lowest name."""
     records = context.moves.records
-    if verdict.say is Say.HARM or min(records.alive(group_id, context.now)) != records.writer:
+    if verdict.state is GateState.HARM or min(records.alive(group_id, context.now)) != records.writer:
         return
-    said = None if before is None else before.say
-    if said is verdict.say or not (verdict.text or (before is not None and before.text)):
+    said = None if before is None else before.state
+    if said is verdict.state or not (verdict.text or (before is not None and before.text)):
         return
     text = describe(move, rule)
     context.events.emit_step(group_id, f"{text}, {verdict.text}" if verdict.text else f"{text}, it goes on")

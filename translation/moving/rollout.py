@@ -123,11 +123,11 @@ class Rollout:
         judging.judge_moves(self._context, reports)
         return self._context.take_actions()
 
-    def gates_by_say(self) -> Counter[str]:
+    def gates_by_state(self) -> Counter[str]:
         """How many moves with gates there are, by what the gates say, as this process knows them."""
         moves = self._context.moves
         return Counter(
-            str(moves.gates.verdict(group_id, rule).say) for group_id, rule, _ in moves.gates.gated()
+            str(moves.gates.verdict(group_id, rule).state) for group_id, rule, _ in moves.gates.gated()
         )
 
     def waves(self) -> list[WaveCount]:

@@ -316,7 +316,7 @@ def _admit_newcomer(
     moves, group_id = context.moves, request.message.group_id
     if not move.is_moving or moves.is_full(group_id):
         return False
-    if not moves.gates.verdict(group_id, rule).may_tell:
+    if not moves.gates.verdict(group_id, rule).may_move_members:
         yield from _note_converted(context, connection, group_id, rule, client)
         return False
     looked, client.looked = client.looked, None

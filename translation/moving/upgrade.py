@@ -101,7 +101,7 @@ def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
     group_id: str = request.message.group_id
     if (
         context.moves.move(group_id, rule) is not None
-        and not context.moves.gates.verdict(group_id, rule).may_tell
+        and not context.moves.gates.verdict(group_id, rule).may_move_members
     ):
         return LOOK_AGAIN_S
     if not context.moves.counts_members(group_id, rule):
@@ -152,7 +152,9 @@ def _tell(
     if context.rules.rule_for(group.group_id) is not rule:
         return False  # another policy, or its move was rolled back, while the broker was asked
     # Or a gate of its move has closed, or the policy is another one.
-    is_stopped = rule.abort_if is not None and not context.moves.gates.verdict(group.group_id, rule).may_tell
+    is_stopped = (
+        rule.abort_if is not None and not context.moves.gates.verdict(group.group_id, rule).may_move_members
+    )
     if is_stopped or context.rules.rule_for(group.group_id) is not rule:
         return False
     reason = f"told to join the new protocol, all at once: {why}"

@@ -29,7 +29,16 @@ import msgspec
 
 from translation.member_log.group_records import Move
 from translation.member_log.records import Writer
-from translation.member_log.signals import KEPT, WINDOW_S, Baseline, Gate, Report, Say, Verdict, Window
+from translation.member_log.signals import (
+    KEPT,
+    WINDOW_S,
+    Baseline,
+    Gate,
+    GateState,
+    GateVerdict,
+    Report,
+    Window,
+)
 from translation.policy.gates import AbortIf
 
 WINDOWS = 3
@@ -245,7 +254,7 @@ def judge(
     now_ms: int,
     *,
     has_moved: bool,
-) -> Verdict:
+) -> GateVerdict:
     """What the gates say of a move.
 
     ``alive`` are the writers of the replicas that have to report. ``has_moved`` says that somebody was moved by it.
@@ -255,18 +264,18 @@ def judge(
     if silent:
         names = {one.server for one in reports if one.is_of & silent} - {""}
         who = ", ".join(sorted(names)[:_NAMES]) or "a replica"
-        return Verdict(Say.MISSING, f"{who} does not report")
+        return GateVerdict(GateState.MISSING, f"{who} does not report")
     passed, reports_then = aligned(fresh, now_ms)
     looks = looks_of(reports_then)
     limits = thresholds(abort_if)
     missing = _missing(limits, fresh, looks)
     if missing:
-        return Verdict(Say.MISSING, missing)
+        return GateVerdict(GateState.MISSING, missing)
     paused = _elsewhere(looks, limits)
     if paused:
-        return Verdict(Say.PAUSED, paused)
+        return GateVerdict(GateState.PAUSED, paused)
     if move.baseline is None:
-        return Verdict(Say.BASELINE, _MEASURED)
+        return GateVerdict(GateState.BASELINE, _MEASURED)
     found = [
         {} if look.told else _not_caused(excesses(look, move.baseline, now_ms), number, move, now_ms)
         for number, look in enumerate(looks[:WINDOWS], start=passed)
@@ -318,7 +327,7 @@ def _of_the_group(
     limits: Mapping[Gate, int],
     *,
     has_moved: bool,
-) -> Verdict:
+) -> GateVerdict:
     over = [[gate for gate, most in limits.items() if one.get(gate, 0) > most] for one in found]
     if len(over) == WINDOWS and all(over):
         if (
@@ -326,17 +335,21 @@ def _of_the_group(
             and all(one == [Gate.UNOWNED] for one in over)
             and not any(look.changes for look in newest)
         ):
-            return Verdict(Say.BASELINE, f"{_MEASURED}: it has fewer partitions, and nobody has been moved")
+            return GateVerdict(
+                GateState.BASELINE, f"{_MEASURED}: it has fewer partitions, and nobody has been moved"
+            )
         why = _harm(found, over, limits)
         if not has_moved:
-            return Verdict(Say.PAUSED, f"{why}, although nobody has been moved")
-        return Verdict(Say.HARM, why)
+            return GateVerdict(GateState.PAUSED, f"{why}, although nobody has been moved")
+        return GateVerdict(GateState.HARM, why)
     if over and over[0]:
         gate = over[0][0]
-        return Verdict(Say.SUSPECT, f"{gate}: {found[0][gate]:.0f} {_UNITS[gate]} more than before the move")
+        return GateVerdict(
+            GateState.SUSPECT, f"{gate}: {found[0][gate]:.0f} {_UNITS[gate]} more than before the move"
+        )
     is_quiet = len(newest) == WINDOWS and not any(look.told for look in newest)
     is_known = Gate.LAG not in limits or all(look.lag is not None for look in newest)
-    return Verdict(Say.CLEAR if is_quiet and is_known and not any(over) else Say.WATCHING)
+    return GateVerdict(GateState.CLEAR if is_quiet and is_known and not any(over) else GateState.WATCHING)
 
 
 def _harm(

@@ -120,7 +120,7 @@ class ForwardEverything:
     def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
         return []
 
-    def gates_by_say(self) -> Counter[str]:
+    def gates_by_state(self) -> Counter[str]:
         return Counter()
 
     is_settled = True

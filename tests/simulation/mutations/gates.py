@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from translation.member_log.group_log import GroupLog
 from translation.member_log.group_records import Move, Phase
-from translation.member_log.signals import Say, Verdict
+from translation.member_log.signals import GateState, GateVerdict
 from translation.moving import judging
 from translation.rollout import gates
 
@@ -17,16 +17,16 @@ def never_abort() -> AbstractContextManager[Any]:
     """Harm stops the move, and takes nothing back."""
     judge = judging.judge
 
-    def broken(*arguments: Any, **more: Any) -> Verdict:
+    def broken(*arguments: Any, **more: Any) -> GateVerdict:
         verdict = judge(*arguments, **more)
-        return Verdict(Say.SUSPECT, verdict.why) if verdict.say is Say.HARM else verdict
+        return GateVerdict(GateState.SUSPECT, verdict.why) if verdict.state is GateState.HARM else verdict
 
     return patch.object(judging, "judge", broken)
 
 
 def tell_members_whatever_the_gates_say() -> AbstractContextManager[Any]:
     """Members are told to move while a gate is closed, a replica does not report, or others have the same harm."""
-    return patch.object(Verdict, "may_tell", property(lambda _: True))
+    return patch.object(GateVerdict, "may_move_members", property(lambda _: True))
 
 
 def never_look_at_other_groups() -> AbstractContextManager[Any]:

@@ -15,7 +15,7 @@ from translation.engine import memberships
 from translation.engine.context import Context
 from translation.engine.member_log_view import MemberLogView
 from translation.joining import adoption
-from translation.member_log.outputs import Terms, Verdict
+from translation.member_log.outputs import JoinTerms, ServeDecision
 from translation.members.member import Member
 from translation.members.member_ids import MemberIds
 from translation.members.procedure import Procedure
@@ -69,7 +69,7 @@ def begin_under_any_id() -> AbstractContextManager[Any]:
 
 def tell_a_client_that_was_not_settled_to_join_anew() -> AbstractContextManager[Any]:
     """A client whose call the log does not settle is told that it is no member."""
-    refusals = dict.fromkeys(Verdict, ErrorCode.UNKNOWN_MEMBER_ID)
+    refusals = dict.fromkeys(ServeDecision, ErrorCode.UNKNOWN_MEMBER_ID)
     return patch.object(serving, "_REFUSALS", refusals)
 
 
@@ -93,8 +93,8 @@ def adopt_with_timeouts_of_ones_own() -> AbstractContextManager[Any]:
     """A member from another replica has Kafka's default timeouts, not those of its JoinGroup, until it joins."""
 
     def broken(context: Context, member: Member, found: Any) -> None:
-        member.client.session_timeout_ms = Terms().session_timeout_ms
-        member.client.rebalance_timeout_ms = Terms().rebalance_timeout_ms
+        member.client.session_timeout_ms = JoinTerms().session_timeout_ms
+        member.client.rebalance_timeout_ms = JoinTerms().rebalance_timeout_ms
         member.client.subscription = frozenset(found.subscribed_topic_names)
 
     return patch.object(adoption, "_describe_client", broken)
