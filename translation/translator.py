@@ -19,7 +19,7 @@ from translation.members.member_ids import kafka_uuid
 from translation.members.member_state import MemberState
 from translation.moving.mend import Description, described
 from translation.moving.rollout import Rollout
-from translation.moving.wave_progress import is_look_due, look
+from translation.moving.wave_progress import check_wave, is_wave_check_due
 from translation.policy.policy import Mode, Policy
 from translation.routing import deadlines, log_outputs
 from translation.routing.call_routing import predict_heartbeat, route
@@ -99,8 +99,8 @@ class Translator:
             predicted.begin()
             return context.take_actions()
         route(context, connection, request)
-        if request.api_key == _HEARTBEAT and is_look_due(context, connection, request):
-            look(context, connection, request)
+        if request.api_key == _HEARTBEAT and is_wave_check_due(context, connection, request):
+            check_wave(context, connection, request)
         return context.take_actions()
 
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:

@@ -382,7 +382,7 @@ class Server:
         return Readiness(self.health.reason)
 
     async def command(self, command: Command) -> CommandOutcome:
-        """Have the translation obey a command, and wait until it counts."""
+        """Have the translation carry out a command, and wait until it counts."""
         from proxy.control.command_runner import run_command  # noqa: PLC0415 - as the listener
 
         return await run_command(self.driver.command, command)

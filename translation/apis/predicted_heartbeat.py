@@ -51,7 +51,7 @@ def is_predictable(
         and not member.group.pending_moves
         and message.member_id not in member.group.asked_to_rejoin
         and rule.mode is _TRANSLATE
-        and (rule.wave is None or not context.moves.is_look_due(message.group_id, rule))
+        and (rule.wave is None or not context.moves.is_wave_check_due(message.group_id, rule))
         and (
             message.group_instance_id is None
             or not static_members.is_fenced(

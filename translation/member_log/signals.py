@@ -106,7 +106,7 @@ class GateState(StrEnum):
     CLEAR = "clear"
     """No harm in three windows: the next step may begin."""
     WATCHING = "watching"
-    """Not yet three windows since a member was moved: members of this step may be moved, the next step may not begin."""
+    """Not yet three windows since a member was moved: members of this step may be moved, the next may not begin."""
     SUSPECT = "suspect"
     """Harm in the newest window: no member is moved."""
     PAUSED = "paused"

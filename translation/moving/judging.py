@@ -17,7 +17,7 @@ from translation.member_log.records import MemberKey
 from translation.member_log.signals import GateState, GateVerdict, Report
 from translation.policy.policy import Rule
 from translation.rollout.gate_verdicts import SETTLES_S
-from translation.rollout.gates import FRESH_MS, Heard, aligned, baseline_of, judge, looks_of
+from translation.rollout.gates import FRESH_MS, ReceivedReport, aligned, baseline_of, judge, looks_of
 from translation.rollout.next_step import Signals, decide, describe
 
 _LAST_STEP_S = 60.0
@@ -34,7 +34,7 @@ def judge_moves(context: Context, reports: Mapping[str, Report]) -> None:
     for group_id, rule, move in moves.gates.gated():
         verdict = _judge(context, group_id, rule, move, reports.get(group_id))
         said[group_id] = verdict, move.number
-        _tell_news(context, group_id, rule, move, before.get(group_id), verdict)
+        _emit_gate_changes(context, group_id, rule, move, before.get(group_id), verdict)
     moves.gates.judged(said)
 
 
@@ -47,7 +47,7 @@ def settled(context: Context, key: MemberKey) -> None:
     stored = records.of_group(key.group_id).get(MOVE)
     # Another replica may have written the very same.
     if stored is not None and stored.record.move == awaited and stored.writer == records.writer:
-        context.moves.hook.went_on(key.group_id, replace(awaited, phase=Phase.MOVING), awaited)
+        context.moves.hook.rollout_changed(key.group_id, replace(awaited, phase=Phase.MOVING), awaited)
         context.events.emit_step(key.group_id, describe(awaited, rule))
 
 
@@ -59,13 +59,13 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report 
     now_ms = records.now_ms(group_id, context.now)
     alive = records.alive(group_id, context.now)
     heard = [
-        Heard(stored.record.report, stored.appended_ms, stored.record.server)
+        ReceivedReport(stored.record.report, stored.appended_ms, stored.record.server)
         for stored in records.reports(group_id)
         if stored.record.report is not None and now_ms - stored.appended_ms <= FRESH_MS
     ]
     if own is not None:
         heard = [one for one in heard if records.writer not in one.is_of]
-        heard.append(Heard(replace(own, writers=(records.writer,)), now_ms))
+        heard.append(ReceivedReport(replace(own, writers=(records.writer,)), now_ms))
     has_moved = move.converted or _has_translated(context, group_id)
     verdict = judge(move, rule.abort_if, heard, alive, now_ms, has_moved=has_moved)
     if verdict.state is GateState.BASELINE:
@@ -116,7 +116,7 @@ def _write(context: Context, group_id: str, after: Move) -> None:
         settled(context, group_key(group_id, MOVE).member)
 
 
-def _tell_news(
+def _emit_gate_changes(
     context: Context, group_id: str, rule: Rule, move: Move, before: GateVerdict | None, verdict: GateVerdict
 ) -> None:
     """Emit that the gates stop a move, or do not any more; one replica does, that with the lowest name."""

@@ -8,9 +8,9 @@ from translation.engine.context import Context
 from translation.member_log.group_records import HookCall, Move, Phase, Proof
 from translation.member_log.signals import Report
 from translation.moving import judging
-from translation.moving.command_writes import CommandOutcome, obey_command
+from translation.moving.command_writes import CommandOutcome, carry_out_command
 from translation.moving.move_view import TO_APPROVE, MoveView, show, view_of_waiting
-from translation.moving.slot_admission import why_wave_waits
+from translation.moving.slot_admission import wave_blocked_by
 from translation.policy.gates import AbortIf
 from translation.rollout.commands import Command
 from translation.rollout.hook import vetoed
@@ -36,7 +36,7 @@ class Rollout:
         rule = context.rules.written_rule_for(group_id)
         move = context.moves.move(group_id, rule) if rule.staged else None
         if move is None:
-            why = why_wave_waits(context, group_id, rule)
+            why = wave_blocked_by(context, group_id, rule)
             return None if why is None else view_of_waiting(why, rule)
         return show(context, group_id, rule, move)
 
@@ -60,7 +60,7 @@ class Rollout:
         Its actions are those of the next call (:meth:`translation.translator.Translator.take_actions`).
         """
         self._context.now = now
-        return obey_command(self._context, command)
+        return carry_out_command(self._context, command)
 
     def hook_answered(
         self, now: float, group_id: str, number: int, step: int, veto: str | None

@@ -62,7 +62,7 @@ _MINUTE_MS = 60_000
 _NAMES = 3
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ReceivedReport(msgspec.Struct, frozen=True):
     """A report, its server's name for people, and when it was written by the log's clock."""
 
     report: Report
@@ -75,7 +75,7 @@ class Heard(msgspec.Struct, frozen=True):
         return frozenset(self.report.writers)
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class WindowTotals(msgspec.Struct, frozen=True, kw_only=True):
     """A window of all replicas together. Counts are a minute's; None: not known."""
 
     told: int
@@ -96,7 +96,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     fault: str
 
 
-def look_at(windows: Sequence[Window], changes_beside: int = 0) -> Look:
+def totals_of(windows: Sequence[Window], changes_beside: int = 0) -> WindowTotals:
     """Add up the windows of all replicas.
 
     ``changes_beside`` are changes in the windows before and after: replicas cut theirs at other moments.
@@ -117,7 +117,7 @@ def look_at(windows: Sequence[Window], changes_beside: int = 0) -> Look:
     classic_rejoins = sum(one.classic_rejoins for one in windows)
     caused = min(classic_rejoins, changes * classic)
     mean_ms = sum(one.ms for one in windows) / len(windows)
-    return Look(
+    return WindowTotals(
         told=sum(one.told for one in windows),
         members=sum(one.members for one in windows),
         changes=own_changes,
@@ -135,7 +135,7 @@ def look_at(windows: Sequence[Window], changes_beside: int = 0) -> Look:
     )
 
 
-def aligned(reports: Sequence[Heard], now_ms: int) -> tuple[int, list[Report]]:
+def aligned(reports: Sequence[ReceivedReport], now_ms: int) -> tuple[int, list[Report]]:
     """The reports without windows that some replica has not reported, and how many windows ago their newest ended.
 
     A partition that has gone from one replica to another would be counted at both, or at none.
@@ -148,12 +148,12 @@ def aligned(reports: Sequence[Heard], now_ms: int) -> tuple[int, list[Report]]:
     ]
 
 
-def looks_of(reports: Sequence[Report]) -> list[Look]:
+def looks_of(reports: Sequence[Report]) -> list[WindowTotals]:
     """The windows that all of these have, the newest first."""
     depth = min((len(one.windows) for one in reports), default=0)
     columns = [[one.windows[number] for one in reports] for number in range(depth)]
     changes = [0, *(sum(window.changes for window in column) for column in columns), 0]
-    looks = [look_at(column, changes[n] + changes[n + 2]) for n, column in enumerate(columns)]
+    looks = [totals_of(column, changes[n] + changes[n + 2]) for n, column in enumerate(columns)]
     before = [*(look.members for look in looks[1:]), None][
         : len(looks)
     ]  # nothing if there is no window that all have
@@ -166,7 +166,7 @@ def looks_of(reports: Sequence[Report]) -> list[Look]:
 # -- the baseline ------------------------------------------------------------------------------------------------------
 
 
-def baseline_of(looks: Sequence[Look], now_ms: int) -> Baseline | None:
+def baseline_of(looks: Sequence[WindowTotals], now_ms: int) -> Baseline | None:
     """What the group is like without the move; None if it was not looked at for long enough."""
     looks = _since_it_is_complete(looks)
     if len(looks) < WINDOWS:
@@ -190,7 +190,7 @@ def baseline_of(looks: Sequence[Look], now_ms: int) -> Baseline | None:
     )
 
 
-def _since_it_is_complete(looks: Sequence[Look]) -> Sequence[Look]:
+def _since_it_is_complete(looks: Sequence[WindowTotals]) -> Sequence[WindowTotals]:
     """The windows since the group has come together, or since this process knows it; all if it never does.
 
     While its first members come, most partitions have no owner. If that counted, nothing later would be worse.
@@ -204,7 +204,7 @@ def _since_it_is_complete(looks: Sequence[Look]) -> Sequence[Look]:
 # -- harm --------------------------------------------------------------------------------------------------------------
 
 
-def excesses(look: Look, baseline: Baseline, now_ms: int) -> dict[Gate, float]:
+def excesses(look: WindowTotals, baseline: Baseline, now_ms: int) -> dict[Gate, float]:
     """How much worse a window is than the baseline, as far as it is known."""
     found = {
         Gate.COMMIT_ERRORS: look.commit_errors - baseline.commit_errors,
@@ -249,7 +249,7 @@ _UNITS = {
 def judge(
     move: Move,
     abort_if: AbortIf,
-    reports: Sequence[Heard],
+    reports: Sequence[ReceivedReport],
     alive: AbstractSet[Writer],
     now_ms: int,
     *,
@@ -295,7 +295,9 @@ def _not_caused(found: dict[Gate, float], number: int, move: Move, now_ms: int) 
     return found
 
 
-def _missing(limits: Mapping[Gate, int], fresh: Sequence[Heard], looks: Sequence[Look]) -> str:
+def _missing(
+    limits: Mapping[Gate, int], fresh: Sequence[ReceivedReport], looks: Sequence[WindowTotals]
+) -> str:
     """Which source has failed for two windows; empty if none has. The lag is known if one replica knows it."""
     failed = [why for one in fresh for why in one.report.failed]
     other = next((why for why in failed if not why.startswith(Gate.LAG)), "")
@@ -309,7 +311,7 @@ def _missing(limits: Mapping[Gate, int], fresh: Sequence[Heard], looks: Sequence
     return next(iter(failed), f"{Gate.LAG}: nobody knows it")
 
 
-def _elsewhere(looks: Sequence[Look], limits: Mapping[Gate, int]) -> str:
+def _elsewhere(looks: Sequence[WindowTotals], limits: Mapping[Gate, int]) -> str:
     """What is wrong besides this group; empty if nothing is."""
     for look in looks[:CONTROL_WINDOWS]:
         if look.fault:
@@ -322,7 +324,7 @@ def _elsewhere(looks: Sequence[Look], limits: Mapping[Gate, int]) -> str:
 
 
 def _of_the_group(
-    newest: Sequence[Look],
+    newest: Sequence[WindowTotals],
     found: Sequence[Mapping[Gate, float]],
     limits: Mapping[Gate, int],
     *,

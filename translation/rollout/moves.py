@@ -65,7 +65,7 @@ class Moves:
         self.migration_policy: str | None = None
         """``group.consumer.migration.policy`` of the brokers; None if it is not known."""
         self._full_until: OrderedDict[str, float] = OrderedDict()
-        self._look_at: OrderedDict[str, float] = OrderedDict()
+        self._wave_check_at: OrderedDict[str, float] = OrderedDict()
         self._unended: set[MemberKey] = set()
         """Moves that are over, and whose record could not be written yet."""
         self._without_slot: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -175,24 +175,24 @@ class Moves:
         if len(self._full_until) > _LIMIT:
             self._full_until.popitem(last=False)
 
-    def is_look_due(self, group_id: str, rule: Rule) -> bool:
+    def is_wave_check_due(self, group_id: str, rule: Rule) -> bool:
         """Whether the broker is to be asked who is in a group, because its move is not over and nobody else may ask."""
-        if self._look_at.get(group_id, self._environment.now) > self._environment.now:
+        if self._wave_check_at.get(group_id, self._environment.now) > self._environment.now:
             return False
         move = self.move(group_id, rule)
         return move is None or (move.is_moving and not is_over(move, rule))
 
-    def set_look_at(self, group_id: str, until: float) -> None:
+    def set_wave_check_at(self, group_id: str, until: float) -> None:
         """The broker is asked now who is in a group; not again before ``until`` (seconds)."""
-        self._look_at[group_id] = until
-        self._look_at.move_to_end(group_id)
-        if len(self._look_at) > _LIMIT:
-            self._look_at.popitem(last=False)
+        self._wave_check_at[group_id] = until
+        self._wave_check_at.move_to_end(group_id)
+        if len(self._wave_check_at) > _LIMIT:
+            self._wave_check_at.popitem(last=False)
 
     def policy_changed(self) -> None:
         """Another policy is in force."""
         self._full_until.clear()
-        self._look_at.clear()
+        self._wave_check_at.clear()
         self.waves.set_policy(self._rules.policy)
         self.look_through()
 

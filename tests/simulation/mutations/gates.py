@@ -46,9 +46,9 @@ def leave_the_members_of_an_aborted_move_where_they_are() -> AbstractContextMana
 
 def take_what_a_step_causes_for_harm() -> AbstractContextManager[Any]:
     """The rejoins of classic members at each new target assignment count, and so do windows in which some are told."""
-    look_at = gates.look_at
+    totals_of = gates.totals_of
 
     def broken(windows: Any, _beside: int = 0) -> Any:
-        return look_at([replace(one, told=0, changes=0) for one in windows])
+        return totals_of([replace(one, told=0, changes=0) for one in windows])
 
-    return patch.object(gates, "look_at", broken)
+    return patch.object(gates, "totals_of", broken)

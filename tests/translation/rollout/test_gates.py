@@ -11,7 +11,7 @@ from translation.member_log.group_records import Move
 from translation.member_log.records import Writer
 from translation.member_log.signals import KEPT, Baseline, Gate, GateState, GateVerdict, Report, Window
 from translation.policy.gates import AbortIf
-from translation.rollout.gates import FRESH_MS, Heard, baseline_of, judge, looks_of
+from translation.rollout.gates import FRESH_MS, ReceivedReport, baseline_of, judge, looks_of
 
 A, B = Writer(b"a" * 16), Writer(b"b" * 16)
 NOW_MS = 10**6
@@ -30,13 +30,13 @@ HARM: dict[Gate, dict[str, Any]] = {
 }
 
 
-def heard(*windows: Window, writer: Writer = A, at_ms: int = NOW_MS, **more: Any) -> Heard:
+def heard(*windows: Window, writer: Writer = A, at_ms: int = NOW_MS, **more: Any) -> ReceivedReport:
     report = Report(windows=windows, writers=(writer,), **more)
-    return Heard(report, at_ms, writer.decode())
+    return ReceivedReport(report, at_ms, writer.decode())
 
 
 def verdict_on(
-    *reports: Heard, move: Move = MOVE, abort_if: AbortIf = ALL, has_moved: bool = True
+    *reports: ReceivedReport, move: Move = MOVE, abort_if: AbortIf = ALL, has_moved: bool = True
 ) -> GateVerdict:
     alive = frozenset(Writer(one) for report in reports for one in report.report.writers)
     return judge(move, abort_if, reports, alive, NOW_MS, has_moved=has_moved)
@@ -211,7 +211,7 @@ def test_harm_with_a_replica_missing_rolls_nothing_back() -> None:
 
 
 def test_a_replica_reports_for_every_writer_that_it_has_had() -> None:
-    both = Heard(Report(windows=(CALM,) * 3, writers=(A, B)), NOW_MS)
+    both = ReceivedReport(Report(windows=(CALM,) * 3, writers=(A, B)), NOW_MS)
     assert judge(MOVE, ALL, [both], frozenset({A, B}), NOW_MS, has_moved=True).state is GateState.CLEAR
 
 
@@ -327,7 +327,7 @@ def test_what_was_so_before_the_move_is_never_harm(replicas: list[list[Window]])
     reports = [Report(windows=tuple(one), writers=(b"%016d" % n,)) for n, one in enumerate(replicas)]
     baseline = baseline_of(looks_of(reports), NOW_MS)
     if baseline is not None:
-        heard_of = [Heard(one, NOW_MS) for one in reports]
+        heard_of = [ReceivedReport(one, NOW_MS) for one in reports]
         move = replace(MOVE, baseline=baseline)
         assert judge(move, ALL, heard_of, frozenset(), NOW_MS, has_moved=True).state is not GateState.HARM
 
@@ -338,7 +338,9 @@ def test_no_harm_is_found_with_a_replica_missing_or_a_calm_window(
 ) -> None:
     still = Window(ms=10_000)
     windows = [tuple(still if n == calm else one for n, one in enumerate(windows)) for windows in replicas]
-    heard_of = [Heard(Report(windows=one, writers=(b"%016d" % n,)), NOW_MS) for n, one in enumerate(windows)]
+    heard_of = [
+        ReceivedReport(Report(windows=one, writers=(b"%016d" % n,)), NOW_MS) for n, one in enumerate(windows)
+    ]
     verdict = judge(MOVE, replace(ALL, unowned_s=None), heard_of, frozenset(), NOW_MS, has_moved=True)
     assert verdict.state is not GateState.HARM
     assert judge(MOVE, ALL, heard_of, frozenset({A}), NOW_MS, has_moved=True).state is GateState.MISSING
