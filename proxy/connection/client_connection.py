@@ -60,11 +60,11 @@ class ClientConnection:
         self._client_host = client_host
         self._deps = deps
         self._driver = deps.driver
-        self._metrics = deps.context.request_metrics.metrics
+        self._metrics = deps.listener.request_metrics.metrics
         self._session = ClientSession(
             connection_id,
             client_host,
-            deps.context,
+            deps.listener,
             getattr(client, "peer_closed", never),
             lambda: self._nursery.start_soon(self._guarded, self._resume),
         )
@@ -175,7 +175,7 @@ class ClientConnection:
 
     async def _read_client(self) -> None:
         """Read until the client closes or the connection ends; open the upstream connection when it is needed."""
-        timeout_s = self._deps.context.limits.first_request_timeout_s
+        timeout_s = self._deps.listener.limits.first_request_timeout_s
         shell = self._shell
         with trio.move_on_after(timeout_s) as first_request:
             try:

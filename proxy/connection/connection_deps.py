@@ -7,7 +7,7 @@ import msgspec
 from proxy.connection.share_session_cuts import ShareSessionCuts
 from proxy.connection.translator_driver import TranslatorDriver
 from proxy.metrics.counters import HotCounter
-from proxy.session.listener_context import ListenerContext
+from proxy.session.listener import Listener
 from proxy.transport.dialer import Dialed, UnreachableError
 from proxy.transport.splice import PipePool
 
@@ -40,9 +40,9 @@ class NodeHealth(Protocol):
 
 
 class ConnectionDeps(msgspec.Struct, frozen=True):
-    """The parts of the process that each connection of a listener uses; ``context`` is that of the listener."""
+    """The parts of the process that each connection of a ``listener`` uses."""
 
-    context: ListenerContext
+    listener: Listener
     dialer: UpstreamDialer
     broker_health: NodeHealth
     driver: TranslatorDriver

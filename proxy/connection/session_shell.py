@@ -14,6 +14,7 @@ from proxy.connection.disconnect_cause import DisconnectCause
 from proxy.connection.translator_driver import TranslatorDriver
 from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
+from proxy.session.errors import ClientError
 from proxy.session.events import (
     CallReturned,
     GroupCallPassed,
@@ -21,7 +22,6 @@ from proxy.session.events import (
     SaslSessionExpired,
     UpstreamNeeded,
 )
-from proxy.session.listener_context import ClientError
 from proxy.session.prediction import Prediction
 from proxy.session.session import ClientSession
 from proxy.transport.relay_direction import RelayDirection

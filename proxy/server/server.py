@@ -41,7 +41,7 @@ from proxy.server.broker_health import BrokerHealth
 from proxy.server.drain import drain
 from proxy.server.gate_keeper import GateKeeper
 from proxy.session.held_calls_budget import HeldCallsBudget
-from proxy.session.listener_context import ListenerContext
+from proxy.session.listener import Listener as SessionListener
 from proxy.session.request_metrics import RequestMetrics
 from proxy.transport.bootstrap import reach_brokers
 from proxy.transport.dialer import Dialer, Open
@@ -431,7 +431,7 @@ class Server:
             {node_id: listener.advertised_port or port for node_id, port in bound.node_ports.items()},
             self.metrics.hidden_nodes.inc,
         )
-        context = ListenerContext(
+        context = SessionListener(
             cluster.map_address,
             self._negotiator,
             self._config.limits,

@@ -154,11 +154,11 @@ class InjectedRequests:
             frame = self._heartbeats.frame(version, correlation_id, client_id, message)
         else:
             frame = request_frame(api_key, version, correlation_id, client_id, message)
-        context = core.context
-        context.request_metrics.sent(api_key, version, injected=True)
+        listener = core.listener
+        listener.request_metrics.sent(api_key, version, injected=True)
         core.to_upstream.append(frame)
         core.in_flight.inject(
             InFlightRequest(
-                _INJECTED, api_key, version, correlation_id, context.clock(), on_response=on_response
+                _INJECTED, api_key, version, correlation_id, listener.clock(), on_response=on_response
             )
         )

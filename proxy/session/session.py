@@ -17,13 +17,15 @@ from protocol_codecs import ApiKey, CodecError, decode_prefix
 from protocol_codecs.api_key import api_name
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
 from proxy.session.core import SessionCore
+from proxy.session.errors import ClientError
 from proxy.session.events import UpstreamNeeded
 from proxy.session.group_calls import GroupCalls, Treatment, refusal
 from proxy.session.in_flight import InFlightRequest, Origin
 from proxy.session.injected_requests import InjectedRequests
-from proxy.session.listener_context import ClientError, ListenerContext, check_token, check_version_offered
+from proxy.session.listener import Listener
 from proxy.session.negotiation import Negotiation
 from proxy.session.relay import Relay
+from proxy.session.request_checks import check_token, check_version_offered
 from proxy.session.responses import Responses
 from proxy.session.sasl import BEFORE_AUTHENTICATION, SASL_APIS, begins_with_gssapi
 from proxy.session.session_state import (
@@ -75,21 +77,21 @@ class ClientSession:
         self,
         connection_id: ConnectionId,
         client_host: str,
-        context: ListenerContext,
+        listener: Listener,
         peer_closed: Callable[[], bool] = never,
         on_unblocked: Callable[[], None] = lambda: None,
     ) -> None:
-        self._core = core = SessionCore(context)
+        self._core = core = SessionCore(listener)
         self._state = core.state
-        self._context = context
-        self._limits = limits = context.limits
+        self._listener = listener
+        self._limits = limits = listener.limits
         self._requests = FrameSplitter(
             min(limits.first_frame_max_bytes, limits.frame_max_bytes), enough=is_enough
         )
         self._postponed: Piece | None = None  # the first piece of a request that waits
-        self._group_calls = GroupCalls(context, on_unblocked)
+        self._group_calls = GroupCalls(listener, on_unblocked)
         self._negotiation = Negotiation(
-            context, connection_id, client_host, peer_closed, self._versions_changed
+            listener, connection_id, client_host, peer_closed, self._versions_changed
         )
         self._injected = InjectedRequests(core)
         self._relay = Relay(core, self._negotiation, self._injected)
@@ -296,7 +298,7 @@ class ClientSession:
         if header.api_key == _API_VERSIONS and header.version > NEWEST_REVIEWED[_API_VERSIONS]:
             self._answer_here(header, piece, api_versions.refusal(header.correlation_id))
             return
-        check_version_offered(header, self._negotiation.ranges, self._context.request_metrics)
+        check_version_offered(header, self._negotiation.ranges, self._listener.request_metrics)
         if (state.client is _NEW or state.upstream is not _OPEN) and not self._has_upstream(piece):
             return
         if header.api_key in TRANSLATED or (
@@ -314,7 +316,7 @@ class ClientSession:
 
     def _may_be_refused(self, header: RequestHeader, piece: Piece) -> bool:
         """Whether the policy lets nobody join this heartbeat's group by its API."""
-        return self._context.rule_for(group_id_of(piece.data, header)).refusal(header.api_key) is not None
+        return self._listener.rule_for(group_id_of(piece.data, header)).refusal(header.api_key) is not None
 
     def _continue(self, piece: Piece) -> None:
         """Process another piece of the request that has begun."""
@@ -396,17 +398,17 @@ class ClientSession:
 
     def _answer(self, header: RequestHeader, response: bytes, piece: Piece) -> None:
         """Answer a request without the broker."""
-        context = self._context
+        listener = self._listener
         entry = InFlightRequest(
             Origin.LOCAL,
             header.api_key,
             header.version,
             header.correlation_id,
-            context.clock(),
+            listener.clock(),
             response=response,
         )
         self._core.in_flight.receive(entry)
-        context.request_metrics.request(header.api_key, header.version, piece.frame_size, decoded=True)
+        listener.request_metrics.request(header.api_key, header.version, piece.frame_size, decoded=True)
         self.responses.flush_ready()
 
     # -- the translation -----------------------------------------------------------------------------------

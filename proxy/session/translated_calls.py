@@ -73,7 +73,7 @@ class TranslatedCalls:
         group_calls: GroupCalls,
     ) -> None:
         self._core = core
-        self._context = core.context
+        self._listener = core.listener
         self._connection_id = connection_id
         self._negotiation = negotiation
         self._relay = relay
@@ -96,7 +96,7 @@ class TranslatedCalls:
             return False
         self._core.sasl.ordinary_request()
         tap, message = self._passing_tap, last.message
-        if tap is not None and self._context.passes_through(
+        if tap is not None and self._listener.passes_through(
             self._connection_id, message.group_id, message.member_id
         ):
             self._relay.heartbeat(header, piece, tap)
@@ -147,10 +147,10 @@ class TranslatedCalls:
     def _hand_over(
         self, header: RequestHeader, frame: bytes, client_id: str | None, message: Message
     ) -> None:
-        core, context, size = self._core, self._context, len(frame)
-        context.request_metrics.request(header.api_key, header.version, size, decoded=True)
+        core, listener, size = self._core, self._listener, len(frame)
+        listener.request_metrics.request(header.api_key, header.version, size, decoded=True)
         entry = InFlightRequest(
-            _LOCAL, header.api_key, header.version, header.correlation_id, context.clock()
+            _LOCAL, header.api_key, header.version, header.correlation_id, listener.clock()
         )
         core.in_flight.receive(entry)
         request = Request(new_request_id(), header.api_key, header.version, client_id, message)
@@ -192,7 +192,7 @@ class TranslatedCalls:
         if entry is None:
             self._respond(held, message)
         self._done(held, _ANSWERED)
-        self._context.request_metrics.answered(held.entry, message, self._context.clock())
+        self._listener.request_metrics.answered(held.entry, message, self._listener.clock())
 
     def answer_early(self, answer: Answer) -> None:
         """Answer the client by a prediction; the translation calls :meth:`answer` with the same message later."""
@@ -233,7 +233,7 @@ class TranslatedCalls:
             last = self._last_heartbeat
             if last is not None and last.message is request.message:
                 self._passing_tap = entry.tap
-        self._context.request_metrics.sent(header.api_key, header.version, injected=False)
+        self._listener.request_metrics.sent(header.api_key, header.version, injected=False)
         self._core.to_upstream.append(frame)
 
     def _unknown(self, request_id: RequestId) -> LookupError:

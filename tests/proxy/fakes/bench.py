@@ -17,7 +17,7 @@ from proxy.groups.event_dispatcher import EventDispatcher
 from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
 from proxy.session.held_calls_budget import HeldCallsBudget
-from proxy.session.listener_context import ListenerContext
+from proxy.session.listener import Listener
 from proxy.session.request_metrics import RequestMetrics
 from proxy.transport.dialer import Dialed, UnreachableError
 from proxy.transport.splice import PipePool
@@ -59,7 +59,7 @@ class Bench:
         self.checked: list[int | None] = []
         self.ended = trio.Event()
         self.ahead_s = 0.0
-        context = ListenerContext(
+        context = Listener(
             lambda node, _host, _port: Address("proxy", 9100 + node),
             ApiVersionsNegotiator(allow_unknown_apis=False),
             limits,
