@@ -72,7 +72,7 @@ class Translator:
         )
         self.rollout = Rollout(self._context)
         """The moves of groups by steps."""
-        self.mends = self._context.mends
+        self.unowned = self._context.unowned
         """What partitions no member has, by group, and what is done about it."""
         self.is_authorized = self._context.authorized_groups.includes
         """Whether the broker has accepted a call of this connection for this group
@@ -113,7 +113,7 @@ class Translator:
         return (
             context.registry.find(group_id, member_id) is None
             and (context.router is None or not context.router.may_take(group_id))
-            and group_id not in context.mends.telling
+            and group_id not in context.unowned.leaders_to_ask
             and group_id not in context.rules.rolled_back
             and is_relayed(context, group_id, member_id)
             and not may_be_translated_still(context, group_id, member_id)

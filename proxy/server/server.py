@@ -187,8 +187,8 @@ class Server:
         for state in GateState:
             self.metrics.group_gates.labels(state).set_function(partial(_count_gates, translator, state))
         self.observability.registry.move_of = translator.rollout.move_of
-        self.observability.registry.unowned_of = translator.mends.unowned
-        self.metrics.unowned_partitions.set_function(translator.mends.count)
+        self.observability.registry.unowned_of = translator.unowned.of_group
+        self.metrics.unowned_partitions.set_function(translator.unowned.count)
         self._connect_proof()
         self.metrics.wave_groups.read = translator.rollout.waves
         for phase in _SHOWN_PHASES:

@@ -16,7 +16,7 @@ part                    who uses it
 ``member_log``          whoever serves a member that another replica may serve, or speaks for it to the broker
 ``moves``               whoever moves a member of a group that is moved by steps
 ``router``              whoever handles calls, ends of connections, records or time: a :class:`GroupRouter`, or None
-``mends``               whoever finds partitions that nobody has, or does something about them
+``unowned``             whoever finds partitions that nobody has, or does something about them
 ``topic_names``         whoever turns topic ids into names
 ======================= ============================================================================================
 """
@@ -41,7 +41,7 @@ from translation.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_ids import MemberIds, NativeMembers
 from translation.members.procedure import WakeReason
-from translation.mending.mends import Mends
+from translation.mending.unowned import UnownedPartitions
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
 from translation.rollout.moves import Moves
@@ -72,7 +72,7 @@ class Context(Environment):
         self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
         self.member_log = MemberLogView(self, self.ids, member_log)
         self.moves = Moves(self, self.rules, member_log, on_other_rule)
-        self.mends = Mends(self, self.moves.records, member_log)
+        self.unowned = UnownedPartitions(self, self.moves.records, member_log)
         self.natives = NativeMembers(settings.native_members_limit)
         self.classic_members = ClassicMembers(
             settings.classic_members_limit, settings.classic_members_bytes_limit

@@ -72,7 +72,7 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
         return None
     if not context.member_log.may_end(member) or generation.why_refused(member, request) != ErrorCode.NONE:
         return None
-    context.mends.moves_back(message.group_id)
+    context.unowned.moves_back(message.group_id)
     if member.member_id in group.pending_moves:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if member.member_id not in group.asked_to_rejoin:

@@ -177,11 +177,11 @@ def _route_member_call(
     if is_relayed(context, group_id, member_id):
         context.uses(connection.id, group_id)
         if (
-            context.mends.telling
+            context.unowned.leaders_to_ask
             and request.api_key == ApiKey.HEARTBEAT
-            and context.mends.tells(group_id, member_id)
+            and context.unowned.is_to_rejoin(group_id, member_id)
         ):
-            mend.tell_leader(context, connection, request)
+            mend.ask_leader_to_rejoin(context, connection, request)
         elif _is_of_unknown(context, connection, request):
             _relay_or_adopt(context, connection, request, translate, refuse, claims=claims)
         else:

@@ -122,7 +122,7 @@ def learn_join(
     else:
         context.classic_members.forget(group_id, response.member_id)
     if _may_be_mended(context, group_id) and len(response.leader) <= LONGEST_MEMBER_ID:
-        context.mends.learn_leader(group_id, response.leader, response.member_id)
+        context.unowned.learn_leader(group_id, response.leader, response.member_id)
 
 
 def _assigned(context: Context, message: SyncGroupRequest, response: SyncGroupResponse) -> None:
@@ -132,13 +132,13 @@ def _assigned(context: Context, message: SyncGroupRequest, response: SyncGroupRe
     if _may_be_mended(context, message.group_id) and len(message.member_id) <= LONGEST_MEMBER_ID:
         partitions = assigned_by(response.assignment)
         if partitions is not None:
-            context.mends.learn_assignment(message.group_id, message.member_id, partitions)
+            context.unowned.learn_assignment(message.group_id, message.member_id, partitions)
 
 
 def _may_be_mended(context: Context, group_id: str) -> bool:
     if len(group_id) > LONGEST_GROUP_ID:
         return False
-    return context.rules.rule_for(group_id).mend is True or context.mends.mend(group_id)[0].moved_back
+    return context.rules.rule_for(group_id).mend is True or context.unowned.mend(group_id)[0].moved_back
 
 
 def _left(context: Context, message: LeaveGroupRequest, response: LeaveGroupResponse) -> None:

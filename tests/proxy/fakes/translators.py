@@ -38,7 +38,7 @@ class ForwardEverything:
     def rollout(self) -> "ForwardEverything":
         return self
 
-    mends = rollout
+    unowned = rollout
 
     heartbeats_pass_through = False
 
@@ -85,7 +85,7 @@ class ForwardEverything:
     ) -> list[Action]:
         return []
 
-    def unowned(self, group_id: str) -> None:
+    def of_group(self, group_id: str) -> None:
         return None
 
     def count(self) -> int:
