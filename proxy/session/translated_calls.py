@@ -53,6 +53,7 @@ class _Held(msgspec.Struct):
 
     header: RequestHeader
     frame: bytes
+    size: int
     request: Request
     entry: InFlightRequest
     sent: bool = False
@@ -154,7 +155,7 @@ class TranslatedCalls:
         )
         core.in_flight.receive(entry)
         request = Request(new_request_id(), header.api_key, header.version, client_id, message)
-        self._held[request.id] = _Held(header, frame, request, entry)
+        self._held[request.id] = _Held(header, frame, size, request, entry)
         self._held_bytes += size
         core.state.on_request(_HANDED_OVER)
         connection = self._negotiation.known_connection
@@ -244,7 +245,7 @@ class TranslatedCalls:
     def _done(self, held: _Held, event: RequestEvent) -> None:
         """The translation works on a request no more."""
         del self._held[held.request.id]
-        self._held_bytes -= len(held.frame)
+        self._held_bytes -= held.size
         if not self._held:
             self._core.state.on_request(event)
             if self._group_calls.reservation is not None:

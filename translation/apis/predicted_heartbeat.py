@@ -82,11 +82,12 @@ class PredictedHeartbeat:
 
     def begin(self) -> None:
         """Send the heartbeat. The member still has no procedure under way."""
-        member = self._member
-        session_timeout.renew(member, self._context.now)
-        member.broker.sent_at = self._context.now
-        self._context.member_log.heard(member, self._connection.id)
-        self._context.scheduler.start_with(
+        context, member = self._context, self._member
+        session_timeout.renew(member, context.now)
+        member.broker.sent_at = context.now
+        if not context.settings.sole_process:
+            context.member_log.heard(member, self._connection.id)
+        context.scheduler.start_with(
             to_send(self.upstream_request), self, member.queue, self._connection.id, self.request.client_id
         )
 
