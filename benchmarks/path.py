@@ -21,7 +21,7 @@ from typing import Any
 
 import trio
 
-from benchmarks.latency import heartbeat_of, small_request
+from benchmarks.latency import heartbeat_of_new_member, small_request
 from benchmarks.lib.in_process import serve
 from benchmarks.lib.wire import ClassicMember, Line
 from proxy.config.schema import Log
@@ -42,19 +42,11 @@ def measure(*, show: bool = False, several: bool = False) -> dict[str, Any]:
 
 
 def _client(address: str, thread: int, found: dict[str, Any], show: bool) -> None:
-    line = Line(address)
-    member = ClassicMember(line, "translated-path", "path")
-    member.join()
-    member.settle()
-    passing = ClassicMember(Line(address), "passing-path", "path")
-    passing.join()
-    passing.settle()
+    # Made when it is their turn: meanwhile a member's session would end, and an idle connection be closed.
     kinds: dict[str, Callable[[], Callable[[], None]]] = {
-        "heartbeat": lambda: heartbeat_of(member),
-        "passing_heartbeat": lambda: heartbeat_of(passing),
-        "request": lambda: small_request(
-            Line(address), "path"
-        ),  # opened then: the proxy closes idle connections
+        "heartbeat": lambda: heartbeat_of_new_member(address, ClassicMember, "translated-path", "path"),
+        "passing_heartbeat": lambda: heartbeat_of_new_member(address, ClassicMember, "passing-path", "path"),
+        "request": lambda: small_request(Line(address), "path"),
     }
     for name, make in kinds.items():
         exchange = make()
@@ -73,7 +65,6 @@ def _client(address: str, thread: int, found: dict[str, Any], show: bool) -> Non
         }
         if show:
             fewest.sort_stats("calls").print_stats(300)
-    line.close()
 
 
 def _profiled(exchange: Callable[[], None]) -> pstats.Stats:
