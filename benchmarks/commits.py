@@ -167,7 +167,7 @@ def main(argv: list[str]) -> int:
     REPORT.parent.mkdir(exist_ok=True)
     REPORT.write_text(json.dumps(run, indent=2) + "\n")
     if arguments.record:
-        commits_table.keep(run)
+        commits_table.RUNS.keep(run)
     return 0 if all(row.accepted == row.commits and not row.lost for row in rows) else 1
 
 

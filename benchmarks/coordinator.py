@@ -32,8 +32,9 @@ from coordinator.shard import Call
 from coordinator.uuids import SeededUuids
 from protocol_codecs import ApiKey, decode, decode_prefix, encode
 from protocol_codecs import all_messages as m
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.message import Message
-from protocol_codecs.registry import APIS, request_header_version, response_header_version
+from protocol_codecs.registry import request_header_version, response_header_version
 from tools.kafka import jars
 from tools.kafka.cluster import RUN, Cluster
 
@@ -230,7 +231,7 @@ class Peer:
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         answer = self._exactly(struct.unpack(">i", self._exactly(4))[0])
         _, start = decode_prefix(m.ResponseHeader, response_header_version(key, version), answer)
-        return decode(APIS[key].response, version, answer, start)
+        return decode(ALL_APIS[key].response, version, answer, start)
 
     def close(self) -> None:
         self._socket.close()

@@ -195,7 +195,7 @@ def main() -> int:
     }
     (FOLDER / f"{plan.name}.json").write_text(json.dumps(run, indent=1) + "\n")
     if options.record:
-        live_move_table.keep(run)
+        live_move_table.RUNS.keep(run)
     print(live_move_table.table(run))
     return 0
 

@@ -368,7 +368,7 @@ def main() -> int:
             print(outage_table.table(run), flush=True)
             (FOLDER / f"{scope}-{found['away_s']:g}.json").write_text(json.dumps(run, indent=1) + "\n")
             if options.record:
-                outage_table.keep(run)
+                outage_table.OUTAGES.keep(run)
     return 0
 
 

@@ -214,7 +214,7 @@ def main() -> None:
     }
     REPORT.write_text(json.dumps(run, indent=2) + "\n")
     if options.record:
-        start_together_table.keep(run)
+        start_together_table.RUNS.keep(run)
     print(start_together_table.table(run))
 
 

@@ -44,7 +44,7 @@ class Hosting:
     def __init__(self, context: Context, room: ProcessRoom) -> None:
         self.context = context
         self.room = room
-        log = context.fleet.log
+        log = context.member_log.log
         self.hosts = None if log is None else HostLog(log.groups)
         """Which replica hosts a group; None if there is only this process."""
         self.look_at = math.inf

@@ -1,17 +1,13 @@
 """Maps API keys to declared messages, and every API version to its header version.
 
-Bodies are declared for the APIs that the proxy, the embedded coordinator or the pipeline read or write; headers are
-known for all APIs, so that everything else can be relayed.
+Bodies are declared here for the APIs that a serving proxy reads or writes, in :mod:`protocol_codecs.all_apis` for those
+that only others do; headers are known for all APIs, so that everything else can be relayed.
 """
 
 import msgspec
 
 from protocol_codecs.api_key import ApiKey
 from protocol_codecs.message import Message
-from protocol_codecs.messages.alter_share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsResponse,
-)
 from protocol_codecs.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -21,42 +17,15 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from protocol_codecs.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from protocol_codecs.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol_codecs.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from protocol_codecs.messages.delete_share_group_offsets import (
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsResponse,
-)
-from protocol_codecs.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from protocol_codecs.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol_codecs.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol_codecs.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsResponse,
-)
-from protocol_codecs.messages.fetch import FetchRequest, FetchResponse
 from protocol_codecs.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol_codecs.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from protocol_codecs.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from protocol_codecs.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol_codecs.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse
 from protocol_codecs.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from protocol_codecs.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from protocol_codecs.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
-from protocol_codecs.messages.produce import ProduceRequest, ProduceResponse
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol_codecs.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
@@ -94,7 +63,8 @@ class Api(msgspec.Struct, frozen=True):
     response: type[Message]
 
 
-def _declared(request: type[Message], response: type[Message]) -> Api:
+def declared(request: type[Message], response: type[Message]) -> Api:
+    """Return the API that a request declares. Raises TypeError if it declares none."""
     schema = request.__schema__
     if schema.api_key is None:
         raise TypeError(f"{schema.name} declares no API key")
@@ -104,46 +74,30 @@ def _declared(request: type[Message], response: type[Message]) -> Api:
 APIS: dict[int, Api] = {
     api.key: api
     for api in (
-        _declared(ProduceRequest, ProduceResponse),
-        _declared(FetchRequest, FetchResponse),
-        _declared(ListOffsetsRequest, ListOffsetsResponse),
-        _declared(MetadataRequest, MetadataResponse),
-        _declared(OffsetCommitRequest, OffsetCommitResponse),
-        _declared(OffsetFetchRequest, OffsetFetchResponse),
-        _declared(FindCoordinatorRequest, FindCoordinatorResponse),
-        _declared(JoinGroupRequest, JoinGroupResponse),
-        _declared(HeartbeatRequest, HeartbeatResponse),
-        _declared(LeaveGroupRequest, LeaveGroupResponse),
-        _declared(SyncGroupRequest, SyncGroupResponse),
-        _declared(DescribeGroupsRequest, DescribeGroupsResponse),
-        _declared(ListGroupsRequest, ListGroupsResponse),
-        _declared(SaslHandshakeRequest, SaslHandshakeResponse),
-        _declared(ApiVersionsRequest, ApiVersionsResponse),
-        _declared(CreateTopicsRequest, CreateTopicsResponse),
-        _declared(DeleteTopicsRequest, DeleteTopicsResponse),
-        _declared(InitProducerIdRequest, InitProducerIdResponse),
-        _declared(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
-        _declared(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
-        _declared(DescribeConfigsRequest, DescribeConfigsResponse),
-        _declared(SaslAuthenticateRequest, SaslAuthenticateResponse),
-        _declared(CreatePartitionsRequest, CreatePartitionsResponse),
-        _declared(DeleteGroupsRequest, DeleteGroupsResponse),
-        _declared(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
-        _declared(OffsetDeleteRequest, OffsetDeleteResponse),
-        _declared(DescribeClusterRequest, DescribeClusterResponse),
-        _declared(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
-        _declared(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
-        _declared(ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse),
-        _declared(ShareGroupDescribeRequest, ShareGroupDescribeResponse),
-        _declared(ShareFetchRequest, ShareFetchResponse),
-        _declared(ShareAcknowledgeRequest, ShareAcknowledgeResponse),
-        _declared(StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse),
-        _declared(DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse),
-        _declared(AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse),
-        _declared(DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse),
+        declared(MetadataRequest, MetadataResponse),
+        declared(OffsetCommitRequest, OffsetCommitResponse),
+        declared(OffsetFetchRequest, OffsetFetchResponse),
+        declared(FindCoordinatorRequest, FindCoordinatorResponse),
+        declared(JoinGroupRequest, JoinGroupResponse),
+        declared(HeartbeatRequest, HeartbeatResponse),
+        declared(LeaveGroupRequest, LeaveGroupResponse),
+        declared(SyncGroupRequest, SyncGroupResponse),
+        declared(DescribeGroupsRequest, DescribeGroupsResponse),
+        declared(SaslHandshakeRequest, SaslHandshakeResponse),
+        declared(ApiVersionsRequest, ApiVersionsResponse),
+        declared(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
+        declared(SaslAuthenticateRequest, SaslAuthenticateResponse),
+        declared(DescribeClusterRequest, DescribeClusterResponse),
+        declared(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
+        declared(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+        declared(ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse),
+        declared(ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+        declared(ShareFetchRequest, ShareFetchResponse),
+        declared(ShareAcknowledgeRequest, ShareAcknowledgeResponse),
+        declared(StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse),
     )
 }
-"""The APIs whose bodies are declared, by key."""
+"""The APIs whose bodies a serving proxy reads or writes, by key."""
 
 FIRST_FLEXIBLE_VERSION: dict[int, int] = {
     ApiKey.PRODUCE: 9,

@@ -5,51 +5,27 @@ The outcomes are in docs/evidence/attacks.json, where ``python -m benchmarks.att
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from tools import recorded
-from tools.markers import replaced
+from tools.recorded import DOCS, EVIDENCE, Entry, Recorded, markdown
 
-_ROOT = Path(__file__).resolve().parents[1]
-OUTCOMES = _ROOT / "docs" / "evidence" / "attacks.json"
-PAGE = _ROOT / "docs" / "explanation" / "security.md"
-MARKER = "attacks"
 BEFORE, AFTER = "before", "after"
 _HEAD = ["attack", "before the mends", "this code"]
 
-Outcome = Mapping[str, Any]
 
-
-def keep(outcome: Outcome) -> None:
-    """Put an outcome in the place of that of the same attack and code. Several processes may do so at once."""
-    recorded.keep(OUTCOMES, outcome, _key)
-
-
-def read() -> list[Outcome]:
-    """Return the outcomes, in the order of the page."""
-    return recorded.read(OUTCOMES)
-
-
-def page(before: str, outcomes: Sequence[Outcome]) -> str:
-    """Return the page with the table of these outcomes."""
-    return replaced(before, MARKER, f"{_runs(outcomes)}\n\n{table(outcomes)}")
-
-
-def table(outcomes: Sequence[Outcome]) -> str:
+def table(outcomes: Sequence[Entry]) -> str:
     """Return a row for each attack, with what it came to on both versions of the code."""
-    by_name: dict[str, dict[str, Outcome]] = {}
+    by_name: dict[str, dict[str, Entry]] = {}
     for one in outcomes:
         by_name.setdefault(one["attack"], {})[one["code"]] = one
-    rows = [_HEAD, ["---"] * len(_HEAD)]
-    rows += [
+    rows = [
         [attack, *(_says(of[code]) if code in of else "not run" for code in (BEFORE, AFTER))]
         for attack, of in by_name.items()
     ]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return markdown(_HEAD, rows)
 
 
-def _runs(outcomes: Sequence[Outcome]) -> str:
+def _runs(outcomes: Sequence[Entry]) -> str:
     runs = sorted({(one["code"] != BEFORE, one["commit"], one["date"], one["kafka"]) for one in outcomes})
     each = (
         f"{'this code' if is_after else 'before the mends'}: `{commit}`, {date}, Kafka {kafka}"
@@ -58,7 +34,7 @@ def _runs(outcomes: Sequence[Outcome]) -> str:
     return f"{'; '.join(each)}."
 
 
-def _says(outcome: Outcome) -> str:
+def _says(outcome: Entry) -> str:
     """Say what an attack came to: ends of processes, readiness, rejoins, and what the timed member was answered."""
     if "unknown key" in outcome["failed"]:
         return "this code knows no such setting"
@@ -110,5 +86,14 @@ _SEEN: Mapping[str, Callable[[Any], str]] = {
 """How what an attack has seen is said, where that is not name and value."""
 
 
-def _key(outcome: Outcome) -> tuple[str, int, str, bool]:
+def _key(outcome: Entry) -> tuple[str, int, str, bool]:
     return (outcome["of"], outcome["number"], outcome["attack"], outcome["code"] != BEFORE)
+
+
+OUTCOMES = Recorded(
+    EVIDENCE / "attacks.json",
+    DOCS / "explanation" / "security.md",
+    "attacks",
+    _key,
+    lambda outcomes: f"{_runs(outcomes)}\n\n{table(outcomes)}",
+)

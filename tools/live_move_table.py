@@ -3,17 +3,8 @@
 The runs are in docs/evidence/live-move.json, where ``python -m benchmarks.live_move --record`` puts them.
 """
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from tools.recorded import EVIDENCE, Entry, Recorded, markdown, newest_first, one_by_one
 
-from tools import recorded
-from tools.markers import replaced
-
-_ROOT = Path(__file__).resolve().parents[1]
-RUNS = _ROOT / "docs" / "evidence" / "live-move.json"
-PAGE = _ROOT / "docs" / "evidence" / "in-place.md"
-MARKER = "live moves"
 USUAL_MEMBERS = 3
 """Of each group; older runs do not record it."""
 _HEAD = [
@@ -28,29 +19,13 @@ _HEAD = [
     "unread, two owners, of records",
 ]
 
-Run = Mapping[str, Any]
 
-
-def keep(run: Run) -> None:
-    """Put a run in the place of that of the same Kafka, replicas, members and code."""
-    recorded.keep(RUNS, run, _key)
-
-
-def read() -> list[Run]:
-    """Return the runs, in the order of the page."""
-    return recorded.read(RUNS)
-
-
-def page(before: str, runs: Sequence[Run]) -> str:
-    """Return the page with the tables of these runs."""
-    return replaced(before, MARKER, "\n".join(f"{title(run)}\n\n{table(run)}" for run in runs))
-
-
-def title(run: Run) -> str:
+def title(run: Entry) -> str:
     """Say what was run."""
     replicas = "one replica" if run["replicas"] == 1 else f"{run['replicas']} replicas with the member log"
     code = "The code before the in-place move" if run["before"] else "This code"
     members = "" if _members(run) == USUAL_MEMBERS else f", groups of {_members(run)}"
+    members += ", proxies started anew before each move in" if _is_unknown(run) else ""
     rounds = "one round" if run["rounds"] == 1 else f"{run['rounds']} rounds"
     return (
         f"**{code}, Kafka {run['kafka']}, {replicas}{members}** ({rounds}, commit `{run['commit']}`, {run['date']}, "
@@ -58,14 +33,12 @@ def title(run: Run) -> str:
     )
 
 
-def table(run: Run) -> str:
+def table(run: Entry) -> str:
     """Return a row for each group, those that brokers convert with their members first."""
-    rows = [_HEAD, ["---"] * len(_HEAD)]
-    rows += [_row(one) for one in sorted(run["groups"], key=lambda one: not one["in_place"])]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return markdown(_HEAD, map(_row, sorted(run["groups"], key=lambda one: not one["in_place"])))
 
 
-def _row(group: Mapping[str, Any]) -> list[str]:
+def _row(group: Entry) -> list[str]:
     way_in, back, restart = group["in"], group["back"], group["restart"]
     name = group["applications"] + ("" if group["in_place"] else " (all at once)")
     name += f" (stopped: {group['failed']})" if group["failed"] else ""
@@ -87,17 +60,22 @@ def _bold(count: int) -> str:
     return f"**{count:,}**" if count else "0"
 
 
-def _key(run: Run) -> tuple[bool, bool, tuple[int, ...], int, int]:
+def _key(run: Entry) -> tuple[bool, bool, tuple[int, ...], int, int]:
     """By code, newest Kafka first."""
-    kafka = recorded.newest_first(run["kafka"])
+    kafka = newest_first(run["kafka"])
     return (run["before"], _is_unknown(run), kafka, run["replicas"], _members(run))
 
 
-def _is_unknown(run: Run) -> bool:
+def _is_unknown(run: Entry) -> bool:
     unknown: bool = run.get("unknown", False)
     return unknown
 
 
-def _members(run: Run) -> int:
+def _members(run: Entry) -> int:
     members: int = run.get("members", USUAL_MEMBERS)
     return members
+
+
+RUNS = Recorded(
+    EVIDENCE / "live-move.json", EVIDENCE / "in-place.md", "live moves", _key, one_by_one(title, table)
+)

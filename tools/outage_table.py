@@ -5,41 +5,16 @@ The outages are in docs/evidence/outages.json, where ``python -m benchmarks.outa
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
-from tools import recorded
-from tools.markers import replaced
+from tools.recorded import EVIDENCE, Entry, Recorded, markdown, one_by_one
 
-_ROOT = Path(__file__).resolve().parents[1]
-OUTAGES = _ROOT / "docs" / "evidence" / "outages.json"
-PAGE = _ROOT / "docs" / "evidence" / "outages.md"
-MARKER = "outages"
 LATER_S = 3.0
 """So much later than straight at Kafka at most."""
 _STRAIGHT = "straight"
 _SCOPES = ("cluster", "coordinator", "log")
 
-Outage = Mapping[str, Any]
 
-
-def keep(outage: Outage) -> None:
-    """Put an outage in the place of that of the same scope and duration."""
-    recorded.keep(OUTAGES, outage, _key)
-
-
-def read() -> list[Outage]:
-    """Return the outages, in the order of the page."""
-    return recorded.read(OUTAGES)
-
-
-def page(before: str, outages: Sequence[Outage]) -> str:
-    """Return the page with the tables of these outages."""
-    return replaced(before, MARKER, "\n".join(f"{title(one)}\n\n{table(one)}" for one in outages))
-
-
-def title(outage: Outage) -> str:
+def title(outage: Entry) -> str:
     """Say what was away, and what it was measured with."""
     what = {
         "cluster": "The whole cluster",
@@ -54,18 +29,18 @@ def title(outage: Outage) -> str:
     )
 
 
-def table(outage: Outage) -> str:
+def table(outage: Entry) -> str:
     """Return a row for each kind of client, the ways beside each other."""
     groups = outage["groups"]
     ways = list(dict.fromkeys(group["way"] for group in groups))
-    lines = [["clients", *ways], ["---"] * (len(ways) + 1)]
+    rows = []
     for kind, found in itertools.groupby(groups, lambda group: group["kind"]):
         by_way = {group["way"]: group for group in found}
-        lines.append([kind, *(_cell(by_way[way], by_way.get(_STRAIGHT)) for way in ways)])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        rows.append([kind, *(_cell(by_way[way], by_way.get(_STRAIGHT)) for way in ways)])
+    return markdown(["clients", *ways], rows)
 
 
-def _cell(group: Mapping[str, Any], straight: Mapping[str, Any] | None) -> str:
+def _cell(group: Entry, straight: Entry | None) -> str:
     """Bold: what straight at Kafka does not have, or not so late."""
     bound = straight or group
     again = group["owners_again_s"]
@@ -86,5 +61,10 @@ def _bold(text: str, yes: bool) -> str:
     return f"**{text}**" if yes else text
 
 
-def _key(outage: Outage) -> tuple[int, float]:
+def _key(outage: Entry) -> tuple[int, float]:
     return (_SCOPES.index(outage["scope"]), outage["away_s"])
+
+
+OUTAGES = Recorded(
+    EVIDENCE / "outages.json", EVIDENCE / "outages.md", "outages", _key, one_by_one(title, table)
+)

@@ -1,30 +1,64 @@
-"""Keeps what a benchmark recorded in a JSON file of docs/evidence/, one entry for each of its keys."""
+"""What benchmarks recorded: JSON files in docs/evidence/, and the tables on pages that are made of them."""
 
+import dataclasses
 import datetime as dt
 import fcntl
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from tools.markers import replaced
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+EVIDENCE = DOCS / "evidence"
 
 Entry = Mapping[str, Any]
 
 
-def read(file: Path) -> list[Entry]:
-    """Return the entries of the file, in their order; none if there is no such file."""
-    entries: list[Entry] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
-    return entries
+@dataclasses.dataclass
+class Recorded:
+    """The entries of a file, and the part of a page that ``body`` makes of them.
+
+    ``key`` sorts the entries; those with the same key are runs of the same, of which the last is kept.
+    """
+
+    file: Path
+    page: Path
+    marker: str
+    key: Callable[[Entry], Any]
+    body: Callable[[Sequence[Entry]], str]
+
+    def read(self) -> list[Entry]:
+        """Return the entries, in their order; none if there is no such file."""
+        entries: list[Entry] = json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else []
+        return entries
+
+    def keep(self, entry: Entry) -> None:
+        """Put an entry in the place of the one with its key. Several processes may do so at once."""
+        with self.file.open("a+", encoding="utf-8") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)
+            opened.seek(0)
+            kept = [one for one in json.loads(opened.read() or "[]") if self.key(one) != self.key(entry)]
+            opened.truncate(0)
+            opened.write(json.dumps(sorted([*kept, entry], key=self.key), indent=1) + "\n")
+
+    def written(self, before: str, entries: Sequence[Entry]) -> str:
+        """Return the page with the part that these entries make."""
+        return replaced(before, self.marker, self.body(entries))
 
 
-def keep(file: Path, entry: Entry, key: Callable[[Entry], Any]) -> None:
-    """Put an entry in the place of the one with its key, and sort all by it. Several processes may do so at once."""
-    with file.open("a+", encoding="utf-8") as opened:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        opened.seek(0)
-        kept = [one for one in json.loads(opened.read() or "[]") if key(one) != key(entry)]
-        opened.truncate(0)
-        opened.write(json.dumps(sorted([*kept, entry], key=key), indent=1) + "\n")
+def one_by_one(
+    title: Callable[[Entry], str], table: Callable[[Entry], str]
+) -> Callable[[Sequence[Entry]], str]:
+    """Return a ``body`` that has a title and a table for each entry."""
+    return lambda entries: "\n".join(f"{title(entry)}\n\n{table(entry)}" for entry in entries)
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table."""
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows))
 
 
 def of_code(folder: Path) -> dict[str, str]:
@@ -37,6 +71,11 @@ def of_code(folder: Path) -> dict[str, str]:
 def newest_first(version: str) -> tuple[int, ...]:
     """Return a key that sorts versions of Kafka, the newest first."""
     return tuple(-int(part) for part in version.split("."))
+
+
+def by_kafka(run: Entry) -> tuple[int, ...]:
+    """Return the key of runs of which one is kept for each version of Kafka."""
+    return newest_first(run["kafka"])
 
 
 def title(run: Entry) -> str:

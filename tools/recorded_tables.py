@@ -1,13 +1,6 @@
-"""Writes the tables of what benchmarks recorded into their pages: ``python -m tools.recorded_tables``.
-
-Each module of TABLES says where its runs are, where its table is, and how it is made. A benchmark's ``--record`` puts a
-run there.
-"""
+"""Writes the tables of what benchmarks recorded into their pages: ``python -m tools.recorded_tables``."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
 
 from tools import (
     attacks_table,
@@ -18,37 +11,22 @@ from tools import (
     truth_table,
 )
 
-
-class Table(Protocol):
-    """A module that makes a table of recorded runs."""
-
-    PAGE: Path
-    MARKER: str
-
-    def read(self) -> list[Mapping[str, Any]]:
-        """Return the runs, in the order of the page."""
-
-    def page(self, before: str, runs: Sequence[Mapping[str, Any]], /) -> str:
-        """Return the page with the tables of these runs."""
-
-
-TABLES: Sequence[Table] = (
-    attacks_table,
-    commits_table,
-    live_move_table,
-    outage_table,
-    start_together_table,
-    truth_table,
+TABLES = (
+    attacks_table.OUTCOMES,
+    commits_table.RUNS,
+    live_move_table.RUNS,
+    outage_table.OUTAGES,
+    start_together_table.RUNS,
+    truth_table.RUNS,
 )
 
 
 def main() -> int:
     """Write the pages."""
     for table in TABLES:
-        table.PAGE.write_text(
-            table.page(table.PAGE.read_text(encoding="utf-8"), table.read()), encoding="utf-8"
-        )
-        print(table.PAGE.name)
+        before = table.page.read_text(encoding="utf-8")
+        table.page.write_text(table.written(before, table.read()), encoding="utf-8")
+        print(table.page.name)
     return 0
 
 

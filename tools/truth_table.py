@@ -3,42 +3,17 @@
 The runs are in docs/evidence/truth.json, where ``python -m tests.truth --record`` puts them, one for each seed.
 """
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from tools import recorded
-from tools.markers import replaced
-
-_ROOT = Path(__file__).resolve().parents[1]
-RUNS = _ROOT / "docs" / "evidence" / "truth.json"
-PAGE = _ROOT / "docs" / "evidence" / "metrics-truth.md"
-MARKER = "truth"
-
-Run = Mapping[str, Any]
+from tools.recorded import EVIDENCE, Entry, Recorded, title
 
 
-def keep(run: Run) -> None:
-    """Put a run in the place of that of the same seed."""
-    recorded.keep(RUNS, run, _seed)
-
-
-def read() -> list[Run]:
-    """Return the runs by seed."""
-    return recorded.read(RUNS)
-
-
-def page(before: str, runs: Sequence[Run]) -> str:
-    """Return the page with the tables of these runs."""
-    return replaced(before, MARKER, "\n".join(map(_run, runs)))
-
-
-def _run(run: Run) -> str:
+def _run(run: Entry) -> str:
     drawn = ", a seed that the run drew" if run["drawn"] else ""
-    return f"**Seed {run['seed']}**{drawn}. {recorded.title(run)}\n\n{_states(run)}\n{_planted(run)}"
+    return f"**Seed {run['seed']}**{drawn}. {title(run)}\n\n{_states(run)}\n{_planted(run)}"
 
 
-def _states(run: Run) -> str:
+def _states(run: Entry) -> str:
     """A row for each number of replicas, and what was wrong."""
     lines = [
         "| replicas | states | after a kill | groups | members | translated | past the proxies | facts | wrong |",
@@ -57,15 +32,15 @@ def _states(run: Run) -> str:
             f"**{wrong}**" if wrong else wrong,
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    wrong = [
+    faults = [
         f"- {one['replicas']} replicas, state {one['state']} ({'; '.join(one['changes'])}): {text}"
         for one in run["states"]
         for text in one["wrong"]
     ]
-    return "\n".join([*lines, *(["", *wrong] if wrong else []), ""])
+    return "\n".join([*lines, *(["", *faults] if faults else []), ""])
 
 
-def _planted(run: Run) -> str:
+def _planted(run: Entry) -> str:
     lines = ["| planted | found in |", "| --- | --- |"]
     for what, where in run["planted"].items():
         found = "**nowhere**" if where is None else f"state {where['state']} of {where['replicas']} replicas"
@@ -73,10 +48,19 @@ def _planted(run: Run) -> str:
     return "\n".join([*lines, ""])
 
 
-def _range(states: Sequence[Mapping[str, Any]], name: str) -> str:
+def _range(states: Sequence[Entry], name: str) -> str:
     values = [one[name] for one in states if name in one]
     return f"{min(values)} to {max(values)}" if values else ""
 
 
-def _seed(run: Run) -> int:
+def _seed(run: Entry) -> int:
     return int(run["seed"])
+
+
+RUNS = Recorded(
+    EVIDENCE / "truth.json",
+    EVIDENCE / "metrics-truth.md",
+    "truth",
+    _seed,
+    lambda runs: "\n".join(map(_run, runs)),
+)

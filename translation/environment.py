@@ -30,6 +30,8 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timed]] = []
         self._sequence = 0
+        self.next_due = math.inf
+        """When :meth:`run` has something to do; ``math.inf`` if never."""
 
     def book(self, timed: Timed, when: float) -> None:
         """See that ``timed.on_time`` is called at ``when`` (seconds) or earlier."""
@@ -37,15 +39,13 @@ class Timers:
             timed.timer_at = when
             self._sequence += 1
             heapq.heappush(self._heap, (when, self._sequence, timed))
-
-    def next_deadline(self) -> float:
-        """When :meth:`run` has something to look at; ``math.inf`` if never."""
-        return self._heap[0][0] if self._heap else math.inf
+            self.next_due = self._heap[0][0]
 
     def run(self, now: float) -> None:
         """Call everything that is due at ``now``."""
-        while self._heap and self._heap[0][0] <= now:
+        while self.next_due <= now:
             when, _, timed = heapq.heappop(self._heap)
+            self.next_due = self._heap[0][0] if self._heap else math.inf
             if timed.timer_at == when:  # else an earlier booking replaced this one and was called already
                 timed.timer_at = math.inf
                 timed.on_time(now)

@@ -19,7 +19,7 @@ from translation.members.member_ids import kafka_uuid
 from translation.members.member_state import MemberState
 from translation.moving.mend import Description, described
 from translation.moving.rollout import Rollout
-from translation.moving.wave_progress import is_look_due, look
+from translation.moving.wave_progress import check_wave, is_wave_check_due
 from translation.policy.policy import Mode, Policy
 from translation.routing import deadlines, log_outputs
 from translation.routing.call_routing import predict_heartbeat, route
@@ -72,8 +72,11 @@ class Translator:
         )
         self.rollout = Rollout(self._context)
         """The moves of groups by steps."""
-        self.mends = self._context.mends
+        self.unowned = self._context.unowned
         """What partitions no member has, by group, and what is done about it."""
+        self.is_authorized = self._context.authorized_groups.includes
+        """Whether the broker has accepted a call of this connection for this group
+        (:mod:`translation.admission.authorization`)."""
         self._predicted: PredictedHeartbeat | None = None
 
     def predict(self, now: float, connection: Connection, request: Request) -> PredictedHeartbeat | None:
@@ -83,11 +86,7 @@ class Translator:
         before that, so that the broker works on it meanwhile.
         """
         self._context.now = now
-        self._predicted = None
-        if not is_look_due(
-            self._context, connection, request
-        ):  # else it leads to a question of the proxy's own too
-            self._predicted = predict_heartbeat(self._context, connection, request)
+        self._predicted = predict_heartbeat(self._context, connection, request)
         return self._predicted
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
@@ -98,29 +97,27 @@ class Translator:
         predicted, self._predicted = self._predicted, None
         if predicted is not None and predicted.request is request:
             predicted.begin()
-        else:
-            route(context, connection, request)
-        if request.api_key == _HEARTBEAT and is_look_due(context, connection, request):
-            look(context, connection, request)
-        return self._context.take_actions()
+            return context.take_actions()
+        route(context, connection, request)
+        if request.api_key == _HEARTBEAT and is_wave_check_due(context, connection, request):
+            check_wave(context, connection, request)
+        return context.take_actions()
 
-    def passes_through(self, now: float, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
+    def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
         """Whether :meth:`handle_request` would do nothing with this member's Heartbeat but forward it.
 
         Only what is certain counts: False for a member that has a record here, whatever becomes of its Heartbeat.
         """
         context = self._context
         context.now = now
-        passes = (
+        return (
             context.registry.find(group_id, member_id) is None
             and (context.router is None or not context.router.may_take(group_id))
-            and group_id not in context.mends.telling
+            and group_id not in context.unowned.leaders_to_ask
+            and group_id not in context.rules.rolled_back
             and is_relayed(context, group_id, member_id)
             and not may_be_translated_still(context, group_id, member_id)
         )
-        if passes:
-            context.uses(connection_id, group_id)
-        return passes
 
     def on_router_failure(self, count: Callable[[], None]) -> None:
         """Call ``count`` whenever a bug has ended a group that a router serves."""
@@ -151,11 +148,6 @@ class Translator:
             helper.has_joined_classic(context, connection, request, response)
         return self._context.take_actions()
 
-    def is_authorized(self, connection_id: ConnectionId, group_id: str) -> bool:
-        """Whether the broker has accepted a call of this connection for this group
-        (:mod:`translation.admission.authorization`)."""
-        return self._context.authorized_groups.includes(connection_id, group_id)
-
     def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """Handle the end of a client's connection. Its members stay until their sessions end."""
         context = self._context
@@ -164,7 +156,7 @@ class Translator:
         if context.router is not None:
             context.router.connection_ended(connection_id)
         context.connections.client_disconnected(connection_id)
-        context.fleet.lapse(connection_id)
+        context.member_log.lapse(connection_id)
         context.abandon_joins(members, connection_id)
         return self._context.take_actions()
 
@@ -212,10 +204,8 @@ class Translator:
 
     def next_deadline(self) -> float:
         """When :meth:`handle_time` has to be called (seconds, ``math.inf`` for never); ask again after every call."""
-        timers, router = self._context.timers, self._context.router
-        return (
-            timers.next_deadline() if router is None else min(timers.next_deadline(), router.next_deadline())
-        )
+        due, router = self._context.timers.next_due, self._context.router
+        return due if router is None else min(due, router.next_deadline())
 
     def handle_time(self, now: float) -> list[Action]:
         """Handle every deadline that is due at ``now``."""

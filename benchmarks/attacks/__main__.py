@@ -132,7 +132,7 @@ def main() -> int:
             }
             print(json.dumps(outcome), flush=True)
             if options.record:
-                attacks_table.keep(outcome)
+                attacks_table.OUTCOMES.keep(outcome)
     return 0
 
 

@@ -24,9 +24,9 @@ from typing import Any, Protocol
 
 from benchmarks.lib.wire import join_frame_message
 from protocol_codecs import ApiKey, ErrorCode, Message, decode
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest
-from protocol_codecs.registry import APIS
 from proxy.config.schema import Limits
 from proxy.runtime.fd_limits import connection_limit
 from proxy.wire.framing import request_frame, response_body_offset
@@ -195,7 +195,7 @@ class Member:
     def _call(self, api_key: ApiKey, version: int, message: Message, answered: Callable[[Any], None]) -> None:
         def decoded(frame: bytes) -> None:
             offset = response_body_offset(api_key, version, frame)
-            answered(decode(APIS[api_key].response, version, frame, offset))
+            answered(decode(ALL_APIS[api_key].response, version, frame, offset))
 
         self._connection.send(request_frame(api_key, version, 7, "bench", message), decoded)
 

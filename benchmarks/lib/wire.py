@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from protocol_codecs import ApiKey, Message, decode
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.codec import encode
 from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -18,7 +19,6 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol_codecs.messages.sync_group import SyncGroupRequest
-from protocol_codecs.registry import APIS
 from proxy.wire.framing import request_frame, response_body_offset
 
 _SIZE = struct.Struct(">i")
@@ -53,7 +53,9 @@ class Line:
 
     def call(self, api_key: ApiKey, version: int, message: Message) -> Any:
         answer = self.exchange(self.frame(api_key, version, message))
-        return decode(APIS[api_key].response, version, answer, response_body_offset(api_key, version, answer))
+        return decode(
+            ALL_APIS[api_key].response, version, answer, response_body_offset(api_key, version, answer)
+        )
 
     def close(self) -> None:
         self.socket.close()

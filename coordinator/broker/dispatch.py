@@ -25,6 +25,7 @@ from coordinator.broker.versions import OFFERED
 from coordinator.config import CoordinatorConfig
 from coordinator.errors import CoordinatorError
 from protocol_codecs import registry
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.all_messages import ResponseHeader
 from protocol_codecs.api_key import ApiKey
 from protocol_codecs.codec import decode_prefix, encode
@@ -116,4 +117,4 @@ def _served(context: RequestContext, api_key: int) -> tuple[type[Message], Serve
     low, high = OFFERED.get(ApiKey(api_key), (0, -1)) if served is not None else (0, -1)
     if served is None or not low <= context.version <= high:
         raise UnknownApi(f"API {api_key} v{context.version}")
-    return registry.APIS[api_key].request, served
+    return ALL_APIS[api_key].request, served

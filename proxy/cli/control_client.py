@@ -13,7 +13,7 @@ import typer
 from protocol_codecs.foreign import JsonDecoder, Undecodable
 from proxy.config.loader import ConfigError, load_config
 from proxy.control.requests import CommandAnswer, CommandBody
-from translation.rollout.commands import Act
+from translation.rollout.commands import CommandKind
 
 ControlAddress = Annotated[
     str | None,
@@ -135,7 +135,7 @@ _answer_decoder = JsonDecoder(CommandAnswer, _ANSWER_BYTES)
 _problem_decoder = JsonDecoder(_Problem, _ANSWER_BYTES)
 
 
-def give(where: Place, act: Act, body: CommandBody) -> CommandAnswer:
+def give(where: Place, act: CommandKind, body: CommandBody) -> CommandAnswer:
     """Give a command, and return what has become of it.
 
     :raises NoControlError: nobody answers, or no proxy.

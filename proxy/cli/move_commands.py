@@ -22,7 +22,7 @@ from proxy.console.output import Output, OutputFormat, print_json
 from proxy.control.requests import CommandAnswer, CommandBody
 from proxy.runtime.exit_codes import ExitCode
 from translation.moving.command_writes import CommandState
-from translation.rollout.commands import Act
+from translation.rollout.commands import CommandKind
 
 _Group = Annotated[str, typer.Argument(help="The group, by its id.", show_default=False)]
 _Policy = Annotated[
@@ -65,7 +65,7 @@ def approve(
     It is refused if another policy is in force, or another step is next; the message says what is now.
     """
     _give(
-        Act.APPROVE,
+        CommandKind.APPROVE,
         CommandBody(group=group, step=step, policy=policy, why=why),
         control,
         config,
@@ -88,7 +88,16 @@ def pause(
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Hold the move of a group: nobody more is translated, and no step begins, until `resume`."""
-    _give(Act.PAUSE, CommandBody(group=group, policy=policy, why=why), control, config, cert, key, ca, output)
+    _give(
+        CommandKind.PAUSE,
+        CommandBody(group=group, policy=policy, why=why),
+        control,
+        config,
+        cert,
+        key,
+        ca,
+        output,
+    )
 
 
 def resume(
@@ -104,7 +113,14 @@ def resume(
 ) -> None:
     """Let the move of a group go on: at its step after `pause`, at the first step after `rollback`."""
     _give(
-        Act.RESUME, CommandBody(group=group, policy=policy, why=why), control, config, cert, key, ca, output
+        CommandKind.RESUME,
+        CommandBody(group=group, policy=policy, why=why),
+        control,
+        config,
+        cert,
+        key,
+        ca,
+        output,
     )
 
 
@@ -124,12 +140,19 @@ def rollback(
     The command ends when every replica has to hold to it; the members go back one after another.
     """
     _give(
-        Act.ROLLBACK, CommandBody(group=group, policy=policy, why=why), control, config, cert, key, ca, output
+        CommandKind.ROLLBACK,
+        CommandBody(group=group, policy=policy, why=why),
+        control,
+        config,
+        cert,
+        key,
+        ca,
+        output,
     )
 
 
 def _give(
-    act: Act,
+    act: CommandKind,
     body: CommandBody,
     control: str | None,
     config: ControlConfig,

@@ -17,8 +17,8 @@ from proxy.config.policy_source import policy_path
 from proxy.config.schema import ALL_INTERFACES, Address, Admin, Config
 from proxy.groups.observability import replica_name
 from proxy.metrics.periodic import keep_running
-from proxy.reload.file_watcher import FileWatcher, Reloadable
 from proxy.reload.policy_reloader import PolicyReloader
+from proxy.runtime.file_watcher import FileWatcher, Reloadable
 from proxy.runtime.log_setup import configure
 from proxy.server.process import make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server

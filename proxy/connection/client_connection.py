@@ -21,7 +21,6 @@ from functools import partial
 import structlog
 import trio
 
-from proxy.cluster.dialer import Dialed, UnreachableError
 from proxy.connection.connection_deps import ConnectionDeps
 from proxy.connection.connection_ending import ConnectionEnding
 from proxy.connection.connection_progress import ConnectionProgress
@@ -29,6 +28,7 @@ from proxy.connection.disconnect_cause import CLIENT_AT_FAULT, DisconnectCause
 from proxy.connection.session_shell import SessionShell
 from proxy.connection.upstream_connection import UpstreamConnection
 from proxy.session.session import ClientSession
+from proxy.transport.dialer import Dialed, UnreachableError
 from proxy.transport.graceful_close import FLUSH_TIMEOUT_S, close_gracefully
 from proxy.transport.relay_direction import RelayDirection
 from proxy.transport.splice import can_splice
@@ -60,11 +60,11 @@ class ClientConnection:
         self._client_host = client_host
         self._deps = deps
         self._driver = deps.driver
-        self._metrics = deps.context.request_metrics.metrics
+        self._metrics = deps.listener.request_metrics.metrics
         self._session = ClientSession(
             connection_id,
             client_host,
-            deps.context,
+            deps.listener,
             getattr(client, "peer_closed", never),
             lambda: self._nursery.start_soon(self._guarded, self._resume),
         )
@@ -175,7 +175,7 @@ class ClientConnection:
 
     async def _read_client(self) -> None:
         """Read until the client closes or the connection ends; open the upstream connection when it is needed."""
-        timeout_s = self._deps.context.limits.first_request_timeout_s
+        timeout_s = self._deps.listener.limits.first_request_timeout_s
         shell = self._shell
         with trio.move_on_after(timeout_s) as first_request:
             try:

@@ -4,16 +4,16 @@ from typing import Protocol
 
 import msgspec
 
-from proxy.cluster.dialer import Dialed, UnreachableError
 from proxy.connection.share_session_cuts import ShareSessionCuts
 from proxy.connection.translator_driver import TranslatorDriver
 from proxy.metrics.counters import HotCounter
-from proxy.session.listener_context import ListenerContext
+from proxy.session.listener import Listener
+from proxy.transport.dialer import Dialed, UnreachableError
 from proxy.transport.splice import PipePool
 
 
 class UpstreamDialer(Protocol):
-    """Opens upstream connections, as :class:`proxy.cluster.dialer.Dialer` does."""
+    """Opens upstream connections, as :class:`proxy.transport.dialer.Dialer` does."""
 
     async def dial(self, node_id: int | None) -> Dialed:
         """Connect to a node, or for None to any bootstrap broker.
@@ -24,7 +24,7 @@ class UpstreamDialer(Protocol):
 
 
 class NodeHealth(Protocol):
-    """Tracks which nodes can be reached, as :class:`proxy.cluster.broker_health.BrokerHealth` does."""
+    """Tracks which nodes can be reached, as :class:`proxy.server.broker_health.BrokerHealth` does."""
 
     def connect_failed(self, node_id: int | None, error: UnreachableError) -> None:
         """Record that a connection to the node could not be opened."""
@@ -40,9 +40,9 @@ class NodeHealth(Protocol):
 
 
 class ConnectionDeps(msgspec.Struct, frozen=True):
-    """The parts of the process that each connection of a listener uses; ``context`` is that of the listener."""
+    """The parts of the process that each connection of a ``listener`` uses."""
 
-    context: ListenerContext
+    listener: Listener
     dialer: UpstreamDialer
     broker_health: NodeHealth
     driver: TranslatorDriver

@@ -14,6 +14,7 @@ from proxy.connection.disconnect_cause import DisconnectCause
 from proxy.connection.translator_driver import TranslatorDriver
 from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
+from proxy.session.errors import ClientError
 from proxy.session.events import (
     CallReturned,
     GroupCallPassed,
@@ -21,11 +22,11 @@ from proxy.session.events import (
     SaslSessionExpired,
     UpstreamNeeded,
 )
-from proxy.session.listener_context import ClientError
+from proxy.session.prediction import Prediction
 from proxy.session.session import ClientSession
 from proxy.transport.relay_direction import RelayDirection
 from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
-from translation.actions import Call, Connection, Request, RequestId
+from translation.actions import Call, RequestId
 
 _MAX_BACKLOG_BYTES = 64 * 1024
 """Bytes read from a client beyond the request that is worked on: enough to notice that it is gone."""
@@ -134,7 +135,6 @@ class SessionShell:
             event = events.popleft()
             match event:
                 case GroupCallReceived(connection, request):
-                    self._send_predicted(connection, request)
                     driver.request(self, connection, request)
                 case CallReturned(call_id, message):
                     driver.reply(call_id, message)
@@ -144,13 +144,6 @@ class SessionShell:
                     self.upstream_needed = True
                 case SaslSessionExpired():
                     self._ending.end(DisconnectCause.SESSION_EXPIRED, "the SASL session's lifetime is over")
-
-    def _send_predicted(self, connection: Connection, request: Request) -> None:
-        """Send what is certain to come of a request before the driver handles it, since somebody waits for it."""
-        prediction = self._driver.predict(connection, request)
-        if prediction is not None:
-            self._session.send_predicted(prediction)
-            self._write()
 
     def _write(self) -> None:
         session = self._session
@@ -174,12 +167,18 @@ class SessionShell:
         self._session.forward(request_id)
         self.advance()
 
+    def send_predicted(self, client_id: str | None, prediction: Prediction) -> None:
+        """Send the request that the translation is certain to call for; :meth:`call` follows."""
+        self._session.send_predicted(client_id, prediction)
+        self._write()
+
     def call(self, call: Call) -> None:
         """Send a request to the broker on the upstream connection of this client."""
         if self._session.call(call):
             self.advance()
             return
-        self._write()
+        if self._session.to_upstream:
+            self._write()
         if self._session.events:
             self._handle_events()
 

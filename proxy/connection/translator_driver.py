@@ -21,7 +21,6 @@ from proxy.connection.group_routes import GroupRoutes
 from proxy.groups.broker_queries import BrokerQuery
 from proxy.metrics.counters import HotHistogram
 from proxy.session.request_metrics import RequestMetrics
-from proxy.session.speculation import Prediction
 from translation.actions import (
     Action,
     Answer,
@@ -160,14 +159,13 @@ class TranslatorDriver:
             CallHook: self._call_hook,
         }
 
-    def predict(self, connection: Connection, request: Request) -> Prediction | None:
-        """Return what :meth:`request`, which follows, is certain to cause; None if nothing is certain."""
-        if request.api_key != _HEARTBEAT or self._working:
-            return None
-        return self._translator.predict(self._clock(), connection, request)
-
     def request(self, shell: "SessionShell", connection: Connection, request: Request) -> None:
-        """Hand a client's group call to the translator."""
+        """Hand a client's group call to the translator, and send what is certain to come of it before."""
+        is_heartbeat = request.api_key == _HEARTBEAT
+        if is_heartbeat and not self._working:
+            prediction = self._translator.predict(self._clock(), connection, request)
+            if prediction is not None:
+                shell.send_predicted(request.client_id, prediction)
         driven = self._connections.get(connection.id)
         if driven is None:
             driven = self._connections[connection.id] = _DrivenConnection(shell)
@@ -175,7 +173,7 @@ class TranslatorDriver:
         self._requests[request.id] = driven
         if request.api_key in COMMITS:
             self._commits[request.id] = connection, request
-        if request.api_key == _HEARTBEAT:
+        if is_heartbeat:
             group_id = request.message.group_id
             if not self._routes.leads_to(group_id, shell):
                 if self._translator.is_authorized(connection.id, group_id):
@@ -189,7 +187,7 @@ class TranslatorDriver:
         return (
             not self._working
             and connection_id in self._connections
-            and self._translator.passes_through(self._clock(), connection_id, group_id, member_id)
+            and self._translator.passes_through(self._clock(), group_id, member_id)
         )
 
     def has_routed_group(self, group_id: str) -> bool:
@@ -365,32 +363,35 @@ class TranslatorDriver:
 
     def _dispatch(self, handler: "_Handler", about: ConnectionId | None, *arguments: Any) -> None:
         """Hand an event to the translator and execute its actions; queue it if another one is being handled."""
-        self._work.append((handler, about, arguments))
         if self._working:
+            self._work.append((handler, about, arguments))
             return
         self._working = True
         try:
+            self._handle(handler, about, arguments)
             while self._work:
-                handler, about, arguments = self._work.popleft()
-                started = perf_counter()
-                try:
-                    actions = handler.handle(self._clock(), *arguments)
-                except Exception as error:  # noqa: BLE001  a bug here ends one connection, never the process
-                    self._failed(handler.name, about, error)
-                    continue
-                took_s = perf_counter() - started
-                for action in actions:
-                    try:
-                        self._executors[type(action)](action)
-                    except Exception as error:  # noqa: BLE001  likewise
-                        self._failed(type(action).__name__, getattr(action, "connection_id", about), error)
-                handler.durations.observe(took_s)
-                if self._carry_out is not None:
-                    self._carry_out()
+                self._handle(*self._work.popleft())
         finally:
             self._working = False
         if self._timer is not None and (deadline := self._translator.next_deadline()) != self._deadline:
             self._timer.deadline = self._deadline = deadline
+
+    def _handle(self, handler: "_Handler", about: ConnectionId | None, arguments: tuple[Any, ...]) -> None:
+        started = perf_counter()
+        try:
+            actions = handler.handle(self._clock(), *arguments)
+        except Exception as error:  # noqa: BLE001  a bug here ends one connection, never the process
+            self._failed(handler.name, about, error)
+            return
+        took_s = perf_counter() - started
+        for action in actions:
+            try:
+                self._executors[type(action)](action)
+            except Exception as error:  # noqa: BLE001  likewise
+                self._failed(type(action).__name__, getattr(action, "connection_id", about), error)
+        handler.durations.observe(took_s)
+        if self._carry_out is not None:
+            self._carry_out()
 
     def _failed(self, what: str, about: ConnectionId | None, error: Exception) -> None:
         self._errors += 1

@@ -2,12 +2,12 @@
 
 import trio
 
-from proxy.cluster.dialer import Dialed
 from proxy.connection.disconnect_cause import DisconnectCause
 from proxy.connection.session_shell import SessionShell
 from proxy.metrics.registry import Metrics
-from proxy.session.listener_context import UpstreamError
+from proxy.session.errors import UpstreamError
 from proxy.session.responses import Responses
+from proxy.transport.dialer import Dialed
 from proxy.transport.relay_direction import RelayDirection
 from proxy.transport.tls_errors import TlsError
 from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer

@@ -1,4 +1,4 @@
-"""Has the translation of this process obey a command, and waits until the member log says that it counts."""
+"""Has the translation of this process carry out a command, and waits until the member log says that it counts."""
 
 from collections.abc import Callable
 

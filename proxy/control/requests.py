@@ -12,12 +12,12 @@ from translation.member_log.group_records import LONGEST_WORDS
 from translation.moving.command_writes import CommandOutcome, CommandState
 from translation.policy.policy import LONGEST_GROUP_ID
 from translation.policy.steps import MOST_STEPS
-from translation.rollout.commands import Act, Command
+from translation.rollout.commands import Command, CommandKind
 
 RunCommand = Callable[[Command], Awaitable[CommandOutcome]]
 """Has a command obeyed."""
 
-PATHS = {f"/v1/{act}": act for act in Act}
+PATHS = {f"/v1/{act}": act for act in CommandKind}
 """The targets that are known, each for one command."""
 
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)

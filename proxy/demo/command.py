@@ -8,7 +8,6 @@ import trio
 from rich.console import Console
 
 from protocol_codecs.printable import printable
-from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Log
 from proxy.demo.display_model import View
 from proxy.demo.embedded import run_embedded
@@ -19,6 +18,7 @@ from proxy.demo.plan import Plan
 from proxy.demo.story import R, Story
 from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.log_setup import configure
+from proxy.transport.dialer import UnreachableError
 
 _NARROWEST = 100
 

@@ -15,10 +15,10 @@ from protocol_codecs.error_code import error_name
 from protocol_codecs.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from proxy.cluster.bootstrap import exchange
 from proxy.config.fleet import Property
 from proxy.config.schema import Address
 from proxy.exporter.sasl_login import MECHANISMS, login
+from proxy.transport.bootstrap import exchange
 from proxy.transport.tcp_stream import open_tcp
 from proxy.transport.tls_stream import TlsStream
 from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset

@@ -33,10 +33,10 @@ from protocol_codecs.messages.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
-from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Address
 from proxy.exporter.broker_connection import BrokerAccount, BrokerConnection, BrokerRefuses
 from proxy.exporter.sasl_login import LoginError
+from proxy.transport.dialer import UnreachableError
 from proxy.wire.frame_splitter import FrameError
 from translation.members.conversion import is_helper
 

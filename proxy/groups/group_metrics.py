@@ -38,7 +38,7 @@ from proxy.metrics.group_families import (
 )
 from proxy.runtime.time_slice import TimeSlice
 from proxy.shadow.view import ShadowView
-from translation.mending.mends import Unowned
+from translation.mending.unowned import Unowned
 from translation.reasons import category
 
 OTHER = "other"

@@ -10,7 +10,7 @@ from proxy.groups.snapshot import REBALANCING, BrokerView
 from proxy.shadow.view import ShadowView
 from translation.actions import ConnectWorker, Event
 from translation.members.member_state import MemberState
-from translation.mending.mends import Unowned
+from translation.mending.unowned import Unowned
 from translation.moving.move_view import MoveView
 from translation.partitions import TopicPartitions
 from translation.policy.client_offer import ClientOffer

@@ -26,7 +26,7 @@ from proxy.groups.vacant_groups import VacantGroups
 from proxy.metrics.bounds import Bound
 from proxy.shadow.view import ShadowView, not_told
 from translation.actions import Event, EventKind
-from translation.mending.mends import Unowned
+from translation.mending.unowned import Unowned
 from translation.moving.move_view import MoveView
 from translation.policy.policy import Mode, Policy, Rule
 from translation.reasons import OBSERVED

@@ -8,7 +8,6 @@ import trio
 
 from protocol_codecs.messages.describe_groups import DescribedGroup
 from proxy import VERSION
-from proxy.cluster.dialer import Open
 from proxy.config.schema import Config
 from proxy.groups.broker_polling import BrokerGroupPoller, nobody
 from proxy.groups.broker_queries import BrokerQueries
@@ -22,6 +21,7 @@ from proxy.metrics.registry import Metrics
 from proxy.runtime.log_setup import log_suppressed_lines
 from proxy.runtime.time_slice import TimeSlice
 from proxy.runtime.wall_clock import WallClock
+from proxy.transport.dialer import Open
 from proxy.transport.tcp_stream import open_tcp
 from translation.actions import Event, EventKind, MemberProtocol
 from translation.members.member_ids import kafka_uuid

@@ -18,7 +18,7 @@ from proxy.groups.fleet_view import FleetView, GroupFleet
 from proxy.groups.proof_view import ProofView
 from proxy.shadow.view import ShadowView
 from translation.members.member_state import MemberState
-from translation.mending.mends import Unowned
+from translation.mending.unowned import Unowned
 from translation.moving.move_view import MoveView
 from translation.partitions import TopicPartitions
 from translation.policy.client_offer import ClientOffer

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-from proxy.cluster.dialer import Open
 from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Config
 from proxy.journal.journal import Sink
@@ -13,6 +12,7 @@ from proxy.journal.journal_folder import Terms
 from proxy.journal.journal_messages import JournalTopic
 from proxy.journal.journal_topic import TopicSink
 from proxy.metrics.registry import Metrics
+from proxy.transport.dialer import Open
 
 
 def journal_sinks(

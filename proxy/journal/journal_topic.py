@@ -15,6 +15,7 @@ import trio
 
 from protocol_codecs import ApiKey, CodecError, ErrorCode, Message, decode
 from protocol_codecs.error_code import error_name
+from protocol_codecs.message import M
 from protocol_codecs.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -27,10 +28,9 @@ from protocol_codecs.messages.produce import (
     ProduceResponse,
 )
 from protocol_codecs.record_batch import Record, RecordBatch, encode_batch
-from protocol_codecs.registry import APIS
-from proxy.cluster.dialer import Open
 from proxy.config.schema import Address
 from proxy.journal.journal import JournalError, JournalEvent
+from proxy.transport.dialer import Open
 from proxy.wire.frame_splitter import FrameError, FrameSplitter
 from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset
 
@@ -58,17 +58,14 @@ class _Broker:
         self._splitter = FrameSplitter(_MAX_RESPONSE_BYTES)
         self._ids = count(1)
 
-    async def request(self, api_key: ApiKey, version: int, message: Message) -> Message:
+    async def request(self, api_key: ApiKey, version: int, message: Message, response: type[M]) -> M:
         """Send a request and return its response."""
         correlation_id = next(self._ids)
         await self._stream.send_all(request_frame(api_key, version, correlation_id, _CLIENT_ID, message))
         frame = await self._frame()
         if correlation_id_of(frame) != correlation_id:
             raise trio.BrokenResourceError("response to another request")
-        response: Message = decode(
-            APIS[api_key].response, version, frame, response_body_offset(api_key, version, frame)
-        )
-        return response
+        return decode(response, version, frame, response_body_offset(api_key, version, frame))
 
     async def _frame(self) -> bytes:
         frame = b""
@@ -147,8 +144,7 @@ class TopicSink:
         request = MetadataRequest(
             topics=(MetadataRequestTopic(name=self._topic),), allow_auto_topic_creation=False
         )
-        response = await broker.request(ApiKey.METADATA, _METADATA_VERSION, request)
-        assert isinstance(response, MetadataResponse)  # noqa: S101  it was decoded as such
+        response = await broker.request(ApiKey.METADATA, _METADATA_VERSION, request, MetadataResponse)
         (topic,) = response.topics
         if topic.error_code != ErrorCode.NONE:
             raise JournalError(f"{self._topic}: {error_name(topic.error_code)}", keep=True)
@@ -172,8 +168,7 @@ class TopicSink:
             timeout_ms=int(_TIMEOUT_S * 1000),
             topic_data=(ProduceRequestTopic(name=self._topic, partition_data=(partition,)),),
         )
-        response = await broker.request(ApiKey.PRODUCE, _PRODUCE_VERSION, request)
-        assert isinstance(response, ProduceResponse)  # noqa: S101  it was decoded as such
+        response = await broker.request(ApiKey.PRODUCE, _PRODUCE_VERSION, request, ProduceResponse)
         code = response.responses[0].partition_responses[0].error_code
         if code != ErrorCode.NONE:
             raise JournalError(f"{self._topic}: {error_name(code)}", keep=code not in _PERMANENT_ERRORS)

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import trio
 
-from proxy.cluster.dialer import Open
 from proxy.config.fleet import Property, kafka_properties
 from proxy.config.regular_file import read_regular_file
 from proxy.config.schema import ALL_INTERFACES, Address, Config, Upstream
@@ -20,6 +19,7 @@ from proxy.preflight.account_messages import Answers
 from proxy.preflight.ask_brokers import Found, ask_apis, find_brokers
 from proxy.preflight.ask_proxies import ask_proxies
 from proxy.preflight.facts import BadProperty, Broker, Facts, Unknown, Version
+from proxy.transport.dialer import Open
 from proxy.transport.listeners import BindError, bind
 from proxy.transport.tcp_stream import open_tcp
 from proxy.transport.tls_context import Certificates, TlsOpener

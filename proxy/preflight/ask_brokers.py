@@ -15,11 +15,11 @@ import trio
 from protocol_codecs import ApiKey, CodecError, ErrorCode, MalformedMessage, Message, decode_bounded
 from protocol_codecs.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse
-from proxy.cluster.bootstrap import exchange
-from proxy.cluster.dialer import Open, UnreachableError
 from proxy.config.host_names import is_host
 from proxy.config.schema import Address
 from proxy.preflight.facts import Apis, Unknown
+from proxy.transport.bootstrap import exchange
+from proxy.transport.dialer import Open, UnreachableError
 from proxy.wire.frame_splitter import FrameError
 from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset
 

@@ -1,6 +1,6 @@
 """Reloads the policy, without dropping a connection.
 
-:mod:`proxy.reload.file_watcher` notices that its file has changed, or a SIGHUP; :mod:`proxy.reload.policy_watch` that
+:mod:`proxy.runtime.file_watcher` notices that its file has changed, or a SIGHUP; :mod:`proxy.reload.policy_watch` that
 its ConfigMap has. A policy that can't be used is refused: the previous one stays in force, and log and metrics report
 it.
 
@@ -54,7 +54,7 @@ class PolicyReloader:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The policy file or directory; see :class:`proxy.reload.file_watcher.Reloadable`."""
+        """The policy file or directory; see :class:`proxy.runtime.file_watcher.Reloadable`."""
         return (self._file,)
 
     async def run(self) -> None:

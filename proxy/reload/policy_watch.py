@@ -29,7 +29,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.policy")
 class PolicyWatch:
     """Decides which of the two sources the policy is taken from.
 
-    It is told of the file as a :class:`proxy.reload.file_watcher.Reloadable`, and of the ConfigMap as a
+    It is told of the file as a :class:`proxy.runtime.file_watcher.Reloadable`, and of the ConfigMap as a
     :class:`proxy.reload.config_map_watch.Watcher`.
     """
 

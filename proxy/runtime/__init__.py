@@ -1,1 +1,1 @@
-"""What any long-running process needs: logging, file-descriptor limits, time slices, garbage collection."""
+"""What any long-running process needs: logging, descriptor limits, time slices, child processes, watched files."""

@@ -1,1 +1,1 @@
-"""One serving process: composes its parts, starts them, and drains them at the end."""
+"""One serving process: composes its parts, starts them, checks the brokers, and drains them at the end."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.cluster.dialer import UnreachableError
 from proxy.config.fleet import UnreadableSecret, kafka_properties, mac_key
 from proxy.config.schema import Config
 from proxy.member_log.refusals import MemberLogRefused
 from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.fd_limits import raise_file_limit
+from proxy.transport.dialer import UnreachableError
 from proxy.transport.listeners import BindError
 from proxy.transport.tls_errors import TlsFilesError
 from translation.engine.context import Context

@@ -18,11 +18,6 @@ import trio
 from proxy.admin.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
 from proxy.admin.preflight_view import PreflightBoard
 from proxy.admin.process_queries import QueryHandler
-from proxy.cluster.advertised_cluster import AdvertisedCluster
-from proxy.cluster.bootstrap import reach_brokers
-from proxy.cluster.broker_health import BrokerHealth
-from proxy.cluster.dialer import Dialer, Open
-from proxy.cluster.node_table import NodeTable
 from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Address, Config, Listener
 from proxy.config.tls import UpstreamTls
@@ -41,20 +36,25 @@ from proxy.metrics.registry import Metrics
 from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.fd_limits import pipe_limit
 from proxy.runtime.log_setup import count_suppressed_lines
+from proxy.server.advertised_cluster import AdvertisedCluster
+from proxy.server.broker_health import BrokerHealth
 from proxy.server.drain import drain
 from proxy.server.gate_keeper import GateKeeper
 from proxy.session.held_calls_budget import HeldCallsBudget
-from proxy.session.listener_context import ListenerContext
+from proxy.session.listener import Listener as SessionListener
 from proxy.session.request_metrics import RequestMetrics
+from proxy.transport.bootstrap import reach_brokers
+from proxy.transport.dialer import Dialer, Open
 from proxy.transport.epoll import EpollLoop
 from proxy.transport.listeners import BoundListener, bind, bind_listener, port_of
+from proxy.transport.node_table import NodeTable
 from proxy.transport.splice import PipePool
 from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId, Event
 from translation.engine.group_router import with_routed_groups
 from translation.member_log.group_records import Phase
-from translation.member_log.signals import Say
+from translation.member_log.signals import GateState
 from translation.moving.command_writes import CommandOutcome
 from translation.moving.move_view import SETTLED, TO_APPROVE
 from translation.passthrough.observer import Observer
@@ -184,10 +184,10 @@ class Server:
         self.driver.on_disconnected = self._gates.disconnected
         self._lags: ShownLags | None = None
         self._lag = self._lag_reader()
-        for say in Say:
-            self.metrics.group_gates.labels(say).set_function(partial(_count_gates, translator, say))
+        for state in GateState:
+            self.metrics.group_gates.labels(state).set_function(partial(_count_gates, translator, state))
         self.observability.registry.move_of = translator.rollout.move_of
-        self.observability.registry.unowned_of = translator.mends.unowned
+        self.observability.registry.unowned_of = translator.unowned.of_group
         self._connect_proof()
         self.metrics.wave_groups.read = translator.rollout.waves
         for phase in _SHOWN_PHASES:
@@ -381,7 +381,7 @@ class Server:
         return Readiness(self.health.reason)
 
     async def command(self, command: Command) -> CommandOutcome:
-        """Have the translation obey a command, and wait until it counts."""
+        """Have the translation carry out a command, and wait until it counts."""
         from proxy.control.command_runner import run_command  # noqa: PLC0415 - as the listener
 
         return await run_command(self.driver.command, command)
@@ -430,7 +430,7 @@ class Server:
             {node_id: listener.advertised_port or port for node_id, port in bound.node_ports.items()},
             self.metrics.hidden_nodes.inc,
         )
-        context = ListenerContext(
+        context = SessionListener(
             cluster.map_address,
             self._negotiator,
             self._config.limits,
@@ -522,8 +522,8 @@ class Server:
             self.health.ready()
 
 
-def _count_gates(translator: Translator, say: Say) -> int:
-    return translator.rollout.gates_by_say()[say]
+def _count_gates(translator: Translator, state: GateState) -> int:
+    return translator.rollout.gates_by_state()[state]
 
 
 def _count_moves(translator: Translator, phase: str) -> int:

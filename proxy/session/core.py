@@ -7,7 +7,7 @@ from typing import cast
 
 from proxy.session.events import SessionEvent
 from proxy.session.in_flight import InFlightRequests
-from proxy.session.listener_context import ListenerContext
+from proxy.session.listener import Listener
 from proxy.session.sasl import SaslState
 from proxy.session.session_state import SessionState
 from proxy.session.share_session import ShareSession
@@ -18,12 +18,12 @@ new_request_id = cast("Callable[[], RequestId]", count(1).__next__)
 
 
 class SessionCore:
-    """The shared state of one session. ``context`` is that of its listener."""
+    """The shared state of one session, of a client that came to ``listener``."""
 
     __slots__ = (
-        "context",
         "events",
         "in_flight",
+        "listener",
         "sasl",
         "share_session",
         "state",
@@ -31,13 +31,13 @@ class SessionCore:
         "to_upstream",
     )
 
-    def __init__(self, context: ListenerContext) -> None:
-        self.context = context
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
         self.state = SessionState()
         self.in_flight = InFlightRequests()
-        self.sasl = SaslState(context.clock)
+        self.sasl = SaslState(listener.clock)
         self.share_session = ShareSession(
-            context.clock, context.request_metrics.metrics.share_sessions_open.inc
+            listener.clock, listener.request_metrics.metrics.share_sessions_open.inc
         )
         self.to_upstream: list[bytes] = []
         """Bytes for the broker, in order."""

@@ -20,8 +20,9 @@ from enum import Enum
 from protocol_codecs import ApiKey, ErrorCode, Message, TooManyElements
 from protocol_codecs.api_key import api_name
 from protocol_codecs.messages.join_group import JoinGroupResponse
+from proxy.session.errors import ClientError
 from proxy.session.held_calls_budget import Reservation
-from proxy.session.listener_context import ClientError, ListenerContext
+from proxy.session.listener import Listener
 from proxy.wire.bounded_decoding import read_group_call
 from proxy.wire.frame_splitter import STREAM_ABOVE, Piece
 from proxy.wire.framing import response_frame
@@ -69,13 +70,14 @@ class GroupCalls:
     :attr:`Treatment.PROBE_BROKER` the session calls :meth:`probe_answered`.
     """
 
-    def __init__(self, context: ListenerContext, on_unblocked: Callable[[], None]) -> None:
-        self._context = context
-        self._limits = context.limits
-        self._counted = context.request_metrics.metrics.large_group_calls
+    def __init__(self, listener: Listener, on_unblocked: Callable[[], None]) -> None:
+        self._listener = listener
+        self._limits = listener.limits
+        self._counted = listener.request_metrics.metrics.large_group_calls
         self._on_unblocked = on_unblocked
         self._probing = False
-        self._reservation: Reservation | None = None
+        self.reservation: Reservation | None = None
+        """The memory that a large call has, or waits for."""
         self._collected = bytearray()
         self.refusal_code = ErrorCode.NONE
         """The error of the last JoinGroup that was to be refused."""
@@ -83,7 +85,7 @@ class GroupCalls:
     @property
     def must_wait(self) -> bool:
         """Whether the call that has begun still has to wait."""
-        return self._probing or (self._reservation is not None and not self._reservation.granted)
+        return self._probing or (self.reservation is not None and not self.reservation.granted)
 
     def probe_answered(self, _answer: bytes) -> None:
         """The broker has answered the probe, so it has let the client in."""
@@ -103,8 +105,8 @@ class GroupCalls:
             self._counted.labels("waited_for_broker").inc()
             self._probing = True
             return Treatment.PROBE_BROKER
-        if size > STREAM_ABOVE and self._reservation is None:
-            self._reservation = self._context.held_calls.reserve(size, self._on_unblocked)
+        if size > STREAM_ABOVE and self.reservation is None:
+            self.reservation = self._listener.held_calls.reserve(size, self._on_unblocked)
         if self.must_wait:
             self._counted.labels("waited_for_room").inc()
             return Treatment.WAIT
@@ -126,9 +128,9 @@ class GroupCalls:
     def release(self) -> None:
         """Give back the memory of the call: it is held no longer, or never will be."""
         self._collected = bytearray()
-        if self._reservation is not None:
-            reservation, self._reservation = self._reservation, None
-            self._context.held_calls.release(reservation)
+        if self.reservation is not None:
+            reservation, self.reservation = self.reservation, None
+            self._listener.held_calls.release(reservation)
 
     def read(self, header: RequestHeader, frame: bytes) -> Message | Treatment:
         """Decode the call in a whole frame; if it has too many elements, return what to do with it instead.
@@ -150,7 +152,7 @@ class GroupCalls:
             self._counted.labels("relayed").inc()
             return Treatment.RELAY
         group_id = group_id_of(piece.data, header)
-        rule = self._context.rule_for(group_id)
+        rule = self._listener.rule_for(group_id)
         if header.api_key == _JOIN_GROUP and (code := rule.refusal(_JOIN_GROUP)) is not None:
             self._counted.labels("refused").inc()
             self.refusal_code = code

@@ -18,11 +18,11 @@ from proxy.session.core import SessionCore
 from proxy.session.events import CallReturned, SaslSessionExpired
 from proxy.session.heartbeat_cache import HeartbeatFrames
 from proxy.session.in_flight import InFlightRequest, Origin
+from proxy.session.prediction import Prediction
 from proxy.session.session_state import ClientState, RequestState, UpstreamState
-from proxy.session.speculation import Prediction, Speculation
 from proxy.wire.api_versions import LEARNING_VERSION
 from proxy.wire.framing import request_frame, response_body_offset
-from translation.actions import Call
+from translation.actions import Answer, Call
 from translation.passthrough.commits import COMMITS
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION
 
@@ -43,9 +43,9 @@ _RELAYING, _TRANSLATING = RequestState.RELAYING, RequestState.TRANSLATING
 
 
 class InjectedRequests:
-    """The injected requests of one session. ``speculation`` knows a request that was sent before its call."""
+    """The injected requests of one session."""
 
-    def __init__(self, core: SessionCore, speculation: Speculation) -> None:
+    def __init__(self, core: SessionCore) -> None:
         self.pending: deque[Call] = deque()
         """Calls of the translation that have not been sent yet, in order."""
         self._core = core
@@ -54,24 +54,32 @@ class InjectedRequests:
         """Calls that the broker has not answered, in order; None for one that was sent before it was called for."""
         self._correlation_ids = count(FIRST_CORRELATION_ID)
         self._heartbeats = HeartbeatFrames()
-        self._speculation = speculation
+        self._prediction: Prediction | None = None
+        """Where the request came from that was sent before its call; the broker has not answered it."""
+        self.on_predicted_answer: Callable[[Answer], None] = lambda _answer: None
+        """Called with the answer to the client that a reply of the broker makes certain."""
 
     def call(self, call: Call) -> None:
         """Send a call of the translation, behind those that are pending.
 
         :raises LookupError: another call than this was sent in advance.
         """
-        if self._speculation.confirms(call):
-            self._outstanding[-1] = call
-        else:
+        prediction = self._prediction
+        if prediction is None or self._outstanding[-1] is not None:
             self.pending.append(call)
             self.send_next()
+        elif call.message is prediction.upstream_request:
+            self._outstanding[-1] = call
+        else:
+            raise LookupError(
+                f"{prediction.upstream_request!r} was sent, but the translation called for {call!r}"
+            )
 
     def send_predicted(self, client_id: str | None, prediction: Prediction) -> None:
         """Send the ConsumerGroupHeartbeat that the translation is certain to call for, unless something goes first."""
         if self.pending or self._outstanding or not self._may_send:
             return
-        self._speculation.sent(prediction)
+        self._prediction = prediction
         self._outstanding.append(None)
         message = prediction.upstream_request
         self._send(_CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, client_id, message, self._returned)
@@ -125,7 +133,9 @@ class InjectedRequests:
         else:
             offset = response_body_offset(call.api_key, call.version, frame)
             message = decode(APIS[call.api_key].response, call.version, frame, offset)
-        self._speculation.replied(message)
+        prediction, self._prediction = self._prediction, None
+        if prediction is not None and (answer := prediction.answer_to(message)) is not None:
+            self.on_predicted_answer(answer)
         self._core.events.append(CallReturned(call.call_id, message))
         if self.pending:
             self.send_next()
@@ -144,11 +154,11 @@ class InjectedRequests:
             frame = self._heartbeats.frame(version, correlation_id, client_id, message)
         else:
             frame = request_frame(api_key, version, correlation_id, client_id, message)
-        context = core.context
-        context.request_metrics.sent(api_key, version, injected=True)
+        listener = core.listener
+        listener.request_metrics.sent(api_key, version, injected=True)
         core.to_upstream.append(frame)
         core.in_flight.inject(
             InFlightRequest(
-                _INJECTED, api_key, version, correlation_id, context.clock(), on_response=on_response
+                _INJECTED, api_key, version, correlation_id, listener.clock(), on_response=on_response
             )
         )

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from protocol_codecs import CodecError, decode_bounded
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
-from proxy.session.listener_context import ListenerContext, UpstreamError
+from proxy.session.errors import UpstreamError
+from proxy.session.listener import Listener
 from proxy.wire import api_versions
 from proxy.wire.api_versions import NegotiatedVersions, Ranges
 from proxy.wire.frame_splitter import Piece
@@ -25,17 +26,17 @@ class Negotiation:
 
     def __init__(
         self,
-        context: ListenerContext,
+        listener: Listener,
         connection_id: ConnectionId,
         client_host: str,
         peer_closed: Callable[[], bool],
         on_change: Callable[[], None],
     ) -> None:
-        self.ranges: Ranges = context.negotiator.default_ranges
+        self.ranges: Ranges = listener.negotiator.default_ranges
         """The versions that the client may use."""
         self.known_connection: Connection | None = None
         """What the translation knows of the connection; None until the broker has named its versions."""
-        self._context = context
+        self._listener = listener
         self._connection_id = connection_id
         self._client_host = client_host
         self._peer_closed = peer_closed
@@ -58,7 +59,7 @@ class Negotiation:
             return
         try:
             offset = body_offset(piece.data, header)
-            max_elements = self._context.limits.group_call_max_elements
+            max_elements = self._listener.limits.group_call_max_elements
             message, _ = decode_bounded(ApiVersionsRequest, header.version, piece.data, offset, max_elements)
         except (CodecError, HeaderError):
             return
@@ -81,7 +82,7 @@ class Negotiation:
             raise UpstreamError("api_versions", "the broker refused to name its versions")
 
     def _learn(self, version: int, frame: bytes) -> NegotiatedVersions:
-        negotiated = self._context.negotiator.negotiate(version, frame)
+        negotiated = self._listener.negotiator.negotiate(version, frame)
         if negotiated.broker:
             self.ranges = negotiated.client
             self.known_connection = Connection(

@@ -53,7 +53,7 @@ class Relay:
 
     def __init__(self, core: SessionCore, negotiation: Negotiation, injected: InjectedRequests) -> None:
         self._core = core
-        self._context = core.context
+        self._listener = core.listener
         self._negotiation = negotiation
         self._injected = injected
 
@@ -63,10 +63,12 @@ class Relay:
         :raises HeaderError: it is a Produce request that ends too early.
         """
         api_key = header.api_key
-        context = self._context
-        context.request_metrics.relayed(api_key, header.version, piece.frame_size)
+        listener = self._listener
+        listener.request_metrics.relayed(api_key, header.version, piece.frame_size)
         if api_key != _PRODUCE or expects_response(piece.data, header):
-            entry = InFlightRequest(_RELAYED, api_key, header.version, header.correlation_id, context.clock())
+            entry = InFlightRequest(
+                _RELAYED, api_key, header.version, header.correlation_id, listener.clock()
+            )
             if api_key in _REWRITTEN_OR_TAPPED:
                 self._attach_rewriter(entry, header, piece)
                 self._attach_tap(entry, header, piece)
@@ -79,11 +81,11 @@ class Relay:
 
     def heartbeat(self, header: RequestHeader, piece: Piece, tap: ResponseTap) -> None:
         """Relay a repeated Heartbeat that the translation is sure to forward, without handing it to the translation."""
-        context = self._context
-        context.request_metrics.relayed(_HEARTBEAT, header.version, piece.frame_size, decoded=True)
+        listener = self._listener
+        listener.request_metrics.relayed(_HEARTBEAT, header.version, piece.frame_size, decoded=True)
         self._core.in_flight.relay(
             InFlightRequest(
-                _RELAYED, _HEARTBEAT, header.version, header.correlation_id, context.clock(), tap=tap
+                _RELAYED, _HEARTBEAT, header.version, header.correlation_id, listener.clock(), tap=tap
             )
         )
         self._core.to_upstream.append(piece.data)
@@ -92,12 +94,12 @@ class Relay:
 
     def token(self, piece: Piece, *, expects_token: bool) -> None:
         """Relay a SASL token without a header; it counts as the SaslAuthenticate that it would be later."""
-        context = self._context
+        listener = self._listener
         if expects_token:
             self._core.in_flight.relay(
-                InFlightRequest(_RELAYED, _SASL_AUTHENTICATE, 0, 0, context.clock(), headerless=True)
+                InFlightRequest(_RELAYED, _SASL_AUTHENTICATE, 0, 0, listener.clock(), headerless=True)
             )
-        context.request_metrics.relayed(_SASL_AUTHENTICATE, 0, piece.frame_size)
+        listener.request_metrics.relayed(_SASL_AUTHENTICATE, 0, piece.frame_size)
         self._core.to_upstream.append(piece.data)
         if not piece.last:
             self._core.state.on_request(RequestEvent.RELAY_STARTED)
@@ -121,18 +123,18 @@ class Relay:
         entry.tap = tap_group_call(
             request,
             lambda response: events.append(GroupCallPassed(connection, request, response)),
-            self._context.limits.group_call_max_elements,
+            self._listener.limits.group_call_max_elements,
         )
 
     def _attach_rewriter(self, entry: InFlightRequest, header: RequestHeader, piece: Piece) -> None:
-        api_key, version, map_address = entry.api_key, entry.version, self._context.map_address
+        api_key, version, map_address = entry.api_key, entry.version, self._listener.map_address
         if (first := endpoint_rewriter.FIRST_VERSION.get(api_key)) is not None:
             if version >= first:
                 entry.endpoint_rewriter = rewriter = EndpointRewriter(api_key, version, map_address)
                 if isinstance(rewriter.walk, ShareWalk):
                     self._follow_share_session(entry, header, piece, rewriter.walk)
         elif api_key in CARRYING_ADDRESSES:
-            known_nodes, learn_racks = self._context.known_nodes, self._context.learn_racks
+            known_nodes, learn_racks = self._listener.known_nodes, self._listener.learn_racks
             entry.rewrite = lambda frame: rewrite_addresses(
                 api_key, version, frame, map_address, known_nodes, learn_racks
             )
@@ -146,18 +148,20 @@ class Relay:
     def _attach_tap(self, entry: InFlightRequest, header: RequestHeader, piece: Piece) -> None:
         if header.api_key in OBSERVED:
             if self._negotiation.known_connection is not None and piece.last:
-                max_elements = self._context.limits.group_call_max_elements
+                max_elements = self._listener.limits.group_call_max_elements
                 request = decode_group_call(piece.data, header, new_request_id(), max_elements)
                 if request is not None:
                     self.tap(entry, request)
-        elif header.api_key == _METADATA and header.version >= TOPIC_IDS_FROM and self._context.topics.wanted:
-            entry.tap = tap_topic_names(header.version, self._context.topics)
+        elif (
+            header.api_key == _METADATA and header.version >= TOPIC_IDS_FROM and self._listener.topics.wanted
+        ):
+            entry.tap = tap_topic_names(header.version, self._listener.topics)
 
     def _follow_share_session(
         self, entry: InFlightRequest, header: RequestHeader, piece: Piece, walk: ShareWalk
     ) -> None:
-        share_session, limits = self._core.share_session, self._context.limits
-        request_metrics = self._context.request_metrics
+        share_session, limits = self._core.share_session, self._listener.limits
+        request_metrics = self._listener.request_metrics
         # Only a client that the broker has let in has much to acknowledge.
         most = limits.group_call_max_bytes if share_session.is_open else limits.first_group_call_max_bytes
         request = read_share_request(header, piece, most, limits.group_call_max_elements)

@@ -60,21 +60,21 @@ class ResponseTap:
 
 
 class HeartbeatTap(ResponseTap):
-    """The tap of a Heartbeat: calls ``on_success`` for a plain success, gives ``on_frame`` any other response."""
+    """The tap of a Heartbeat: decodes no plain success, but gives ``on_response`` the same message each time."""
 
-    __slots__ = ("_on_success", "_version")
+    __slots__ = ("_on_response", "_version")
 
     def __init__(
-        self, version: int, on_success: Callable[[], None], on_frame: Callable[[bytes], None]
+        self, version: int, on_response: Callable[[Message], None], on_frame: Callable[[bytes], None]
     ) -> None:
         super().__init__(on_frame)
         self._version = version
-        self._on_success = on_success
+        self._on_response = on_response
 
     def take(self, data: bytes, *, last: bool) -> None:
         """Take the next piece."""
         if last and self._collected is None and is_plain_success(data, self._version):
-            self._on_success()
+            self._on_response(_HEARTBEAT_SUCCEEDED)
         else:
             super().take(data, last=last)
 
@@ -113,7 +113,7 @@ def tap_group_call(
         on_response(read_group_response(request.api_key, request.version, frame, max_elements))
 
     if request.api_key == ApiKey.HEARTBEAT:
-        return HeartbeatTap(request.version, lambda: on_response(_HEARTBEAT_SUCCEEDED), on_frame)
+        return HeartbeatTap(request.version, on_response, on_frame)
     return ResponseTap(on_frame)
 
 

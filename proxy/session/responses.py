@@ -7,8 +7,9 @@ those before it.
 
 from protocol_codecs import CodecError
 from proxy.session.core import SessionCore
+from proxy.session.errors import UpstreamError
 from proxy.session.in_flight import InFlightRequest, UnexpectedResponseError
-from proxy.session.listener_context import UpstreamError, check_decodable, check_token
+from proxy.session.request_checks import check_decodable, check_token
 from proxy.session.sasl import BEFORE_AUTHENTICATION
 from proxy.session.session_state import ClientState
 from proxy.wire.frame_splitter import RESPONSE_HEAD, FrameError, FrameSplitter, Piece
@@ -27,7 +28,7 @@ class Responses:
         self._state = core.state
         self._in_flight = core.in_flight
         self._sasl = core.sasl
-        self._context = core.context
+        self._listener = core.listener
         self._frames = FrameSplitter(_LARGEST_RESPONSE, RESPONSE_HEAD)
         self._current: InFlightRequest | None = None  # whose response is arriving in pieces
         self._collecting: bytearray | None = None  # a large response to be rewritten or decoded
@@ -93,7 +94,7 @@ class Responses:
 
     def _begin(self, piece: Piece) -> None:
         if self._sasl.headerless and self._sasl.expects_uncounted_tokens and not self._in_flight.upstream:
-            check_token(piece, self._context.limits)  # a token without a header, and for no request
+            check_token(piece, self._listener.limits)  # a token without a header, and for no request
             self._pass_to_client(piece.data)
             return
         entry = self._in_flight.expected(piece.data)
@@ -104,7 +105,7 @@ class Responses:
         elif piece.last:
             self._take_whole(entry, piece.data)
         else:
-            check_decodable(piece, self._context.limits, trusted=self.trusted)
+            check_decodable(piece, self._listener.limits, trusted=self.trusted)
             self._current = entry
             self._collecting = bytearray(piece.data)
 
@@ -136,7 +137,7 @@ class Responses:
     def _take_whole(self, entry: InFlightRequest, frame: bytes) -> None:
         if entry.on_response is not None:
             self._in_flight.answered(entry)
-            self._context.request_metrics.call_returned(entry, self._context.clock())
+            self._listener.request_metrics.call_returned(entry, self._listener.clock())
             if entry.api_key not in BEFORE_AUTHENTICATION:
                 self.trusted = True
             entry.on_response(frame)
@@ -151,7 +152,7 @@ class Responses:
         self._in_flight.answered(entry)
         if entry.api_key not in BEFORE_AUTHENTICATION:
             self.trusted = True
-        self._context.request_metrics.response(entry, size, self._context.clock())
+        self._listener.request_metrics.response(entry, size, self._listener.clock())
         if entry.on_passed is not None:
             entry.on_passed()
         if self._in_flight.client:

@@ -84,7 +84,8 @@ class SaslState:
         A request that a client's request waits for (``awaited``) may be sent as long as the client's could: the client
         decides when it authenticates again, and most do so in the last tenth of the lifetime.
         """
-        return self._done and self._clock() < (self._ends if awaited else self._quiet_from)
+        until = self._ends if awaited else self._quiet_from
+        return self._done and (until == math.inf or self._clock() < until)
 
     @property
     def expired(self) -> bool:

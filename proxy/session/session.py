@@ -17,13 +17,15 @@ from protocol_codecs import ApiKey, CodecError, decode_prefix
 from protocol_codecs.api_key import api_name
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
 from proxy.session.core import SessionCore
+from proxy.session.errors import ClientError
 from proxy.session.events import UpstreamNeeded
 from proxy.session.group_calls import GroupCalls, Treatment, refusal
 from proxy.session.in_flight import InFlightRequest, Origin
 from proxy.session.injected_requests import InjectedRequests
-from proxy.session.listener_context import ClientError, ListenerContext, check_token, check_version_offered
+from proxy.session.listener import Listener
 from proxy.session.negotiation import Negotiation
 from proxy.session.relay import Relay
+from proxy.session.request_checks import check_token, check_version_offered
 from proxy.session.responses import Responses
 from proxy.session.sasl import BEFORE_AUTHENTICATION, SASL_APIS, begins_with_gssapi
 from proxy.session.session_state import (
@@ -35,7 +37,6 @@ from proxy.session.session_state import (
     UpstreamState,
 )
 from proxy.session.share_session import ShareSession
-from proxy.session.speculation import Speculation
 from proxy.session.translated_calls import TranslatedCalls
 from proxy.wire import api_versions
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
@@ -51,6 +52,7 @@ from proxy.wire.request_header import (
 from proxy.wire.supported_versions import NEWEST_REVIEWED
 from proxy.wire.translated_apis import GUARDED, TRANSLATED
 from translation.actions import Call, ConnectionId, never
+from translation.passthrough.commits import COMMITS
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -75,24 +77,23 @@ class ClientSession:
         self,
         connection_id: ConnectionId,
         client_host: str,
-        context: ListenerContext,
+        listener: Listener,
         peer_closed: Callable[[], bool] = never,
         on_unblocked: Callable[[], None] = lambda: None,
     ) -> None:
-        self._core = core = SessionCore(context)
+        self._core = core = SessionCore(listener)
         self._state = core.state
-        self._context = context
-        self._limits = limits = context.limits
+        self._listener = listener
+        self._limits = limits = listener.limits
         self._requests = FrameSplitter(
             min(limits.first_frame_max_bytes, limits.frame_max_bytes), enough=is_enough
         )
         self._postponed: Piece | None = None  # the first piece of a request that waits
-        self._group_calls = GroupCalls(context, on_unblocked)
+        self._group_calls = GroupCalls(listener, on_unblocked)
         self._negotiation = Negotiation(
-            context, connection_id, client_host, peer_closed, self._versions_changed
+            listener, connection_id, client_host, peer_closed, self._versions_changed
         )
-        speculation = Speculation()
-        self._injected = InjectedRequests(core, speculation)
+        self._injected = InjectedRequests(core)
         self._relay = Relay(core, self._negotiation, self._injected)
         self.responses = Responses(core)
         """Handles the broker's responses; the shell gives it what it reads from the broker."""
@@ -105,10 +106,10 @@ class ClientSession:
             self.responses,
             self._group_calls,
         )
-        speculation.on_answer = self._translated.answer_early
+        self._injected.on_predicted_answer = self._translated.answer_early
         self.answer = self._translated.answer
         self.forward = self._translated.forward
-        self.send_predicted = self._translated.send_predicted
+        self.send_predicted = self._injected.send_predicted
         self.to_upstream = core.to_upstream
         """Bytes for the broker, in order; the shell takes them out."""
         self.to_client = core.to_client
@@ -261,12 +262,12 @@ class ClientSession:
     def _next_piece(self) -> Piece | None:
         state = self._state
         if state.request is _READY:
-            if self._free_for_next:
-                if self._postponed is None:
-                    return self._requests.next_piece()
-                piece, self._postponed = self._postponed, None
-                return piece
-            return None
+            if not self._may_begin:
+                return None
+            if self._postponed is None:
+                return self._requests.next_piece()
+            piece, self._postponed = self._postponed, None
+            return piece
         if state.client is _GONE:
             return None
         if state.request in _IN_PIECES:
@@ -297,7 +298,7 @@ class ClientSession:
         if header.api_key == _API_VERSIONS and header.version > NEWEST_REVIEWED[_API_VERSIONS]:
             self._answer_here(header, piece, api_versions.refusal(header.correlation_id))
             return
-        check_version_offered(header, self._negotiation.ranges, self._context.request_metrics)
+        check_version_offered(header, self._negotiation.ranges, self._listener.request_metrics)
         if (state.client is _NEW or state.upstream is not _OPEN) and not self._has_upstream(piece):
             return
         if header.api_key in TRANSLATED or (
@@ -315,7 +316,7 @@ class ClientSession:
 
     def _may_be_refused(self, header: RequestHeader, piece: Piece) -> bool:
         """Whether the policy lets nobody join this heartbeat's group by its API."""
-        return self._context.rule_for(group_id_of(piece.data, header)).refusal(header.api_key) is not None
+        return self._listener.rule_for(group_id_of(piece.data, header)).refusal(header.api_key) is not None
 
     def _continue(self, piece: Piece) -> None:
         """Process another piece of the request that has begun."""
@@ -397,17 +398,17 @@ class ClientSession:
 
     def _answer(self, header: RequestHeader, response: bytes, piece: Piece) -> None:
         """Answer a request without the broker."""
-        context = self._context
+        listener = self._listener
         entry = InFlightRequest(
             Origin.LOCAL,
             header.api_key,
             header.version,
             header.correlation_id,
-            context.clock(),
+            listener.clock(),
             response=response,
         )
         self._core.in_flight.receive(entry)
-        context.request_metrics.request(header.api_key, header.version, piece.frame_size, decoded=True)
+        listener.request_metrics.request(header.api_key, header.version, piece.frame_size, decoded=True)
         self.responses.flush_ready()
 
     # -- the translation -----------------------------------------------------------------------------------
@@ -420,7 +421,7 @@ class ClientSession:
         self._injected.call(call)
         if self._injected.pending:
             self._injected.check_expiry()
-        return self._translated.called(call)
+        return call.api_key in COMMITS and self._translated.commit_called(call)
 
     def _versions_changed(self) -> None:
         self._translated.forget_heartbeat()

@@ -24,7 +24,6 @@ from proxy.session.relay import Relay
 from proxy.session.response_tap import ResponseTap
 from proxy.session.responses import Responses
 from proxy.session.session_state import RequestEvent
-from proxy.session.speculation import Prediction
 from proxy.wire import request_upgrades
 from proxy.wire.frame_splitter import Piece
 from proxy.wire.framing import response_frame
@@ -54,6 +53,7 @@ class _Held(msgspec.Struct):
 
     header: RequestHeader
     frame: bytes
+    size: int
     request: Request
     entry: InFlightRequest
     sent: bool = False
@@ -74,7 +74,7 @@ class TranslatedCalls:
         group_calls: GroupCalls,
     ) -> None:
         self._core = core
-        self._context = core.context
+        self._listener = core.listener
         self._connection_id = connection_id
         self._negotiation = negotiation
         self._relay = relay
@@ -97,7 +97,7 @@ class TranslatedCalls:
             return False
         self._core.sasl.ordinary_request()
         tap, message = self._passing_tap, last.message
-        if tap is not None and self._context.passes_through(
+        if tap is not None and self._listener.passes_through(
             self._connection_id, message.group_id, message.member_id
         ):
             self._relay.heartbeat(header, piece, tap)
@@ -119,9 +119,9 @@ class TranslatedCalls:
         newest = next(reversed(self._held.values()), None)
         return newest is not None and newest.sent and len(self._held) < MOST_COMMITS
 
-    def called(self, call: Call) -> bool:
-        """The translation has called for a request to the broker; return whether a commit may follow now."""
-        if call.api_key in COMMITS and self._held:
+    def commit_called(self, call: Call) -> bool:
+        """The translation has called for a commit at the broker; return whether another may follow now."""
+        if self._held:
             newest = next(reversed(self._held.values()))
             if call.message.topics is newest.request.message.topics:
                 newest.sent = True
@@ -148,15 +148,15 @@ class TranslatedCalls:
     def _hand_over(
         self, header: RequestHeader, frame: bytes, client_id: str | None, message: Message
     ) -> None:
-        core, context = self._core, self._context
-        context.request_metrics.request(header.api_key, header.version, len(frame), decoded=True)
+        core, listener, size = self._core, self._listener, len(frame)
+        listener.request_metrics.request(header.api_key, header.version, size, decoded=True)
         entry = InFlightRequest(
-            _LOCAL, header.api_key, header.version, header.correlation_id, context.clock()
+            _LOCAL, header.api_key, header.version, header.correlation_id, listener.clock()
         )
         core.in_flight.receive(entry)
         request = Request(new_request_id(), header.api_key, header.version, client_id, message)
-        self._held[request.id] = _Held(header, frame, request, entry)
-        self._held_bytes += len(frame)
+        self._held[request.id] = _Held(header, frame, size, request, entry)
+        self._held_bytes += size
         core.state.on_request(_HANDED_OVER)
         connection = self._negotiation.known_connection
         if connection is not None:
@@ -180,23 +180,20 @@ class TranslatedCalls:
 
     # -- what it decides -----------------------------------------------------------------------------------
 
-    def send_predicted(self, prediction: Prediction) -> None:
-        """Send the request that the translation is certain to call for, because of the one that it works on."""
-        for held in self._held.values():
-            self._injected.send_predicted(held.request.client_id, prediction)
-
     def answer(self, request_id: RequestId, message: Message) -> None:
         """Answer a request that the translation works on.
 
         :raises LookupError: it does not work on this one.
         """
-        held = self._find(request_id)
+        held = self._held.get(request_id)
+        if held is None:
+            raise self._unknown(request_id)
         self._passing_tap = None
         entry, self._answered_early = self._answered_early, None
         if entry is None:
             self._respond(held, message)
         self._done(held, _ANSWERED)
-        self._context.request_metrics.answered(held.entry, message, self._context.clock())
+        self._listener.request_metrics.answered(held.entry, message, self._listener.clock())
 
     def answer_early(self, answer: Answer) -> None:
         """Answer the client by a prediction; the translation calls :meth:`answer` with the same message later."""
@@ -210,7 +207,10 @@ class TranslatedCalls:
 
         :raises LookupError: it does not work on this one.
         """
-        self._find(request_id).forwarded = True
+        held = self._held.get(request_id)
+        if held is None:
+            raise self._unknown(request_id)
+        held.forwarded = True
         self._relay_forwarded()
 
     def _relay_forwarded(self) -> None:
@@ -234,24 +234,22 @@ class TranslatedCalls:
             last = self._last_heartbeat
             if last is not None and last.message is request.message:
                 self._passing_tap = entry.tap
-        self._context.request_metrics.sent(header.api_key, header.version, injected=False)
+        self._listener.request_metrics.sent(header.api_key, header.version, injected=False)
         self._core.to_upstream.append(frame)
 
-    def _find(self, request_id: RequestId) -> _Held:
-        held = self._held.get(request_id)
-        if held is None:
-            raise LookupError(
-                f"the translation answers request {request_id}, but works on {[*self._held]} on this connection"
-            )
-        return held
+    def _unknown(self, request_id: RequestId) -> LookupError:
+        return LookupError(
+            f"the translation answers request {request_id}, but works on {[*self._held]} on this connection"
+        )
 
     def _done(self, held: _Held, event: RequestEvent) -> None:
         """The translation works on a request no more."""
         del self._held[held.request.id]
-        self._held_bytes -= len(held.frame)
+        self._held_bytes -= held.size
         if not self._held:
             self._core.state.on_request(event)
-            self._group_calls.release()
+            if self._group_calls.reservation is not None:
+                self._group_calls.release()
         elif not held.forwarded:
             self._relay_forwarded()
 

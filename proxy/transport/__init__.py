@@ -1,1 +1,1 @@
-"""Sockets: TCP and TLS streams, the epoll loop, relaying in one direction, splicing, listening."""
+"""Sockets: TCP and TLS streams, dialling brokers, listening, the epoll loop, relaying in one direction, splicing."""

@@ -103,8 +103,11 @@ class RelayDirection:
             data = route.source.receive_nowait()
             if data is None:
                 return True
-            wants_more = self._taken(data)
-            if self.ended or self._passthrough_bytes() < SPLICE_MIN_BYTES:
+            if not data:
+                self.ended = True
+                return False
+            wants_more = self._take(data)
+            if self._passthrough_bytes() < SPLICE_MIN_BYTES:
                 return wants_more
             if not self._begin(route):
                 return False

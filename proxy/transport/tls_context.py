@@ -1,7 +1,7 @@
 """Makes TLS contexts from the configured files: certificates, keys, and the CAs of client certificates.
 
-:mod:`proxy.reload.file_watcher` notices when the files change and calls :meth:`Certificates.reload`. If a file can't be
-used when it is reloaded, the previous certificate stays in use, and the log names the file and the reason. Open
+:mod:`proxy.runtime.file_watcher` notices when the files change and calls :meth:`Certificates.reload`. If a file can't
+be used when it is reloaded, the previous certificate stays in use, and the log names the file and the reason. Open
 connections keep the certificate with which they began.
 """
 

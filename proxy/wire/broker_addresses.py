@@ -2,7 +2,7 @@
 
 The list is closed: Metadata, FindCoordinator and DescribeCluster name brokers in every version; Produce from v10 and
 Fetch from v16 may do so too (``proxy.wire.endpoint_rewriter``). Which address clients are told instead is decided
-in :mod:`proxy.cluster.advertised_cluster`. A node that has no port here is left out.
+in :mod:`proxy.server.advertised_cluster`. A node that has no port here is left out.
 
 A broker that is fenced, as at the end of an orderly stop or early in its start, may know no broker at all, and answers
 Metadata with topics but without any broker. librdkafka gives up all its brokers then, some of its consumers for good

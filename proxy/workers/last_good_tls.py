@@ -17,7 +17,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
 
 class LastGoodTls:
-    """The TLS files of one configuration, reloadable by :class:`proxy.reload.file_watcher.FileWatcher`.
+    """The TLS files of one configuration, reloadable by :class:`proxy.runtime.file_watcher.FileWatcher`.
 
     :raises TlsFilesError: a file is invalid at construction.
     """

@@ -22,8 +22,8 @@ from proxy.groups.snapshot import Snapshot, merge
 from proxy.metrics.bounds import Bound
 from proxy.metrics.dump import MetricDump
 from proxy.metrics.registry import Metrics
-from proxy.reload.file_watcher import Reloadable
 from proxy.runtime.exit_codes import ExitCode
+from proxy.runtime.file_watcher import Reloadable
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.server.server import Ports, Readiness

@@ -15,8 +15,8 @@ from proxy.admin.snapshot_encoding import encode_cooperatively
 from proxy.groups.observability import replica_name
 from proxy.groups.snapshot import Snapshot
 from proxy.metrics.periodic import keep_running
-from proxy.reload.file_watcher import FileWatcher
 from proxy.runtime.computing_thread import in_thread
+from proxy.runtime.file_watcher import FileWatcher
 from proxy.runtime.log_setup import configure
 from proxy.server.process import make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server

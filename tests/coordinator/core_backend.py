@@ -11,8 +11,8 @@ from coordinator.log import MemoryLog
 from coordinator.shard import Call, Reply
 from coordinator.uuids import SeededUuids
 from protocol_codecs import Uuid, decode, encode
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.message import Message
-from protocol_codecs.registry import APIS
 from tests.coordinator.trace import OfferedUuids, Trace
 
 MAX_SIZE = 12
@@ -91,7 +91,7 @@ class CoreBackend:
         carried = decode(request_type, version, encode(request, version))
         key = request_type.__schema__.api_key
         assert key is not None
-        self._versions[self._requests] = APIS[key].response, version
+        self._versions[self._requests] = ALL_APIS[key].response, version
         call = Call(self._requests, version, client_id, "/127.0.0.1")
         self._deliver(self.coordinator.handle(carried, call, self.now_ms))
         return CorePending(self, self._requests)

@@ -8,8 +8,9 @@ from typing import Any
 from coordinator.image import TopicImage
 from protocol_codecs import ApiKey, ErrorCode, Uuid, decode, decode_prefix, encode, uuid_from_text
 from protocol_codecs import all_messages as m
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.message import Message
-from protocol_codecs.registry import APIS, request_header_version, response_header_version
+from protocol_codecs.registry import request_header_version, response_header_version
 from tests.coordinator.log_comparison import LoggedRecord
 from tests.coordinator.offsets_topic import OffsetsTopic
 from tests.coordinator.propagation import Propagation, alter_group
@@ -50,7 +51,7 @@ class Connection:
         assert key is not None
         frame = self._exactly(struct.unpack(">i", self._exactly(4))[0])
         _, start = decode_prefix(m.ResponseHeader, response_header_version(key, version), frame)
-        return decode(APIS[key].response, version, frame, start)
+        return decode(ALL_APIS[key].response, version, frame, start)
 
     def call(self, request: Message, version: int) -> Any:
         self.send(request, version)

@@ -1,5 +1,7 @@
 """The table of attacks in docs/explanation/security.md is made from what benchmarks/attacks recorded."""
 
+from dataclasses import replace
+
 import pytest
 
 from tools import attacks_table
@@ -44,14 +46,14 @@ def test_an_outcome_says_what_was_noticed(seen, says):
 
 def test_both_versions_of_the_code_are_in_a_row():
     before = OUTCOME | {"code": "before", "commit": "1234567", "not_ready_s": 55.0}
-    page = attacks_table.page("<!-- attacks -->\nold\n<!-- /attacks -->\n", [before, OUTCOME])
+    page = attacks_table.OUTCOMES.written("<!-- attacks -->\nold\n<!-- /attacks -->\n", [before, OUTCOME])
     assert "| a key | not ready for 55 s | not noticed |" in page
     assert "before the mends: `1234567`, 2026-11-28, Kafka 4.4.0; this code: `abcdef0`" in page
 
 
-def test_an_outcome_takes_the_place_of_that_of_the_same_attack_and_code(tmp_path, monkeypatch):
-    monkeypatch.setattr(attacks_table, "OUTCOMES", tmp_path / "attacks.json")
+def test_an_outcome_takes_the_place_of_that_of_the_same_attack_and_code(tmp_path):
+    outcomes = replace(attacks_table.OUTCOMES, file=tmp_path / "attacks.json")
     before, second = OUTCOME | {"code": "before"}, OUTCOME | {"attack": "another", "number": 1}
     for one in (second, before, OUTCOME, OUTCOME | {"healed_s": 2.0}):
-        attacks_table.keep(one)
-    assert attacks_table.read() == [before, OUTCOME | {"healed_s": 2.0}, second]
+        outcomes.keep(one)
+    assert outcomes.read() == [before, OUTCOME | {"healed_s": 2.0}, second]

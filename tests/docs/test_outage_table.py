@@ -1,5 +1,7 @@
 """The tables of docs/evidence/outages.md are made from what benchmarks/outage.py recorded."""
 
+from dataclasses import replace
+
 from tools import outage_table
 
 STRAIGHT = {
@@ -33,7 +35,7 @@ def of(**sole: object) -> str:
 
 def test_the_ways_of_a_kind_are_beside_each_other():
     cell = "2.0 s, 1 rejoins, 4 twice"
-    assert f"| java eager static | {cell} | {cell} |" in outage_table.page(BLANK, [OUTAGE])
+    assert f"| java eager static | {cell} | {cell} |" in outage_table.OUTAGES.written(BLANK, [OUTAGE])
 
 
 def test_what_was_measured_is_above_its_table():
@@ -55,9 +57,9 @@ def test_what_straight_at_kafka_has_too_is_not_bold():
     assert "**" not in written
 
 
-def test_an_outage_takes_the_place_of_that_of_the_same_scope_and_duration(tmp_path, monkeypatch):
-    monkeypatch.setattr(outage_table, "OUTAGES", tmp_path / "outages.json")
+def test_an_outage_takes_the_place_of_that_of_the_same_scope_and_duration(tmp_path):
+    outages = replace(outage_table.OUTAGES, file=tmp_path / "outages.json")
     log, later = OUTAGE | {"scope": "log"}, OUTAGE | {"load": 1.0}
     for outage in (log, OUTAGE, OUTAGE | {"away_s": 5.0}, later):
-        outage_table.keep(outage)
-    assert outage_table.read() == [OUTAGE | {"away_s": 5.0}, later, log]
+        outages.keep(outage)
+    assert outages.read() == [OUTAGE | {"away_s": 5.0}, later, log]

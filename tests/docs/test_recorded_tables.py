@@ -1,5 +1,7 @@
 """The tables of docs/ that are made from what benchmarks recorded are those of the recorded runs."""
 
+from dataclasses import replace
+
 import pytest
 
 from tools import commits_table, start_together_table
@@ -13,25 +15,25 @@ CONSUMER = {
 START = {"mode": "one proxy", "members": 6, "assigned": 6, "revoked": 0, "first_s": 3.0, "settled_s": 3.5}
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.MARKER)
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.marker)
 def test_a_page_is_what_the_recorded_runs_make(table):
-    page = table.PAGE.read_text(encoding="utf-8")
-    assert table.page(page, table.read()) == page
+    page = table.page.read_text(encoding="utf-8")
+    assert table.written(page, table.read()) == page
 
 
-@pytest.mark.parametrize("table", [commits_table, start_together_table], ids=lambda table: table.MARKER)
-def test_a_run_takes_the_place_of_that_of_the_same_kafka_and_newer_ones_come_first(
-    table, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(table, "RUNS", tmp_path / "runs.json")
+@pytest.mark.parametrize("table", [commits_table, start_together_table], ids=lambda table: table.RUNS.marker)
+def test_a_run_takes_the_place_of_that_of_the_same_kafka_and_newer_ones_come_first(table, tmp_path):
+    runs = replace(table.RUNS, file=tmp_path / "runs.json")
     older, again = ABOUT | {"kafka": "4.0.1"}, ABOUT | {"load": 2.0}
     for run in (older, ABOUT, again):
-        table.keep(run)
-    assert table.read() == [again, older]
+        runs.keep(run)
+    assert runs.read() == [again, older]
 
 
 def test_what_a_run_was_measured_with_is_above_its_table():
-    page = commits_table.page("<!-- commits -->\nold\n<!-- /commits -->\n", [ABOUT | {"rows": [CONSUMER]}])
+    page = commits_table.RUNS.written(
+        "<!-- commits -->\nold\n<!-- /commits -->\n", [ABOUT | {"rows": [CONSUMER]}]
+    )
     assert "Kafka 4.4.0, commit `abcdef0`, 2026-11-29, load average 1.5 (`python -m x`):\n\n| entry |" in page
 
 

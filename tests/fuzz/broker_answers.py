@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage, Message, decode, encode
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from protocol_codecs.registry import APIS
 from tests.translation.answers import commit_answer, described, member
 from tests.translation.bench import GROUP, TOPIC_IDS, Bench
 from translation.actions import Call, RequestId
@@ -77,7 +77,7 @@ class _Client:
             return
         call = self.bench.calls[0]
         try:
-            message = decode(APIS[call.api_key].response, call.version, body)
+            message = decode(ALL_APIS[call.api_key].response, call.version, body)
         except MalformedMessage:
             self._loses_its_connection()
         else:
@@ -136,7 +136,7 @@ def good_answer(call: Call) -> Message:
                 members=tuple(MemberResponse(member_id=one.member_id) for one in message.members)
             )
         case _:
-            return APIS[call.api_key].response()
+            return ALL_APIS[call.api_key].response()
 
 
 def run(chunks: Iterable[bytes]) -> None:

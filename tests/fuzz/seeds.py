@@ -9,6 +9,7 @@ from msgspec import structs
 
 from protocol_codecs import ApiKey, ErrorCode, Message, encode
 from protocol_codecs import all_messages as messages
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.all_messages import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -24,7 +25,6 @@ from protocol_codecs.all_messages import (
 )
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from protocol_codecs.registry import APIS
 from tests.fuzz import broker_answers, foreign_records, lines_and_frames
 from tests.fuzz.targets import DECLARED
 from tests.fuzz.two_connections import ANSWERS
@@ -186,7 +186,7 @@ _OFFERED = {
 
 def _heartbeats(api_key: ApiKey, group_id: str, *, refused: bool) -> bytes:
     """A member joins and is assigned something, goes on at the epoch that it got, and leaves; or it may not join."""
-    api = APIS[api_key]
+    api = ALL_APIS[api_key]
     request = structs.replace(full(api.request, 1), group_id=group_id, member_id="m")
     response = structs.replace(_accepted(full(api.response, 1)), member_id="m")
     conversation = _Conversation()
@@ -204,7 +204,7 @@ def _questions() -> bytes:
         (ApiKey.SHARE_FETCH, 2),
         (ApiKey.SHARE_ACKNOWLEDGE, 2),
     ):
-        api = APIS[api_key]
+        api = ALL_APIS[api_key]
         conversation.call(
             api_key, version, full(api.request, version), _accepted(full(api.response, version))
         )

@@ -29,8 +29,9 @@ from protocol_codecs.messages import connect_protocol, consumer_protocol
 from protocol_codecs.records import decode_batch, decode_record, decode_share_state_record, read_headers
 from proxy.config.schema import Address, Limits
 from proxy.metrics.registry import Metrics
+from proxy.session.errors import ClientError, UpstreamError
 from proxy.session.events import GroupCallReceived, UpstreamNeeded
-from proxy.session.listener_context import ClientError, ListenerContext, UpstreamError
+from proxy.session.listener import Listener
 from proxy.session.request_metrics import RequestMetrics
 from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
@@ -201,9 +202,7 @@ def fuzz_connection(data: bytes) -> None:
     Each chunk begins with a byte that says which side sends it. What the proxy would ask the translation to
     do is forwarded.
     """
-    talk = ClientSession(
-        ConnectionId(1), "client", ListenerContext(_told, _OFFERS, _LIMITS, _METER, lambda: 0.0)
-    )
+    talk = ClientSession(ConnectionId(1), "client", Listener(_told, _OFFERS, _LIMITS, _METER, lambda: 0.0))
     to_client = 0
     from_broker = 0
     upstream_open = False

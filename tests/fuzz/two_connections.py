@@ -28,7 +28,8 @@ from proxy.groups.event_dispatcher import EventDispatcher
 from proxy.groups.group_registry import GroupRegistry
 from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
-from proxy.session.listener_context import ListenerContext, UpstreamError
+from proxy.session.errors import UpstreamError
+from proxy.session.listener import Listener
 from proxy.session.request_metrics import RequestMetrics
 from proxy.session.session import ClientSession
 from proxy.transport.relay_direction import RelayDirection
@@ -106,7 +107,7 @@ class _Proxy:
         self._groups = GroupRegistry(POLICY)
         self._dispatcher = EventDispatcher(_METRICS, self._groups)
         self._driver = TranslatorDriver(Translator(POLICY), request_metrics, self._record, Observer(topics))
-        self._context = ListenerContext(
+        self._listener = Listener(
             map_address,
             ApiVersionsNegotiator(allow_unknown_apis=False),
             limits,
@@ -121,7 +122,7 @@ class _Proxy:
         self._dispatcher.dispatch(event, 0)
 
     def connection(self, number: int) -> "_Connection":
-        return _Connection(ConnectionId(number), self._driver, self._context)
+        return _Connection(ConnectionId(number), self._driver, self._listener)
 
     def shows_its_groups(self) -> None:
         msgspec.json.encode(list(self._groups.views(0)))
@@ -158,9 +159,7 @@ class _Written:
 class _Connection:
     """One connection, whose broker can be reached at once."""
 
-    def __init__(
-        self, connection_id: ConnectionId, driver: TranslatorDriver, context: ListenerContext
-    ) -> None:
+    def __init__(self, connection_id: ConnectionId, driver: TranslatorDriver, context: Listener) -> None:
         self._id = connection_id
         self._driver = driver
         self._session = ClientSession(connection_id, "/10.0.0.1", context)

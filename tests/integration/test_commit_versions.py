@@ -9,13 +9,13 @@ import pytest
 from support import raw
 
 from protocol_codecs import ApiKey, Message, decode
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol_codecs.registry import APIS
 from proxy.wire.framing import request_frame
 
 A_YEAR_AGO_MS = 1_760_000_000_000
@@ -30,7 +30,7 @@ def ask(connection: raw.RawConnection, api_key: ApiKey, version: int, request: M
     connection.send_bytes(request_frame(api_key, version, 7, "old-tool", request))
     answer = connection.receive_frame()
     assert struct.unpack_from(">i", answer) == (7,)
-    return decode(APIS[api_key].response, version, answer, 4)
+    return decode(ALL_APIS[api_key].response, version, answer, 4)
 
 
 @pytest.mark.parametrize("mode", ["translate", "observe"])

@@ -14,7 +14,7 @@ from proxy.member_log.driver import FleetDriver
 from proxy.member_log.log_events import LogEvent, RecordRead
 from proxy.metrics.registry import Metrics
 from translation.member_log.formats import FORMAT_HEADER, FORMATS
-from translation.member_log.outputs import Health, Terms, Verdict
+from translation.member_log.outputs import Health, JoinTerms, ServeDecision
 from translation.member_log.records import member_key
 
 KEY = member_key("payments", "epochgate-1")
@@ -92,7 +92,7 @@ async def test_clients_that_were_told_of_no_broker_are_replaced(relay, monkeypat
         relay.names_brokers = False
         await watched.until(lambda: relay.reading_or_writing == 0)
         relay.names_brokers = True
-        assert watched.driver.log.claim(KEY, 1, trio.current_time(), Terms()) is Verdict.PENDING
+        assert watched.driver.log.claim(KEY, 1, trio.current_time(), JoinTerms()) is ServeDecision.PENDING
         watched.driver.carry_out()
         await watched.until(lambda: watched.ready < PARTITIONS)
         await watched.until(lambda: watched.ready == PARTITIONS)

@@ -29,7 +29,7 @@ from proxy.member_log.refusals import MemberLogRefused
 from proxy.member_log.topic import required_settings
 from proxy.metrics.registry import Metrics
 from translation.member_log.group_records import MOVE, encode_group_key, group_key
-from translation.member_log.outputs import Expired, Health, Output, Taken, Terms, Verdict
+from translation.member_log.outputs import Expired, Health, JoinTerms, Output, ServeDecision, Taken
 from translation.member_log.records import MemberKey, Writer, encode_key, member_key, partition_of
 from translation.member_log.seats import Seat
 
@@ -62,11 +62,11 @@ class Replica:
                 with trio.move_on_after(0.2):
                     await self.changed.wait()
 
-    async def claim(self, key: MemberKey, connection: int = 1) -> Verdict:
-        if self.log.claim(key, connection, trio.current_time(), Terms(10_000)) is Verdict.PENDING:
+    async def claim(self, key: MemberKey, connection: int = 1) -> ServeDecision:
+        if self.log.claim(key, connection, trio.current_time(), JoinTerms(10_000)) is ServeDecision.PENDING:
             self.driver.carry_out()
             await self.until(
-                lambda: self.log.verdict(key, connection, trio.current_time()) is not Verdict.PENDING
+                lambda: self.log.verdict(key, connection, trio.current_time()) is not ServeDecision.PENDING
             )
         return self.log.verdict(key, connection, trio.current_time())
 
@@ -150,9 +150,9 @@ async def made(admin: AdminClient, topic: NewTopic) -> None:
 async def test_one_of_two_replicas_has_a_member_and_a_third_knows_who(kafka, topic):
     fleet = fleet_at(kafka.bootstrap, topic)
     async with replica(fleet) as first, replica(fleet) as second:
-        assert await first.claim(KEY) is Verdict.SERVE
+        assert await first.claim(KEY) is ServeDecision.SERVE
         await second.until(lambda: second.log.seat(KEY) is Seat.ELSEWHERE)
-        assert await second.claim(KEY) is Verdict.SERVE
+        assert await second.claim(KEY) is ServeDecision.SERVE
         await first.until(lambda: Taken(KEY) in first.said)
         assert not first.log.expire(KEY, trio.current_time())
         assert second.log.expire(KEY, trio.current_time())
@@ -206,8 +206,8 @@ async def test_garbage_in_the_topic_is_counted_and_ends_no_replica_also_after_a_
         await trio.to_thread.run_sync(write_garbage, kafka.bootstrap, topic)
         for each in (one, other):
             await each.until(lambda each=each: each.driver.ignored.total() == PARTITIONS * len(GARBAGE))
-        assert await one.claim(KEY) is Verdict.SERVE
-        assert await other.claim(KEY) is Verdict.SERVE
+        assert await one.claim(KEY) is ServeDecision.SERVE
+        assert await other.claim(KEY) is ServeDecision.SERVE
         async with replica(fleet) as late:
             assert late.driver.ignored == one.driver.ignored == other.driver.ignored
             assert late.log.seat(KEY) is Seat.ELSEWHERE
@@ -226,18 +226,18 @@ async def test_the_brokers_migration_policy_is_known_to_an_account_that_may_ask(
 async def test_a_broker_that_is_away_and_comes_back(own_kafka, topic):
     cluster = await trio.to_thread.run_sync(own_kafka)
     async with replica(fleet_at(cluster.bootstrap, topic)) as one:
-        assert await one.claim(KEY) is Verdict.SERVE
+        assert await one.claim(KEY) is ServeDecision.SERVE
         partition = partition_of(KEY, PARTITIONS)
         await trio.to_thread.run_sync(cluster.stop_broker, 1)
         one.said.clear()
-        assert one.log.claim(KEY, 2, trio.current_time()) is Verdict.PENDING
+        assert one.log.claim(KEY, 2, trio.current_time()) is ServeDecision.PENDING
         one.driver.carry_out()
         await one.until(lambda: one.log.health(partition) is Health.AWAY)
-        assert one.log.claim(KEY, 1, trio.current_time()) is Verdict.SERVE
-        assert one.log.claim(KEY, 3, trio.current_time()) is Verdict.UNAVAILABLE
+        assert one.log.claim(KEY, 1, trio.current_time()) is ServeDecision.SERVE
+        assert one.log.claim(KEY, 3, trio.current_time()) is ServeDecision.UNAVAILABLE
         await trio.to_thread.run_sync(cluster.start_broker, 1)
         await one.until(lambda: one.log.health(partition) is Health.READY)
-        assert await one.claim(KEY, 4) is Verdict.SERVE
+        assert await one.claim(KEY, 4) is ServeDecision.SERVE
 
 
 async def test_two_replicas_go_on_with_another_topic_of_the_name(kafka, topic):
@@ -245,7 +245,7 @@ async def test_two_replicas_go_on_with_another_topic_of_the_name(kafka, topic):
     fleet = fleet_at(kafka.bootstrap, topic)
     admin = AdminClient(dict(fleet.kafka))
     async with replica(fleet) as first, replica(fleet) as second:
-        assert await first.claim(KEY) is Verdict.SERVE
+        assert await first.claim(KEY) is ServeDecision.SERVE
         admin.delete_topics([topic])[topic].result(10)
         wrong = {**required_settings(1), "retention.ms": "1000000"}
         await made(admin, NewTopic(topic, PARTITIONS, 1, config=wrong))
@@ -255,7 +255,7 @@ async def test_two_replicas_go_on_with_another_topic_of_the_name(kafka, topic):
         for one in (first, second):
             await one.until(lambda at=one: at.driver.refused is None, 90)
             assert "retention.ms=1000000" in one.driver.warning
-        assert await second.claim(KEY) is Verdict.SERVE
+        assert await second.claim(KEY) is ServeDecision.SERVE
         await first.until(lambda: first.log.seat(KEY) is Seat.ELSEWHERE)
 
 
@@ -270,7 +270,7 @@ async def test_settings_that_change_are_told_until_they_are_mended(kafka, topic,
         "min.compaction.lag.ms": "0",
     }
     async with replica(fleet) as one:
-        assert await one.claim(KEY) is Verdict.SERVE
+        assert await one.claim(KEY) is ServeDecision.SERVE
         for name, value in changes.items():
             alter(admin, topic, name, value)
             await one.until(lambda at=f"{name}={value}": at in (one.driver.warning or ""))
@@ -293,7 +293,7 @@ async def test_a_right_that_is_withdrawn_and_given_back(own_kafka, topic, empty_
     rights = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS
     allow(admin, "bob", ResourceType.TOPIC, topic, *rights)
     async with replica(fleet_at(cluster.bootstrap_of("SASL"), topic, kafka=account("bob"))) as one:
-        assert await one.claim(KEY) is Verdict.SERVE
+        assert await one.claim(KEY) is ServeDecision.SERVE
         deny = denial("bob", topic, right)
         admin.create_acls([deny])[deny].result(10)
         writing = member_key("payments", "epochgate-2")
@@ -317,15 +317,15 @@ async def test_a_right_that_is_withdrawn_and_given_back(own_kafka, topic, empty_
         deleted.result(10)
         await one.until(lambda: one.driver.refused is None, 60)
         assert one.refusals[-1] is None
-        assert await one.claim(writing, 2) is Verdict.SERVE
-        assert await one.claim(KEY) is Verdict.SERVE
+        assert await one.claim(writing, 2) is ServeDecision.SERVE
+        assert await one.claim(KEY) is ServeDecision.SERVE
 
 
 async def test_a_reader_that_is_out_of_range_reads_everything_again(kafka, topic):
     """librdkafka tells it, instead of going on at the end."""
     fleet = fleet_at(kafka.bootstrap, topic)
     async with replica(fleet) as one:
-        assert await one.claim(KEY) is Verdict.SERVE
+        assert await one.claim(KEY) is ServeDecision.SERVE
         partition = partition_of(KEY, PARTITIONS)
         other = Replica(fleet)
         begin_with = other.driver._client.begin_with
@@ -399,4 +399,4 @@ async def test_an_account_without_rights_is_told_which_it_needs(own_kafka, topic
     admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=required_settings(1))])[topic].result(10)
     allow(admin, "bob", ResourceType.TOPIC, topic, *rights)
     async with replica(fleet) as one:
-        assert await one.claim(KEY) is Verdict.SERVE
+        assert await one.claim(KEY) is ServeDecision.SERVE

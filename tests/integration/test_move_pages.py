@@ -25,7 +25,7 @@ from tests.pipeline.rules.test_verifier import WHOLE
 from tests.proxy.admin.site import NOW_S, Site
 from tests.proxy.groups.events import life, topic
 from tests.skips import program
-from translation.member_log.group_records import Move, Phase, Said
+from translation.member_log.group_records import LastCommand, Move, Phase
 from translation.moving.move_view import MoveView, view_of
 from translation.policy.policy import Approval, Mode, Policy, Rule
 
@@ -33,7 +33,7 @@ NOW_MS = int(NOW_S * 1000)
 STEPS = [1, "10%", "50%", "100%"]
 RULE = Rule(pattern=".*", mode=Mode.TRANSLATE, steps=tuple(STEPS), hold_s=600)
 MOVE = Move(steps=", ".join(map(str, STEPS)), step=1, since_ms=NOW_MS - 300_000)
-SAID = Said("pause", "CN=alice,OU=payments,O=Example", NOW_MS - 60_000, "id")
+SAID = LastCommand("pause", "CN=alice,OU=payments,O=Example", NOW_MS - 60_000, "id")
 HARM = "lag grew by 12,400 records a second over its baseline of 30, in three windows of 20 s"
 LAST = "its last translated member has left, so the broker made it a classic group"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.wire import GROUP
 from translation.member_log.group_records import Phase
 from translation.moving.command_writes import CommandOutcome, CommandState
-from translation.rollout.commands import Act, Command
+from translation.rollout.commands import Command, CommandKind
 
 if TYPE_CHECKING:
     from tests.simulation.proxy_process import ProxyProcess
@@ -36,9 +36,9 @@ class People:
 
     def say_something(self) -> None:
         """Give a command at some replica."""
-        acts = [Act.PAUSE, Act.RESUME, Act.ROLLBACK]
+        acts = [CommandKind.PAUSE, CommandKind.RESUME, CommandKind.ROLLBACK]
         if self._world.plan.approval:
-            acts += [Act.APPROVE, Act.APPROVE, Act.APPROVE]
+            acts += [CommandKind.APPROVE, CommandKind.APPROVE, CommandKind.APPROVE]
         kernel = self._world.kernel
         act = acts[kernel.between(0, len(acts) - 1)]
         process = self._process()
@@ -46,19 +46,19 @@ class People:
             self._give(process, act)
 
     def _say_at_last(self) -> None:
-        act = Act(self._world.plan.last_command)
+        act = CommandKind(self._world.plan.last_command)
         process = self._process()
         if process is not None:
             self._give(process, act)
-        if not (act is Act.ROLLBACK and self._is_rolled_back()):
-            if act is Act.RESUME and self._goes_on():
+        if not (act is CommandKind.ROLLBACK and self._is_rolled_back()):
+            if act is CommandKind.RESUME and self._goes_on():
                 return
             self._world.kernel.after(_AGAIN_MS, self._say_at_last)
 
     def _approve_for_ever(self) -> None:
         process = self._process()
         if process is not None:
-            self._give(process, Act.APPROVE)
+            self._give(process, CommandKind.APPROVE)
         self._world.kernel.after(_AGAIN_MS, self._approve_for_ever)
 
     def _is_rolled_back(self) -> bool:
@@ -72,10 +72,10 @@ class People:
         up = [one for one in self._world.processes if one.up]
         return up[self._world.kernel.between(0, len(up) - 1)] if up else None
 
-    def _give(self, process: "ProxyProcess", act: Act) -> None:
+    def _give(self, process: "ProxyProcess", act: CommandKind) -> None:
         view = process.translator.rollout.move_of(GROUP)
         step = 0
-        if act is Act.APPROVE:
+        if act is CommandKind.APPROVE:
             if view is None or view.next_step is None:
                 return
             step = view.next_step
@@ -85,7 +85,7 @@ class People:
             act=act,
             group=GROUP,
             by=f"uid {self._given}",
-            policy="" if view is None or act is not Act.APPROVE else view.policy,
+            policy="" if view is None or act is not CommandKind.APPROVE else view.policy,
             step=step,
         )
         self._world.watch.steps.command_given(act, step)

@@ -530,9 +530,7 @@ class ProxyProcess:
             return None
         request: Request = arguments[1]
         message = request.message
-        passes = self.translator.passes_through(
-            self.now_s, arguments[0].id, message.group_id, message.member_id
-        )
+        passes = self.translator.passes_through(self.now_s, message.group_id, message.member_id)
         return request if passes else None
 
     def _act(self, action: Any) -> None:

@@ -33,7 +33,7 @@ from translation.members.conversion import is_helper
 from translation.members.member_ids import may_be_translated
 from translation.policy.policy import Approval, Mode, Rule
 from translation.policy.steps import parse_steps
-from translation.rollout.commands import Act
+from translation.rollout.commands import CommandKind
 from translation.rollout.wave_counts import WaveState
 
 if TYPE_CHECKING:
@@ -91,11 +91,11 @@ class StepWatch:
         if process.policy_read_ms == process.started_ms and process.member_log is None:
             self._began = {one for one in self._began if may_be_translated(one)}
 
-    def command_given(self, act: Act, step: int) -> None:
+    def command_given(self, act: CommandKind, step: int) -> None:
         """Somebody gives a command. When it counts is not known here."""
-        if act is Act.RESUME:
+        if act is CommandKind.RESUME:
             self._may_be_resumed = True
-        if act is Act.APPROVE:
+        if act is CommandKind.APPROVE:
             self._approved.add(step)
 
     def acted(self, process: "ProxyProcess", action: Any) -> None:

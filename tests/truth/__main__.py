@@ -71,7 +71,7 @@ def main() -> int:
     if options.record:
         command = f"python -m tests.truth --record --seed {seed} --states {options.states}"
         about = {"command": command, "drawn": options.seed is None}
-        truth_table.keep({**about, **recorded.of_code(ROOT), **seen})
+        truth_table.RUNS.keep({**about, **recorded.of_code(ROOT), **seen})
     wrong = [one for one in seen["states"] if one["wrong"]]
     missed = [what for what, where in seen["planted"].items() if where is None]
     print(f"{len(seen['states']) - len(wrong)} of {len(seen['states'])} states are the truth")

@@ -24,7 +24,7 @@ from translation.admission import authorization
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.error_mapping import IS_OUT
-from translation.member_log.outputs import Terms, Verdict
+from translation.member_log.outputs import JoinTerms, ServeDecision
 from translation.member_log.records import Kind, MemberKey, member_key
 from translation.member_log.seats import Seat
 from translation.members import rebalance_timeout
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from translation.member_log.member_log import MemberLog
 
 
-_REFUSALS: Mapping[Verdict, ErrorCode] = {
-    Verdict.PENDING: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    Verdict.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+_REFUSALS: Mapping[ServeDecision, ErrorCode] = {
+    ServeDecision.PENDING: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ServeDecision.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     # In JoinGroup too, in every version: a client that is told MEMBER_ID_REQUIRED works on what it has until SyncGroup.
-    Verdict.GONE: ErrorCode.UNKNOWN_MEMBER_ID,
+    ServeDecision.GONE: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 
 _CLASSIC = frozenset({Described.CLASSIC_MEMBER, Described.CLASSIC_GROUP})
@@ -65,7 +65,7 @@ def is_served_here(
 
     ``proceed`` gets what the broker has said of the member, if that was asked and it is none that can be claimed.
     """
-    log = context.fleet.log
+    log = context.member_log.log
     if log is None:
         return True
     key = member_key(request.message.group_id, member_id)
@@ -74,7 +74,7 @@ def is_served_here(
         context.ids.used(member_id)
         log.claim(key, connection.id, context.now, terms, issued=True)
         return True
-    if log.verdict(key, connection.id, context.now) is Verdict.SERVE:
+    if log.verdict(key, connection.id, context.now) is ServeDecision.SERVE:
         log.claim(key, connection.id, context.now, terms)
         return True
     member = context.registry.find(request.message.group_id, member_id)
@@ -95,7 +95,7 @@ def unless_served_since(
     have gone there, and have more by now than this JoinGroup claims; that it hung up here may not have been heard. If
     it is still here, it sends another one, which is newer than that record.
     """
-    log = context.fleet.log
+    log = context.member_log.log
     member_id: str = request.message.member_id
     if log is None or not member_id:
         return proceed
@@ -126,12 +126,12 @@ def _is_new_here(
     )
 
 
-def _terms(request: Request) -> Terms | None:
+def _terms(request: Request) -> JoinTerms | None:
     """What a JoinGroup asks for, for the record; other calls do not say."""
     if request.api_key != ApiKey.JOIN_GROUP:
         return None
     message: JoinGroupRequest = request.message
-    return Terms(
+    return JoinTerms(
         message.session_timeout_ms, rebalance_timeout.of_client_ms(message), message.group_instance_id or None
     )
 
@@ -158,7 +158,7 @@ def _settle(
             proceed(found)
             return
     if request.api_key != ApiKey.JOIN_GROUP and _is_relayed(log, key):
-        log.decided(key, Verdict.RELAYED)
+        log.decided(key, ServeDecision.RELAYED)
         yield from _relay(context, connection, request, member_id, proceed)
         return
     if log.seat(key) in _SERVED_BY_OTHERS:
@@ -166,17 +166,17 @@ def _settle(
     verdict = log.claim(key, connection.id, context.now, _terms(request))
     verdict = yield from _await_verdict(context, log, key, connection, verdict)
     log.decided(key, verdict)
-    if verdict is Verdict.SERVE:
+    if verdict is ServeDecision.SERVE:
         proceed(None)
-    elif verdict is Verdict.RELAYED:
+    elif verdict is ServeDecision.RELAYED:
         context.forward(request)
-    elif verdict is Verdict.GONE:
+    elif verdict is ServeDecision.GONE:
         yield from _finish_expiry(context, log, group_id, member_id)
         refuse((yield from code_for_dead(context, connection, request, member_id)))
-    elif context.fleet.gives_up_on(key) and (
+    elif context.member_log.gives_up_on(key) and (
         log.is_ready(key) or (yield from _is_unknown(context, connection, group_id, member_id))
     ):
-        refuse(_REFUSALS[Verdict.GONE])
+        refuse(_REFUSALS[ServeDecision.GONE])
     else:
         refuse(_REFUSALS[verdict])
 
@@ -216,11 +216,11 @@ def _is_relayed(log: "MemberLog", key: MemberKey) -> bool:
 
 
 def _await_verdict(
-    context: Context, log: "MemberLog", key: MemberKey, connection: Connection, verdict: Verdict
-) -> Procedure[Verdict]:
+    context: Context, log: "MemberLog", key: MemberKey, connection: Connection, verdict: ServeDecision
+) -> Procedure[ServeDecision]:
     """Wait until the log has a verdict, but not for longer than a record may take to be read back."""
     until = context.now + log.settings.wait_s
-    while verdict is Verdict.PENDING and context.now < until:
+    while verdict is ServeDecision.PENDING and context.now < until:
         yield Wait(until, settles=key)
         verdict = log.verdict(key, connection.id, context.now)
     return verdict
@@ -232,7 +232,7 @@ def _finish_expiry(context: Context, log: "MemberLog", group_id: str, member_id:
     if record is not None and record.kind is Kind.EXPIRING:
         response = yield from leave_dead(group_id, member_id)
         if response.error_code in IS_OUT:
-            context.fleet.end(group_id, member_id)
+            context.member_log.end(group_id, member_id)
         else:  # the coordinator has moved away, or loads its groups
             remember_dead(context, context.registry.group(group_id), member_id, context.now + END_AGAIN_S)
 
@@ -251,14 +251,14 @@ def code_for_dead(
         )
         if described is Described.REPLACED:
             return ErrorCode.FENCED_INSTANCE_ID
-    return _REFUSALS[Verdict.GONE]
+    return _REFUSALS[ServeDecision.GONE]
 
 
 def claim_classic_member(
-    context: Context, member: Member, connection: Connection, terms: Terms
+    context: Context, member: Member, connection: Connection, terms: JoinTerms
 ) -> Procedure[bool]:
     """Have the log say that this replica serves a classic member that is about to be converted; True without a log."""
-    log = context.fleet.log
+    log = context.member_log.log
     if log is None:
         return True
     key = member.key
@@ -266,7 +266,7 @@ def claim_classic_member(
     with member.converting():
         verdict = yield from _await_verdict(context, log, key, connection, verdict)
     log.decided(key, verdict)
-    return verdict is Verdict.SERVE
+    return verdict is ServeDecision.SERVE
 
 
 # -- JoinGroups that are relayed ---------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def _settle_and_relay(context: Context, request: Request) -> Procedure[None]:
 
 def _relays_at_once(context: Context, request: Request) -> bool:
     """Whether the log has nothing against relaying a JoinGroup: it can't know the id, or has it as a classic one."""
-    log = context.fleet.log
+    log = context.member_log.log
     message: JoinGroupRequest = request.message
     if log is None or not message.member_id:
         return True
@@ -311,7 +311,7 @@ def settle_relayed(context: Context, request: Request) -> Procedure[ErrorCode]:
     broker is asked for it: what it does not have as a member of the new protocol is relayed and not written, or whoever
     may read the group could fill the log.
     """
-    log = context.fleet.log
+    log = context.member_log.log
     if log is None or _relays_at_once(context, request):
         return ErrorCode.NONE
     key = member_key(request.message.group_id, request.message.member_id)
@@ -329,12 +329,12 @@ def settle_relayed(context: Context, request: Request) -> Procedure[ErrorCode]:
             return ErrorCode.NONE
     verdict = log.relay(key, context.now)
     until = context.now + log.settings.wait_s
-    while verdict is Verdict.PENDING and context.now < until:
+    while verdict is ServeDecision.PENDING and context.now < until:
         yield Wait(until, settles=key)
         record = log.record(key)
         if record is not None and record.kind.is_dead:
-            verdict = Verdict.GONE
+            verdict = ServeDecision.GONE
         elif _is_relayed(log, key):
-            verdict = Verdict.RELAYED
+            verdict = ServeDecision.RELAYED
     log.decided(key, verdict)
-    return ErrorCode.NONE if verdict is Verdict.RELAYED else _REFUSALS[verdict]
+    return ErrorCode.NONE if verdict is ServeDecision.RELAYED else _REFUSALS[verdict]

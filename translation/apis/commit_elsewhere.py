@@ -28,7 +28,7 @@ def commit_elsewhere(
     context: Context, member: Member, connection: Connection, request: Request
 ) -> Procedure[None]:
     """Send a commit at the epoch that the broker describes; refuse or relay it if the broker has no such member."""
-    record = context.fleet.record(member)
+    record = context.member_log.record(member)
     if record is not None and record.kind.is_dead:
         code = yield from code_for_dead(context, connection, request, member.member_id)
         context.answer(request, refused(request, code))
@@ -71,7 +71,7 @@ def _may_commit(context: Context, member: Member, carried: int, member_epoch: in
     again no record says more. A generation above the broker's epoch is of another membership, since when the group was
     deleted.
     """
-    record = context.fleet.record(member)
+    record = context.member_log.record(member)
     synced = NO_GENERATION if record is None else record.generation
     known = (known for known in (synced, generation.oldest(member)) if known <= member_epoch)
     return max(known, default=NO_GENERATION) <= carried <= member_epoch

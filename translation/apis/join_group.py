@@ -131,7 +131,7 @@ def join(
         refuse_superseded(context, member)  # on other connections, which are still there
         raise
     else:
-        if context.fleet.may_speak_for(member):
+        if context.member_log.may_speak_for(member):
             _answer(context, member, request, owned_partitions)
         else:
             drop_taken(context, member)
@@ -279,10 +279,10 @@ def _begin_membership(
     ``replaced`` are the member ids that had this one's instance id before.
     """
     for replaced_id in replaced:
-        context.fleet.end(member.group.group_id, replaced_id)
+        context.member_log.end(member.group.group_id, replaced_id)
     _take_part_in_initial_rebalance(context, member, deadline)
     member.group.migration.converted()
-    context.fleet.has_begun(member)
+    context.member_log.has_begun(member)
     context.moves.has_begun(member.group.group_id, member.member_id)
     context.memberships.heartbeat_group(member.group)
     if member.incarnation != incarnation:
@@ -351,7 +351,7 @@ def _end_abandoned_memberships(
             and (other.connection_id, other.client.client_id) == (connection.id, request.client_id)
             and other.queue.idle
         ):
-            if context.fleet.log is not None:
+            if context.member_log.log is not None:
                 # Its id may be used elsewhere: it goes the way of one whose client fell silent.
                 other.deadlines.session_deadline = context.now
                 context.book(other)
@@ -372,7 +372,7 @@ def _leave_old_membership(
     """
     was_taken = member.taken and member.incarnation != incarnation
     # Also if it has come back meanwhile: then the answer is not of the membership that is served here now.
-    if was_taken or not context.fleet.may_speak_for(member):
+    if was_taken or not context.member_log.may_speak_for(member):
         raise _taken(member)
     yield from leave_to_rejoin(member)
     if member.joined:
@@ -393,7 +393,7 @@ def _answer(context: Context, member: Member, request: Request, owned_partitions
         context.connections.is_waiting(waiting) for waiting in (request, *member.join.superseded_requests)
     )
     member.join_answered_on = member.last_join_on
-    context.fleet.heard(member, member.last_join_on)
+    context.member_log.heard(member, member.last_join_on)
     session_timeout.renew(member, context.now)
     # The client is within its contract until this has passed without a SyncGroup.
     rebalance_timeout.start(member, context.now)

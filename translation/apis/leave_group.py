@@ -65,17 +65,17 @@ def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:
         return code
     if not member.joined:
         if code == ErrorCode.NONE:
-            context.fleet.end(member.group.group_id, member.member_id)
+            context.member_log.end(member.group.group_id, member.member_id)
         return code
     if code in _NOT_DONE_BY_BROKER:
-        if not context.fleet.may_speak_for(member):
+        if not context.member_log.may_speak_for(member):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         response = yield from leave(member)
         code = response.error_code
         if code in _NOT_DONE_BY_BROKER:
             code = ErrorCode.NONE  # it is out, which is what was asked for
     if code == ErrorCode.NONE:
-        context.fleet.end(member.group.group_id, member.member_id)
+        context.member_log.end(member.group.group_id, member.member_id)
         context.memberships.end(member, MemberEvent.LEFT, EventKind.LEFT, "LeaveGroup")
         context.registry.drop_if_idle(member)
     return code

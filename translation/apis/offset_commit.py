@@ -30,11 +30,11 @@ from translation.upstream.member_lookup import Described, lookup_member
 
 def commit(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """Handle an OffsetCommit or a TxnOffsetCommit that names a member."""
-    if context.fleet.log is not None:
+    if context.member_log.log is not None:
         _withdraw_end(context, member)
     if not _goes_beside(context, member, request):
         yield Turn()
-    if context.fleet.log is not None and not _is_served_here(context, member, request):
+    if context.member_log.log is not None and not _is_served_here(context, member, request):
         yield from commit_elsewhere(context, member, connection, request)
         return
     transactional = request.api_key == ApiKey.TXN_OFFSET_COMMIT
@@ -73,7 +73,7 @@ def _goes_beside(context: Context, member: Member, request: Request) -> bool:
     Not if the broker has to be asked about the member first, nor if the others carry an older epoch: one of them may
     have to be sent again before this one.
     """
-    if context.fleet.log is not None and not _is_served_here(context, member, request):
+    if context.member_log.log is not None and not _is_served_here(context, member, request):
         return False
     if _is_served_elsewhere(context, member, request):
         return False
@@ -91,7 +91,7 @@ def _try_newest_epoch(
     Returns None if that was answered, or forwarded because the broker itself serves the client by now.
     """
     yield Turn(again=True)
-    if context.fleet.log is not None:
+    if context.member_log.log is not None:
         yield from commit_elsewhere(context, member, connection, request)
         return None
     version, message = for_a_member(request)
@@ -123,7 +123,7 @@ def _withdraw_end(context: Context, member: Member) -> None:
     Its deadlines are looked at again, because nothing is booked while the log is asked.
     """
     if member.joined:
-        context.fleet.heard(member, None)
+        context.member_log.heard(member, None)
         context.book(member)
 
 
@@ -132,7 +132,7 @@ def _is_served_here(context: Context, member: Member, request: Request) -> bool:
     carried = generation.in_request(request)
     return (
         member.joined
-        and context.fleet.may_speak_for(member)
+        and context.member_log.may_speak_for(member)
         and not generation.served_elsewhere(member, carried, sole_process=False)
     )
 

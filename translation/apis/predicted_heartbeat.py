@@ -37,8 +37,9 @@ def is_predictable(
     """Whether the member has no procedure under way, and its Heartbeat says nothing new.
 
     Such a Heartbeat passes every check that comes before the request to the broker, and no check changes anything but
-    the client's session deadline.
+    the client's session deadline. Nor is the broker asked about the group's wave with it.
     """
+    rule = context.rules.rule_for(message.group_id)
     return (
         member.generation == message.generation_id
         and member.machine.state is _STABLE
@@ -49,15 +50,18 @@ def is_predictable(
         and not member.may_have_moved
         and not member.group.pending_moves
         and message.member_id not in member.group.asked_to_rejoin
-        and context.rules.rule_for(message.group_id).mode is _TRANSLATE
+        and rule.mode is _TRANSLATE
+        and (rule.wave is None or not context.moves.is_wave_check_due(message.group_id, rule))
         and (
             message.group_instance_id is None
             or not static_members.is_fenced(
                 context, message.group_id, message.member_id, message.group_instance_id
             )
         )
-        and (context.settings.sole_process or not connection.peer_closed())
-        and context.fleet.serves(member, connection.id)
+        and (
+            context.settings.sole_process
+            or (not connection.peer_closed() and context.member_log.serves(member, connection.id))
+        )
     )
 
 
@@ -78,11 +82,12 @@ class PredictedHeartbeat:
 
     def begin(self) -> None:
         """Send the heartbeat. The member still has no procedure under way."""
-        member = self._member
-        session_timeout.renew(member, self._context.now)
-        member.broker.sent_at = self._context.now
-        self._context.fleet.heard(member, self._connection.id)
-        self._context.scheduler.start_with(
+        context, member = self._context, self._member
+        session_timeout.renew(member, context.now)
+        member.broker.sent_at = context.now
+        if not context.settings.sole_process:
+            context.member_log.heard(member, self._connection.id)
+        context.scheduler.start_with(
             to_send(self.upstream_request), self, member.queue, self._connection.id, self.request.client_id
         )
 

@@ -85,7 +85,7 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
         context.events.emit(EventKind.REVOKE_REQUESTED, member, partitions=withheld)
     else:
         context.memberships.change_state(member, MemberEvent.SYNC_ANSWERED, "SyncGroup answered")
-    context.fleet.has_synced(member)
+    context.member_log.has_synced(member)
     context.answer(
         request,
         SyncGroupResponse(

@@ -38,7 +38,7 @@ def leave_consumer_membership(context: Context, member: Member, reason: str) -> 
         if response.error_code in NO_COORDINATOR:
             raise Failed(response.error_code, "its membership could not be ended")
         if response.error_code in IS_OUT:
-            context.fleet.end(group.group_id, member.member_id)
+            context.member_log.end(group.group_id, member.member_id)
     group.pending_moves.pop(member.member_id, None)
     if member.joined:
         context.memberships.end(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)

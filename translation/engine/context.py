@@ -13,10 +13,10 @@ part                    who uses it
 ``ids``, ``natives``    whoever has to tell translated, native and classic members apart
 ``classic_members``     whoever converts a classic member in place
 ``rules``               whoever asks for the policy's rule of a group
-``fleet``               whoever serves a member that another replica may serve, or speaks for it to the broker
+``member_log``          whoever serves a member that another replica may serve, or speaks for it to the broker
 ``moves``               whoever moves a member of a group that is moved by steps
 ``router``              whoever handles calls, ends of connections, records or time: a :class:`GroupRouter`, or None
-``mends``               whoever finds partitions that nobody has, or does something about them
+``unowned``             whoever finds partitions that nobody has, or does something about them
 ``topic_names``         whoever turns topic ids into names
 ======================= ============================================================================================
 """
@@ -33,7 +33,7 @@ from translation.engine.classic_members import ClassicMembers
 from translation.engine.connections import ClientConnections
 from translation.engine.events import Events
 from translation.engine.group_router import GroupRouter
-from translation.engine.member_log_view import Fleet
+from translation.engine.member_log_view import MemberLogView
 from translation.engine.memberships import Memberships
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
@@ -41,7 +41,7 @@ from translation.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_ids import MemberIds, NativeMembers
 from translation.members.procedure import WakeReason
-from translation.mending.mends import Mends
+from translation.mending.unowned import UnownedPartitions
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
 from translation.rollout.moves import Moves
@@ -70,9 +70,9 @@ class Context(Environment):
         self.topic_names: dict[Uuid, str] = {}
         """By topic id. An id never changes its name, so nothing here gets stale."""
         self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
-        self.fleet = Fleet(self, self.ids, member_log)
+        self.member_log = MemberLogView(self, self.ids, member_log)
         self.moves = Moves(self, self.rules, member_log, on_other_rule)
-        self.mends = Mends(self, self.moves.records, member_log)
+        self.unowned = UnownedPartitions(self, self.moves.records, member_log)
         self.natives = NativeMembers(settings.native_members_limit)
         self.classic_members = ClassicMembers(
             settings.classic_members_limit, settings.classic_members_bytes_limit
@@ -84,7 +84,7 @@ class Context(Environment):
             self.connections,
             self.authorized_groups.withdraw,
             self.connection_lost,
-            self.fleet.lapse,
+            self.member_log.lapse,
         )
         self.events = Events(self, self.connections, self.topic_names)
         self.memberships = Memberships(self, self.events, self.scheduler)
@@ -93,7 +93,7 @@ class Context(Environment):
             self.connections,
             self.ids,
             self.natives,
-            self.fleet,
+            self.member_log,
             on_member_time=on_member_time,
             on_group_time=on_group_time,
         )
@@ -131,14 +131,14 @@ class Context(Environment):
             if not member.group.connected:
                 self.lose_sight(member.group)
         self.authorized_groups.forget(connection_id)
-        self.fleet.lapse(connection_id)
+        self.member_log.lapse(connection_id)
         self.abandon_joins(waiting, connection_id)
         self.scheduler.connection_lost(connection_id)
 
     def lose_sight(self, group: Group) -> None:
         """The coordinator of a group is out of reach (:mod:`translation.upstream.reach`)."""
         group.out_of_reach = True
-        self.fleet.await_group(group.group_id)
+        self.member_log.await_group(group.group_id)
 
     def abandon_joins(self, members: Iterable[Member], connection_id: ConnectionId) -> None:
         """End the JoinGroups of these members that wait on this connection."""

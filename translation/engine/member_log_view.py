@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from protocol_codecs import ErrorCode
 from translation.actions import ConnectionId
 from translation.environment import Environment
-from translation.member_log.outputs import Terms, Verdict
+from translation.member_log.outputs import JoinTerms, ServeDecision
 from translation.member_log.records import NO_GENERATION, Kind, MemberKey, MemberRecord, member_key
 from translation.member_log.seats import Seat
 from translation.member_log.snapshots import NO_SNAPSHOT, Snapshot, decode_snapshot, encode_snapshot
@@ -30,7 +30,7 @@ _UNAVAILABLE_LIMIT = 10_000
 """Members whose calls are remembered to have had no verdict."""
 
 
-class Fleet:
+class MemberLogView:
     """The member log of this process (None: it shares its groups with no other that has one), asked about members."""
 
     def __init__(self, environment: Environment, ids: MemberIds, log: "MemberLog | None") -> None:
@@ -46,7 +46,7 @@ class Fleet:
         """Whether calls of this member on this connection may be served without asking the log."""
         if self.log is None:
             return True
-        return self.log.verdict(member.key, connection_id, self._environment.now) is Verdict.SERVE
+        return self.log.verdict(member.key, connection_id, self._environment.now) is ServeDecision.SERVE
 
     def knows_who_serves(self, member: Member) -> bool:
         """Whether no other replica can have come to serve a member that is served here without our reading of it."""
@@ -132,7 +132,7 @@ class Fleet:
         """The record that counts for a member; None if there is none, or no member log."""
         return None if self.log is None else self.log.record(member.key)
 
-    def terms(self, member: Member) -> Terms | None:
+    def terms(self, member: Member) -> JoinTerms | None:
         """What the record that counts for a member says of its client, within bounds; None if there is none."""
         return None if self.log is None else self.log.terms(member.key)
 
@@ -240,7 +240,7 @@ def snapshot_of(member: Member) -> Snapshot | None:
     )
 
 
-def terms_of(member: Member) -> Terms:
+def terms_of(member: Member) -> JoinTerms:
     """What a member's last JoinGroup asked for."""
     client = member.client
-    return Terms(client.session_timeout_ms, client.rebalance_timeout_ms, client.instance_id)
+    return JoinTerms(client.session_timeout_ms, client.rebalance_timeout_ms, client.instance_id)

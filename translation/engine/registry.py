@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from translation.engine.connections import ClientConnections
-from translation.engine.member_log_view import Fleet
+from translation.engine.member_log_view import MemberLogView
 from translation.environment import Environment
 from translation.member_log.records import LENGTH_OF_HASH, MemberKey, shortened
 from translation.members.member import Group, Member
@@ -26,7 +26,7 @@ class Registry:
         connections: ClientConnections,
         ids: MemberIds,
         natives: NativeMembers,
-        fleet: Fleet,
+        member_log: MemberLogView,
         *,
         on_member_time: Callable[[Member, float], None],
         on_group_time: Callable[[Group, float], None],
@@ -35,7 +35,7 @@ class Registry:
         self._connections = connections
         self._ids = ids
         self._natives = natives
-        self._fleet = fleet
+        self._member_log = member_log
         self.on_member_time = on_member_time
         self.on_group_time = on_group_time
         self.groups: dict[str, Group] = {}
@@ -93,7 +93,7 @@ class Registry:
         member = self.find(group_id, member_id)
         if (member is not None and member.joined) or self._ids.is_issued(member_id):
             return True
-        if self._fleet.is_translated(group_id, member_id):
+        if self._member_log.is_translated(group_id, member_id):
             return True  # a classic member that had an id of a native one's form when it was converted
         return may_be_translated(member_id) and (group_id, member_id) not in self._natives
 
@@ -102,7 +102,7 @@ class Registry:
         if (group_id, member_id) not in self._natives:
             return False
         member = self.find(group_id, member_id)
-        return not (member is not None and member.joined) and not self._fleet.is_translated(
+        return not (member is not None and member.joined) and not self._member_log.is_translated(
             group_id, member_id
         )
 
@@ -136,7 +136,7 @@ class Registry:
             del group.members[member.member_id]
             member.queue.detach_owner()
             self._connections.unbind(member)
-            self._fleet.release(member)
+            self._member_log.release(member)
             if (
                 member.client.instance_id is not None
                 and group.static_members.get(member.client.instance_id) == member.member_id

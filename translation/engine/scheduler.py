@@ -132,7 +132,10 @@ class Scheduler:
         procedure = self._calls.pop(call_id, None)
         if procedure is None:
             return
-        self._forget_call(procedure, call_id)
+        calls = self._calls_on[procedure.connection_id]
+        calls.discard(call_id)
+        if not calls:
+            del self._calls_on[procedure.connection_id]
         code = getattr(message, "error_code", 0)
         if code == _NOT_AUTHORIZED and procedure.sent is not None:
             self._on_unauthorized(procedure.connection_id, procedure.sent.message.group_id)
@@ -246,13 +249,6 @@ class Scheduler:
         reason = "a call to the broker went unanswered on it, and held up a member on another connection, or its end"
         self._environment.actions.append(Close(connection_id, reason))
         self._on_connection_lost(connection_id)
-
-    def _forget_call(self, procedure: RunningProcedure, call_id: CallId) -> None:
-        procedure.call_id = None
-        calls = self._calls_on[procedure.connection_id]
-        calls.discard(call_id)
-        if not calls:
-            del self._calls_on[procedure.connection_id]
 
     def _finished(self, procedure: RunningProcedure) -> None:
         """Forget a procedure that has ended."""

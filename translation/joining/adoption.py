@@ -19,7 +19,7 @@ from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescri
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.joining.resumption import accepted_snapshot, resume
-from translation.member_log.outputs import Terms
+from translation.member_log.outputs import JoinTerms
 from translation.members import generation, session_timeout
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
@@ -53,11 +53,11 @@ def adopt_then(
         group_id, instance_id = member.group.group_id, request.message.group_instance_id
         snapshot, group, record = None, None, None  # without a record the broker has been asked already
         if looked_up is None:
-            if context.fleet.is_served_elsewhere(member):
+            if context.member_log.is_served_elsewhere(member):
                 # Since the log was asked: it waited for its turn. Those behind it need not wait for the broker too.
                 refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 return
-            record = context.fleet.record(member)
+            record = context.member_log.record(member)
             snapshot = yield from accepted_snapshot(context, member, request)
             described, found, group = yield from lookup_with_group(
                 context, group_id, member.member_id, connection, instance_id=instance_id
@@ -67,14 +67,14 @@ def adopt_then(
         if described in (Described.UNKNOWN, Described.HIDDEN, Described.REPLACED):
             replaced = described is Described.REPLACED
             refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
-            if described is not Described.HIDDEN and context.fleet.record(member) is record:
+            if described is not Described.HIDDEN and context.member_log.record(member) is record:
                 # Else the description may be from before its client joined under this id through another replica.
-                context.fleet.end(group_id, member.member_id)
+                context.member_log.end(group_id, member.member_id)
             return
         if described is not Described.MEMBER or found is None:
             yield from _convert_or_relay(context, member, connection, request, rule, refuse, described)
             return
-        if not context.fleet.may_speak_for(member):
+        if not context.member_log.may_speak_for(member):
             refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         is_resumed = False
@@ -184,7 +184,7 @@ def _adopt(
 
 def _describe_client(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
     """Take what is known of a client until its JoinGroup says it; one that waits for its answer has said it already."""
-    terms = context.fleet.terms(member) or Terms()
+    terms = context.member_log.terms(member) or JoinTerms()
     member.client.session_timeout_ms = terms.session_timeout_ms
     member.client.rebalance_timeout_ms = terms.rebalance_timeout_ms
     member.client.subscription = frozenset(found.subscribed_topic_names)

@@ -125,7 +125,7 @@ def join_preflight(
 
 def ensure_may_begin(context: Context, member: Member) -> None:
     """Raise if a membership must not begin under the client's id, because another replica may have begun it."""
-    code = context.fleet.why_not_begin(member)
+    code = context.member_log.why_not_begin(member)
     if code != ErrorCode.NONE:
         raise Failed(code, "another process has given out its member id, or serves it")
 
@@ -263,7 +263,7 @@ def _lookup_member(
         # The broker knows who it is, and believes what the classic JoinGroup of a member of either protocol reports.
         raise StaysClassic
     if described in (Described.LOADING, Described.UNAVAILABLE) and (
-        owns_partitions or context.fleet.why_not_begin(member) != ErrorCode.NONE
+        owns_partitions or context.member_log.why_not_begin(member) != ErrorCode.NONE
     ):
         # It may still be a member. A heartbeat with epoch 0 would give away what it works on, and to tell it that it is
         # none would make it give that up.

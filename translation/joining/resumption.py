@@ -55,7 +55,7 @@ def accepted_snapshot(context: Context, member: Member, request: Request) -> Pro
         return None
     if context.classic_members.find(member.group.group_id, member.member_id) is not None:
         return None  # any heartbeat under its id would convert it
-    snapshot = context.fleet.snapshot(member)
+    snapshot = context.member_log.snapshot(member)
     if snapshot is None or not _is_of_caller(snapshot, request):
         return None
     response = yield from _beat(member, snapshot, request)
@@ -97,7 +97,7 @@ def resume(
     yield from learn_topic_names(context, assignment)
     if any(topic_id not in context.topic_names for topic_id, _ in assignment):
         return False  # what its principal may not describe is not handed out
-    if member.joined or member.join.waiting is not None or not context.fleet.may_speak_for(member):
+    if member.joined or member.join.waiting is not None or not context.member_log.may_speak_for(member):
         return False
     _restore(context, member, snapshot, assignment)
     context.connections.bind(member, connection)
@@ -122,10 +122,10 @@ def has_stayed(
     """
     before = snapshot_of(member)
     if (
-        not context.fleet.resumes
+        not context.member_log.resumes
         or before is None
         or before.generation != generation.in_request(request)
-        or not context.fleet.may_speak_for(member)
+        or not context.member_log.may_speak_for(member)
     ):
         return False
     response = yield from _beat(member, before, request)
@@ -144,7 +144,7 @@ def has_stayed(
         return None
     if found is None or group is None or not _agrees(before, _assignment_of(before), found, group):
         return False
-    if snapshot_of(member) != before or not context.fleet.may_speak_for(member):
+    if snapshot_of(member) != before or not context.member_log.may_speak_for(member):
         return False
     context.connections.bind(member, connection)
     member.may_have_moved = False
@@ -195,7 +195,7 @@ def _agrees(
 def _restore(context: Context, member: Member, snapshot: Snapshot, assignment: Partitions) -> None:
     """Take over what the snapshot has, and the terms of the record in which it was written."""
     client, broker, partitions = member.client, member.broker, member.partitions
-    terms = context.fleet.terms(member)
+    terms = context.member_log.terms(member)
     if terms is not None:
         client.session_timeout_ms = terms.session_timeout_ms
         client.rebalance_timeout_ms = terms.rebalance_timeout_ms

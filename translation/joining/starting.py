@@ -12,7 +12,7 @@ from translation.engine.join_outcomes import StaysClassic
 from translation.engine.join_wait import join_wait_limit_s, wait_in_join
 from translation.members.member import Member
 from translation.members.procedure import Procedure
-from translation.moving.census import take_census
+from translation.moving.group_members import describe_members
 from translation.moving.slot_admission import note_empty
 from translation.policy.policy import Mode
 
@@ -41,8 +41,8 @@ def await_first_members(
             raise StaysClassic(as_new=True)
         if context.now >= until or not context.moves.counts_members(group_id, rule):
             return
-        census = yield from take_census(context, group_id, connection)
-        if census is None or not census.is_empty:
+        group_members = yield from describe_members(context, group_id, connection)
+        if group_members is None or not group_members.is_empty:
             return
         yield from note_empty(context, group_id)
         yield from wait_in_join(member, request, min(until, context.now + settings.join_poll_s))

@@ -3,7 +3,7 @@
 import math
 
 from translation.member_log.counting import PartitionView, Room
-from translation.member_log.outputs import Health, Terms
+from translation.member_log.outputs import Health, JoinTerms
 from translation.member_log.records import MemberKey, MemberRecord
 from translation.member_log.seats import SeatMachine
 
@@ -40,7 +40,7 @@ class Entry:
         "write",
     )
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: JoinTerms) -> None:
         self.machine = SeatMachine()
         self.terms = terms
         self.write: Write | None = None

@@ -110,7 +110,7 @@ class GroupLog:
         """The groups with records that were asked about here, and when last."""
         self._unknown: OrderedDict[str, int] = OrderedDict()
         """The groups with a record in a format that is not known, and when the last was appended."""
-        self._look_at = now + _LOOK_EVERY_S
+        self._wave_check_at = now + _LOOK_EVERY_S
         self.wall_offset_ms = 0
         """Without a member log: what the clock on the wall (milliseconds since 1970) shows more than ``now`` does."""
         self.keeps: Names = frozenset()
@@ -389,7 +389,7 @@ class GroupLog:
 
     def next_deadline(self) -> float:
         """When :meth:`handle_time` is to be called next."""
-        return self._look_at
+        return self._wave_check_at
 
     def handle_time(self, now: float) -> None:
         """Write anew what has grown old, so that retention does not end a move. Any replica does it, whoever is first.
@@ -398,9 +398,9 @@ class GroupLog:
         clients can think of any number of them. What a replica writes anew says the same, so it does not matter if
         several do.
         """
-        if self._look_at > now:
+        if self._wave_check_at > now:
             return
-        self._look_at = now + _LOOK_EVERY_S
+        self._wave_check_at = now + _LOOK_EVERY_S
         self._used = {group_id: at for group_id, at in self._used.items() if now - at <= _IN_USE_S}
         for number, view in enumerate(self._views):
             newest_ms = self._members.partitions[number].view.newest_ms

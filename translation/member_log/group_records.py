@@ -93,8 +93,8 @@ class Phase(StrEnum):
     """The policy has no steps for the group any more: the next move begins anew."""
 
 
-class Said(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What somebody has said about a move, the last of it."""
+class LastCommand(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last command about a move."""
 
     act: str
     """The command."""
@@ -141,7 +141,7 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why it is held, for people."""
     approved: Count = 0
     """So many of its steps are approved, from the first on."""
-    said: Said | None = None
+    said: LastCommand | None = None
     hook: HookCall | None = None
     baseline: Baseline | None = None
     """What the group was like before the first step, if the move has gates."""

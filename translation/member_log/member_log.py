@@ -27,7 +27,15 @@ from translation.member_log.group_log import GroupLog
 from translation.member_log.group_mac import GroupMac
 from translation.member_log.group_records import GroupKey, StoredGroup
 from translation.member_log.members import Members
-from translation.member_log.outputs import Decision, FleetSettings, Health, Output, Terms, Verdict, terms_of
+from translation.member_log.outputs import (
+    Decision,
+    FleetSettings,
+    Health,
+    JoinTerms,
+    Output,
+    ServeDecision,
+    terms_of,
+)
 from translation.member_log.partition_health import PartitionHealth
 from translation.member_log.record_reader import RecordReader
 from translation.member_log.records import Kind, MemberKey, MemberRecord, Writer, shortened
@@ -35,9 +43,9 @@ from translation.member_log.seats import Seat, SeatEvent, SeatMachine
 from translation.member_log.write_queue import WriteQueue
 
 _DECISIONS = {
-    Verdict.SERVE: Decision.SERVED,
-    Verdict.GONE: Decision.DEAD,
-    Verdict.RELAYED: Decision.RELAYED,
+    ServeDecision.SERVE: Decision.SERVED,
+    ServeDecision.GONE: Decision.DEAD,
+    ServeDecision.RELAYED: Decision.RELAYED,
 }
 
 
@@ -67,10 +75,10 @@ class MemberLog:
         key: MemberKey,
         connection: int,
         now: float,
-        terms: Terms | None = None,
+        terms: JoinTerms | None = None,
         *,
         issued: bool = False,
-    ) -> Verdict:
+    ) -> ServeDecision:
         """A call for the member came on a connection that is admitted: may it be served here?
 
         ``terms`` are those of a JoinGroup; without them those of the record that counts are kept. ``issued``: this
@@ -79,11 +87,11 @@ class MemberLog:
         partition = self._members.partition(key)
         present = partition.view.get(key)
         if present is not None and present.record.kind.is_dead:
-            return Verdict.GONE
+            return ServeDecision.GONE
         if present is None and key not in self._members.entries and self._has_too_many_ids(key.group_id):
             self.claims_refused += 1
             self._was_asked = True
-            return Verdict.UNAVAILABLE
+            return ServeDecision.UNAVAILABLE
         entry = self._members.entry(key, present)
         entry.wants_expire = False
         changed = terms is not None and terms != entry.terms
@@ -94,39 +102,39 @@ class MemberLog:
             self._members.confirmations.claim(key, entry, connection, math.inf)
             entry.confirmed[connection] = now
             self._want(key, now)
-            return Verdict.SERVE
+            return ServeDecision.SERVE
         if self._members.confirmations.is_confirmed(entry, connection, now):
             entry.confirmed[connection] = now
             if changed:
                 self._want(key, now)
-            return Verdict.SERVE
+            return ServeDecision.SERVE
         if partition.health is not Health.READY:
             self._members.forget_if_idle(key, entry)
-            return Verdict.UNAVAILABLE
+            return ServeDecision.UNAVAILABLE
         self._members.confirmations.claim(key, entry, connection, now + self.settings.wait_s)
         self._want(key, now)
-        return Verdict.PENDING
+        return ServeDecision.PENDING
 
-    def verdict(self, key: MemberKey, connection: int, now: float) -> Verdict:
+    def verdict(self, key: MemberKey, connection: int, now: float) -> ServeDecision:
         """What may be done with a call for the member on this connection. Asking changes nothing."""
         present = self._members.present(key)
         entry = self._members.entries.get(key)
         if present is not None and present.record.kind.is_dead:
-            return Verdict.GONE
+            return ServeDecision.GONE
         if entry is not None and self._members.confirmations.is_confirmed(entry, connection, now):
-            return Verdict.SERVE
+            return ServeDecision.SERVE
         if entry is not None and max(entry.claims.get(connection, now), entry.relay_until) > now:
-            return Verdict.PENDING
+            return ServeDecision.PENDING
         if present is not None and present.record.kind is Kind.RELAYED:
-            return Verdict.RELAYED
-        return Verdict.UNAVAILABLE
+            return ServeDecision.RELAYED
+        return ServeDecision.UNAVAILABLE
 
     @property
     def forgotten(self) -> int:
         """Records that were forgotten because there are more than there is room for."""
         return self._members.room.forgotten + self.groups.room.forgotten
 
-    def decided(self, key: MemberKey, verdict: Verdict) -> None:
+    def decided(self, key: MemberKey, verdict: ServeDecision) -> None:
         """Count a call that asked the log and does not wait any more, by the last verdict that it got."""
         if verdict in _DECISIONS:
             decision = _DECISIONS[verdict]
@@ -241,22 +249,22 @@ class MemberLog:
         if entry is not None:
             entry.wants_end = False
 
-    def relay(self, key: MemberKey, now: float) -> Verdict:
+    def relay(self, key: MemberKey, now: float) -> ServeDecision:
         """A JoinGroup is to be relayed under this id, so that the broker serves it as a classic member."""
         partition = self._members.partition(key)
         present = partition.view.get(key)
         if present is not None and present.record.kind.is_dead:
-            return Verdict.GONE
+            return ServeDecision.GONE
         if present is not None and present.record.kind is Kind.RELAYED:
-            return Verdict.RELAYED
+            return ServeDecision.RELAYED
         if partition.health is not Health.READY:
-            return Verdict.UNAVAILABLE
+            return ServeDecision.UNAVAILABLE
         entry = self._members.entry(key, present)
         entry.relay_until = now + self.settings.wait_s
         entry.wants_expire = False
         entry.tries = 0
         self._want(key, now)
-        return Verdict.PENDING
+        return ServeDecision.PENDING
 
     def may_speak_for(self, key: MemberKey) -> bool:
         """Whether an owned list, epoch -1 or -2, or a LeaveGroup may be sent for the member, as far as is read."""
@@ -289,7 +297,7 @@ class MemberLog:
         present = self._members.present(key)
         return present and present.record
 
-    def terms(self, key: MemberKey) -> Terms | None:
+    def terms(self, key: MemberKey) -> JoinTerms | None:
         """What the record that counts for a member says of its client, within bounds."""
         present = self._members.present(key)
         return None if present is None else terms_of(present.record, self.settings)

@@ -9,7 +9,7 @@ from translation.member_log.confirmation import Confirmations
 from translation.member_log.counting import Room, Stored
 from translation.member_log.entries import Entry, Partition
 from translation.member_log.formats import FORMATS
-from translation.member_log.outputs import FleetSettings, Health, Output, Terms, terms_of
+from translation.member_log.outputs import FleetSettings, Health, JoinTerms, Output, terms_of
 from translation.member_log.records import Kind, MemberKey, Writer, partition_of
 from translation.member_log.seats import SeatEvent
 
@@ -56,7 +56,7 @@ class Members:
         entry = self.entries.get(key)
         if entry is None:
             entry = self.entries[key] = Entry(
-                Terms() if present is None else terms_of(present.record, self.settings)
+                JoinTerms() if present is None else terms_of(present.record, self.settings)
             )
             if present is not None and self.partition(key).health is not Health.REPLAYING:
                 entry.machine.handle(self.event_of(present))

@@ -8,7 +8,7 @@ from translation.member_log.formats import DEFAULT_FORMAT
 from translation.member_log.records import MemberKey, MemberRecord, Writer
 
 
-class Verdict(StrEnum):
+class ServeDecision(StrEnum):
     """What a replica may do with a call for a member."""
 
     SERVE = "serve"
@@ -111,7 +111,7 @@ class HealthChanged(msgspec.Struct, frozen=True):
 Output = WriteRecord | Settled | Serving | Taken | Expired | Ended | Dying | GroupServed | HealthChanged
 
 
-class Terms(msgspec.Struct, frozen=True):
+class JoinTerms(msgspec.Struct, frozen=True):
     """What the record says of a client beside who serves it: what its JoinGroup asked for.
 
     Without a record they are what clients use by default.
@@ -162,13 +162,13 @@ _LONGEST_REBALANCE_MS = 24 * 3_600_000
 """Kafka has no bound, and old Streams clients ask for 24 days, in which nobody else gets what a stuck one has."""
 
 
-def terms_of(record: MemberRecord, settings: FleetSettings) -> Terms:
+def terms_of(record: MemberRecord, settings: FleetSettings) -> JoinTerms:
     """The terms that a record says, within what a client may ask for: somebody else may have written it.
 
     Too short a session would be over before a claim is settled, and one of days would keep a client that is gone.
     """
     shortest_ms, longest_ms = settings.session_timeouts_ms
-    return Terms(
+    return JoinTerms(
         min(max(record.session_timeout_ms, shortest_ms), longest_ms),
         min(max(record.rebalance_timeout_ms, shortest_ms), _LONGEST_REBALANCE_MS),
         record.instance_id,

@@ -98,48 +98,48 @@ class Baseline(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Records a minute."""
 
 
-class Say(StrEnum):
+class GateState(StrEnum):
     """What the gates say of a move."""
 
     BASELINE = "baseline"
-    """What the group is like without the move is still being found out: nobody is told."""
+    """What the group is like without the move is still being found out: no member is moved."""
     CLEAR = "clear"
     """No harm in three windows: the next step may begin."""
     WATCHING = "watching"
-    """Not yet three windows since somebody was told: members of this step may be told, the next may not begin."""
+    """Not yet three windows since a member was moved: members of this step may be moved, the next may not begin."""
     SUSPECT = "suspect"
-    """Harm in the newest window: nobody is told."""
+    """Harm in the newest window: no member is moved."""
     PAUSED = "paused"
-    """The same harm elsewhere, or a broker is away: nobody is told, and nothing is taken back."""
+    """The same harm elsewhere, or a broker is away: no member is moved, and nothing is taken back."""
     MISSING = "missing"
-    """A replica or a source does not report: nobody is told, and nothing is taken back."""
+    """A replica or a source does not report: no member is moved, and nothing is taken back."""
     HARM = "harm"
     """Three windows of harm: the move is aborted."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class GateVerdict(msgspec.Struct, frozen=True):
     """What the gates say of a move, and why."""
 
-    say: Say
+    state: GateState
     why: str = ""
 
     @property
-    def may_tell(self) -> bool:
+    def may_move_members(self) -> bool:
         """Whether members of the present step may be moved."""
-        return self.say in _TELL
+        return self.state in _MAY_MOVE
 
     @property
-    def may_step(self) -> bool:
+    def may_advance(self) -> bool:
         """Whether the next step may begin."""
-        return self.say is Say.CLEAR
+        return self.state is GateState.CLEAR
 
     @property
     def text(self) -> str:
         """It, for people; empty if there is nothing to say."""
-        if self.say in _QUIET:
+        if self.state in _QUIET:
             return ""
-        return f"{self.say}: {self.why}" if self.why else str(self.say)
+        return f"{self.state}: {self.why}" if self.why else str(self.state)
 
 
-_TELL = frozenset({Say.CLEAR, Say.WATCHING})
-_QUIET = frozenset({Say.CLEAR, Say.WATCHING})
+_MAY_MOVE = frozenset({GateState.CLEAR, GateState.WATCHING})
+_QUIET = frozenset({GateState.CLEAR, GateState.WATCHING})

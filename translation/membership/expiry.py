@@ -91,7 +91,7 @@ def asks_log(context: Context, member: Member) -> bool:
 
     It says :class:`~translation.member_log.outputs.Expired` if no other replica has served the client meanwhile.
     """
-    log = context.fleet.log
+    log = context.member_log.log
     return log is not None and log.expire(member.key, context.now)
 
 
@@ -115,7 +115,7 @@ def end_dead(context: Context, group: Group, member_id: str) -> Procedure[None]:
 
 def is_dying(context: Context, group: Group, member_id: str) -> bool:
     """Whether the log has a member id as dead, and not the end of its membership."""
-    log = context.fleet.log
+    log = context.member_log.log
     record = None if log is None else log.record(member_key(group.group_id, member_id))
     return record is not None and record.kind is Kind.EXPIRING
 
@@ -128,7 +128,7 @@ def _end_dead(context: Context, group: Group, member_id: str, steps: HeartbeatPr
     except UpstreamLost:
         pass
     if code in IS_OUT:
-        context.fleet.end(group.group_id, member_id)
+        context.member_log.end(group.group_id, member_id)
         context.memberships.heartbeat_group(group)  # its partitions are free from now on
     else:
         remember_dead(context, group, member_id, context.now + END_AGAIN_S)
@@ -141,7 +141,7 @@ def ensure_dead(context: Context, member: Member) -> Procedure[None]:
 
     :raises Failed: another replica serves the member, or the log does not say anything: the client has to try again.
     """
-    log = context.fleet.log
+    log = context.member_log.log
     if log is None or not log.settings.expires:
         return
     key = member.key

@@ -109,7 +109,7 @@ def release_instance(
                 if not is_new and described.member_id != member.member_id:
                     raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
                 _fail_if_replaced(member)
-                if not context.fleet.may_speak_for(member):
+                if not context.member_log.may_speak_for(member):
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another replica serves it")
                 ensure_client_waiting(context, member, request)
                 answer = yield from leave_for_newer(member, described.member_id)

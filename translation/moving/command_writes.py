@@ -11,7 +11,7 @@ import msgspec
 from translation.engine.context import Context
 from translation.member_log.group_records import MOVE, Move, group_key
 from translation.moving.move_view import MoveView, show
-from translation.rollout.commands import Command, Present, Refused, obey
+from translation.rollout.commands import Command, CommandContext, Refused, apply_command
 from translation.rollout.next_step import describe
 
 
@@ -38,7 +38,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
     move: MoveView | None = None
 
 
-def obey_command(context: Context, command: Command) -> CommandOutcome:
+def carry_out_command(context: Context, command: Command) -> CommandOutcome:
     """Write what a command makes of the move, unless it counts already or can't."""
     moves, group_id = context.moves, command.group
     rule = context.rules.written_rule_for(group_id)
@@ -53,7 +53,7 @@ def obey_command(context: Context, command: Command) -> CommandOutcome:
     why = moves.why_refused(rule)
     if why is not None and rule.staged:
         return _outcome(context, command, CommandState.REFUSED, why, move)
-    present = Present(
+    present = CommandContext(
         move=move,
         rule=rule,
         policy=context.rules.digest,
@@ -62,7 +62,7 @@ def obey_command(context: Context, command: Command) -> CommandOutcome:
         asks=moves.hook.asks,
     )
     try:
-        after = obey(command, present)
+        after = apply_command(command, present)
     except Refused as refused:
         return _outcome(context, command, CommandState.REFUSED, str(refused), move)
     if after == move:
@@ -81,7 +81,7 @@ def _announce(context: Context, command: Command, after: Move) -> None:
     before = context.moves.hook.take_commanded(command.id)
     if before is not None:
         rule = context.rules.written_rule_for(command.group)
-        context.moves.hook.went_on(command.group, before, after)
+        context.moves.hook.rollout_changed(command.group, before, after)
         context.events.emit_step(command.group, f"{command.act} by {command.by}: {describe(after, rule)}")
 
 

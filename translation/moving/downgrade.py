@@ -70,9 +70,9 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
     sole_process = context.settings.sole_process
     if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
         return None
-    if not context.fleet.may_end(member) or generation.why_refused(member, request) != ErrorCode.NONE:
+    if not context.member_log.may_end(member) or generation.why_refused(member, request) != ErrorCode.NONE:
         return None
-    context.mends.moves_back(message.group_id)
+    context.unowned.moves_back(message.group_id)
     if member.member_id in group.pending_moves:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if member.member_id not in group.asked_to_rejoin:

@@ -41,7 +41,7 @@ from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.classic_members import ClassicMember
 from translation.engine.context import Context, replaced
 from translation.error_mapping import NO_COORDINATOR
-from translation.member_log.outputs import Terms
+from translation.member_log.outputs import JoinTerms
 from translation.members import generation, session_timeout
 from translation.members.member import Group, Member
 from translation.members.member_ids import LONGEST_MEMBER_ID
@@ -149,7 +149,7 @@ def repeat_conversion(
 
 def _may_know_less(context: Context) -> bool:
     """Whether another process may have served a member since, and nothing says so."""
-    return not context.settings.sole_process and context.fleet.log is None
+    return not context.settings.sole_process and context.member_log.log is None
 
 
 def _convert(
@@ -211,7 +211,7 @@ def _convert(
 def _is_to_be_converted(context: Context, group_id: str, rule: Rule) -> bool:
     """Whether the policy is still the same after a wait, and no gate of the group's move has closed."""
     return context.rules.rule_for(group_id) is rule and (
-        rule.abort_if is None or context.moves.gates.verdict(group_id, rule).may_tell
+        rule.abort_if is None or context.moves.gates.verdict(group_id, rule).may_move_members
     )
 
 
@@ -223,7 +223,7 @@ def _ensure_may_go_on(context: Context, group_id: str, rule: Rule, *, is_as_befo
     """
     if is_as_before and not _is_to_be_converted(context, group_id, rule):
         raise _NotConverted(_Missing.TIME)
-    if context.rules.is_rolled_back(group_id):
+    if group_id in context.rules.rolled_back:
         raise _NotConverted(_Missing.KNOWLEDGE)
 
 
@@ -281,7 +281,7 @@ def _ensure_subscribed(
 
 
 def _claim(context: Context, member: Member, known: ClassicMember, connection: Connection) -> Procedure[None]:
-    terms = Terms(known.session_timeout_ms, known.rebalance_timeout_ms, known.instance_id)
+    terms = JoinTerms(known.session_timeout_ms, known.rebalance_timeout_ms, known.instance_id)
     if not (yield from serving.claim_classic_member(context, member, connection, terms)):
         raise _NotConverted(_Missing.TIME, "the member log does not say that it is served here")
 
@@ -512,11 +512,11 @@ def _finish(context: Context, member: Member, connection: Connection) -> None:
     reason = UNNOTICED if client_has_all(context, member) else _NOTICED
     context.memberships.change_state(member, MemberEvent.CONVERTED, reason)
     context.events.emit(EventKind.ADOPTED, member, reason=reason)
-    context.fleet.has_begun(member)
-    context.fleet.heard(member, connection.id)
+    context.member_log.has_begun(member)
+    context.member_log.heard(member, connection.id)
     context.moves.has_begun(group.group_id, member.member_id)
     detect_rebalance(context, member)
-    context.fleet.has_synced(member)
+    context.member_log.has_synced(member)
     if group.conversion is not None:
         group.conversion.stands_in = False
         group.conversion.changed_at = context.now

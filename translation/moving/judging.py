@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from translation.engine.context import Context
 from translation.member_log.group_records import MOVE, Move, Phase, group_key
 from translation.member_log.records import MemberKey
-from translation.member_log.signals import Report, Say, Verdict
+from translation.member_log.signals import GateState, GateVerdict, Report
 from translation.policy.policy import Rule
 from translation.rollout.gate_verdicts import SETTLES_S
-from translation.rollout.gates import FRESH_MS, Heard, aligned, baseline_of, judge, looks_of
+from translation.rollout.gates import FRESH_MS, ReceivedReport, aligned, baseline_of, judge, looks_of
 from translation.rollout.next_step import Signals, decide, describe
 
 _LAST_STEP_S = 60.0
@@ -30,11 +30,11 @@ def judge_moves(context: Context, reports: Mapping[str, Report]) -> None:
     for group_id, report in reports.items():
         moves.records.report(group_id, report, context.now)
     before = moves.gates.verdicts()
-    said: dict[str, tuple[Verdict, int]] = {}
+    said: dict[str, tuple[GateVerdict, int]] = {}
     for group_id, rule, move in moves.gates.gated():
         verdict = _judge(context, group_id, rule, move, reports.get(group_id))
         said[group_id] = verdict, move.number
-        _tell_news(context, group_id, rule, move, before.get(group_id), verdict)
+        _emit_gate_changes(context, group_id, rule, move, before.get(group_id), verdict)
     moves.gates.judged(said)
 
 
@@ -47,34 +47,34 @@ def settled(context: Context, key: MemberKey) -> None:
     stored = records.of_group(key.group_id).get(MOVE)
     # Another replica may have written the very same.
     if stored is not None and stored.record.move == awaited and stored.writer == records.writer:
-        context.moves.hook.went_on(key.group_id, replace(awaited, phase=Phase.MOVING), awaited)
+        context.moves.hook.rollout_changed(key.group_id, replace(awaited, phase=Phase.MOVING), awaited)
         context.events.emit_step(key.group_id, describe(awaited, rule))
 
 
-def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report | None) -> Verdict:
+def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report | None) -> GateVerdict:
     """What the gates say of a move. ``own`` is what this process reports, of which the log has only the one before."""
     records = context.moves.records
     if rule.abort_if is None or not records.is_ready(group_id):
-        return Verdict(Say.MISSING, "the member log is away")
+        return GateVerdict(GateState.MISSING, "the member log is away")
     now_ms = records.now_ms(group_id, context.now)
     alive = records.alive(group_id, context.now)
     heard = [
-        Heard(stored.record.report, stored.appended_ms, stored.record.server)
+        ReceivedReport(stored.record.report, stored.appended_ms, stored.record.server)
         for stored in records.reports(group_id)
         if stored.record.report is not None and now_ms - stored.appended_ms <= FRESH_MS
     ]
     if own is not None:
         heard = [one for one in heard if records.writer not in one.is_of]
-        heard.append(Heard(replace(own, writers=(records.writer,)), now_ms))
+        heard.append(ReceivedReport(replace(own, writers=(records.writer,)), now_ms))
     has_moved = move.converted or _has_translated(context, group_id)
     verdict = judge(move, rule.abort_if, heard, alive, now_ms, has_moved=has_moved)
-    if verdict.say is Say.BASELINE:
+    if verdict.state is GateState.BASELINE:
         baseline = baseline_of(looks_of(aligned(heard, now_ms)[1]), now_ms)
         if baseline is not None:
             _write(context, group_id, replace(move, baseline=baseline))
-    elif verdict.say is Say.HARM:
+    elif verdict.state is GateState.HARM:
         _write(context, group_id, decide(move, rule, Signals(now_ms=now_ms, harm=verdict.why)))
-    elif verdict.say is Say.CLEAR:
+    elif verdict.state is GateState.CLEAR:
         _write(context, group_id, _when_clear(rule, move, now_ms))
     return verdict
 
@@ -116,15 +116,15 @@ def _write(context: Context, group_id: str, after: Move) -> None:
         settled(context, group_key(group_id, MOVE).member)
 
 
-def _tell_news(
-    context: Context, group_id: str, rule: Rule, move: Move, before: Verdict | None, verdict: Verdict
+def _emit_gate_changes(
+    context: Context, group_id: str, rule: Rule, move: Move, before: GateVerdict | None, verdict: GateVerdict
 ) -> None:
     """Emit that the gates stop a move, or do not any more; one replica does, that with the lowest name."""
     records = context.moves.records
-    if verdict.say is Say.HARM or min(records.alive(group_id, context.now)) != records.writer:
+    if verdict.state is GateState.HARM or min(records.alive(group_id, context.now)) != records.writer:
         return
-    said = None if before is None else before.say
-    if said is verdict.say or not (verdict.text or (before is not None and before.text)):
+    said = None if before is None else before.state
+    if said is verdict.state or not (verdict.text or (before is not None and before.text)):
         return
     text = describe(move, rule)
     context.events.emit_step(group_id, f"{text}, {verdict.text}" if verdict.text else f"{text}, it goes on")

@@ -5,9 +5,9 @@ the group epoch, so the broker runs its assignor anew, and nothing can be assign
 process ends in between, the broker ends that member after its session timeout, which moves the group epoch too.
 
 In a classic group that Epochgate has moved back, the leader's next Heartbeat is answered REBALANCE_IN_PROGRESS: its
-JoinGroup begins a rebalance (``classicGroupJoinExistingMember``). If the leader is not known, any member is told: its
-JoinGroup is answered without a rebalance, and names the leader. A member that the broker has assigned more than it was
-told is told itself: its SyncGroup brings it.
+JoinGroup begins a rebalance (``classicGroupJoinExistingMember``). If the leader is not known, any member is asked: its
+JoinGroup is answered without a rebalance, and names the leader. A member to which the broker has assigned more than its
+client got is asked itself: its SyncGroup brings it.
 
 Three looks say that nobody has a partition, in the same group epoch (:mod:`translation.mending`): two of those that are
 made anyway, some time apart, and one just before anything is done. Of several replicas one does it, whose record in the
@@ -50,7 +50,7 @@ from translation.mending.look import (
     topics_of,
     topics_of_classic_group,
 )
-from translation.mending.mends import Told
+from translation.mending.unowned import AskedToRejoin
 from translation.policy.policy import Mode
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION, heartbeat_version
 from translation.upstream.metadata_lookup import lookup_sizes
@@ -77,15 +77,15 @@ _DESCRIBE_GROUPS_VERSION = 5
 
 def described(context: Context, connection: Connection | None, group_id: str, group: Description) -> None:
     """A broker has described a group, to a member's principal on this connection."""
-    mends = context.mends
+    unowned = context.unowned
     if connection is not None and _has_only_classic_members(group):
         helper.bring_back(context, connection, group_id)
-    if connection is None or group_id in mends.under_way or not _concerns_us(context, group_id, group):
+    if connection is None or group_id in unowned.under_way or not _concerns_us(context, group_id, group):
         return
     topics = _topics(group)
     if not topics or len(topics) > TOPICS_LIMIT:
         return
-    sizes = mends.sizes(topics)
+    sizes = unowned.sizes(topics)
     if unknown := topics - sizes.keys():
         _start(context, group_id, connection, _learn_sizes(context, frozenset(unknown)))
     else:
@@ -105,7 +105,9 @@ def _concerns_us(context: Context, group_id: str, group: Description) -> bool:
     """Whether Epochgate has moved it: a consumer group with a translated member here, or a classic one moved back."""
     rule = context.rules.rule_for(group_id)
     if isinstance(group, DescribedGroup):
-        return rule.mode is Mode.OBSERVE and (rule.mend is True or context.mends.mend(group_id)[0].moved_back)
+        return rule.mode is Mode.OBSERVE and (
+            rule.mend is True or context.unowned.mend(group_id)[0].moved_back
+        )
     known = context.registry.groups.get(group_id)
     return (
         rule.mode is Mode.TRANSLATE
@@ -120,26 +122,26 @@ def _topics(group: Description) -> frozenset[str]:
 
 def _look(context: Context, group: Description, sizes: dict[str, int]) -> Look | None:
     if isinstance(group, DescribedGroup):
-        told = context.mends.assigned(group.group_id, (member.member_id for member in group.members))
+        told = context.unowned.assigned(group.group_id, (member.member_id for member in group.members))
         return look_at_classic_group(group, sizes, told)
     return look_at_consumer_group(group, sizes)
 
 
 def _learn_sizes(context: Context, topics: frozenset[str]) -> Procedure[None]:
-    context.mends.learn_sizes((yield from lookup_sizes(topics)).items())
+    context.unowned.learn_sizes((yield from lookup_sizes(topics)).items())
 
 
 def _looked(
     context: Context, connection: Connection, group_id: str, group: Description, look: Look | None
 ) -> None:
     """Note what one of the looks says that are made anyway, and mend the group if it has said so for long enough."""
-    mends, now = context.mends, context.now
+    unowned, now = context.unowned, context.now
     if look is None:
         return
-    known = mends.suspicions.get(group_id)
+    known = unowned.suspicions.get(group_id)
     if not look.unowned:
         if known is not None:
-            del mends.suspicions[group_id]
+            del unowned.suspicions[group_id]
             if known.tries:
                 context.events.emit_mending(
                     EventKind.MENDING, group_id, "all partitions have an owner again", known.look.unowned
@@ -148,24 +150,26 @@ def _looked(
     if known is None or (known.look.mark, known.look.unowned) != (look.mark, look.unowned):
         told = "" if known is None else known.told
         known = Suspicion(look, now, told=told)
-        mends.suspect(group_id, known)
-    mend, appended_ms = mends.mend(group_id)
+        unowned.suspect(group_id, known)
+    mend, appended_ms = unowned.mend(group_id)
     known.seen_at = now
     known.tries = mend.tries if mend.unowned == digest_of(look.unowned) else 0
     known.why_not = _why_not(context, group_id, known)
     is_classic = isinstance(group, DescribedGroup)
     if not is_confirmed(known, now, is_classic=is_classic) or _is_being_moved(context, group_id):
         return
-    waits_ms = appended_ms + backoff_ms(mend.tries) - mends.records.now_ms(group_id, now) if mend.tries else 0
+    waits_ms = (
+        appended_ms + backoff_ms(mend.tries) - unowned.records.now_ms(group_id, now) if mend.tries else 0
+    )
     if (
         is_classic
         and not known.why_not
         and waits_ms <= 0
-        and not _has_to_be_told_here(context, group_id, known)
+        and not _is_to_be_asked_here(context, group_id, known)
     ):
-        if _may_be_told_elsewhere(context, known):
+        if _may_be_asked_elsewhere(context, known):
             return
-        if mends.leader(group_id) is not None:
+        if unowned.leader(group_id) is not None:
             known.why_not = "its leader does not come through this process"
     if known.why_not:
         _alert(context, group_id, known)
@@ -177,14 +181,14 @@ def _looked(
 
 def _why_not(context: Context, group_id: str, suspicion: Suspicion) -> str:
     """Why nothing may be done about a group, for people; empty if something may."""
-    rule, moves, mends = context.rules.rule_for(group_id), context.moves, context.mends
+    rule, moves, unowned = context.rules.rule_for(group_id), context.moves, context.unowned
     if rule.mend is False:
         return "the policy says `mend: false`"
     if suspicion.look.has_classic:
         return "classic members in it would all have to join again"
-    if not mends.is_alone():
+    if not unowned.is_alone():
         return "several processes serve it without a member log (`fleet`)"
-    if not mends.records.is_ready(group_id):
+    if not unowned.records.is_ready(group_id):
         return "the member log is away"
     if rule.staged and moves.counts_members(group_id, rule):
         return "its move by steps is not over"
@@ -201,15 +205,15 @@ def _is_being_moved(context: Context, group_id: str) -> bool:
     )
 
 
-def _has_to_be_told_here(context: Context, group_id: str, suspicion: Suspicion) -> bool:
-    """Whether somebody who comes through this process has to be told to join again, as far as is known here."""
-    leader = context.mends.leader(group_id)
+def _is_to_be_asked_here(context: Context, group_id: str, suspicion: Suspicion) -> bool:
+    """Whether somebody who comes through this process has to be asked to rejoin, as far as is known here."""
+    leader = context.unowned.leader(group_id)
     return bool(suspicion.look.lacking) or (leader is not None and leader.is_here)
 
 
-def _may_be_told_elsewhere(context: Context, suspicion: Suspicion) -> bool:
+def _may_be_asked_elsewhere(context: Context, suspicion: Suspicion) -> bool:
     """Whether another replica may know better whom to tell, and have time for it."""
-    return context.fleet.log is not None and context.now - suspicion.since < _ELSEWHERE_S
+    return context.member_log.log is not None and context.now - suspicion.since < _ELSEWHERE_S
 
 
 def _alert(context: Context, group_id: str, suspicion: Suspicion) -> None:
@@ -222,9 +226,9 @@ def _alert(context: Context, group_id: str, suspicion: Suspicion) -> None:
 
 
 def _start(context: Context, group_id: str, connection: Connection, steps: Procedure[None]) -> None:
-    context.mends.under_way.add(group_id)
+    context.unowned.under_way.add(group_id)
     context.scheduler.start(
-        _until_it_ends(steps, lambda: context.mends.under_way.discard(group_id)),
+        _until_it_ends(steps, lambda: context.unowned.under_way.discard(group_id)),
         ProcedureQueue(),
         connection.id,
         CLIENT_ID,
@@ -245,8 +249,8 @@ def _mend(
     context: Context, group_id: str, connection: Connection, suspicion: Suspicion, *, is_classic: bool
 ) -> Procedure[None]:
     """Mend a group, if this process is the one whose record counts, and nothing has changed in the group since."""
-    mends, look = context.mends, suspicion.look
-    before, _ = mends.mend(group_id)
+    unowned, look = context.unowned, suspicion.look
+    before, _ = unowned.mend(group_id)
     mend = Mend(before.moved_back, suspicion.tries + 1, digest_of(look.unowned))
     if not (yield from _claim(context, group_id, mend)):
         return
@@ -257,22 +261,22 @@ def _mend(
         return  # the policy may have changed while the broker was asked
     suspicion.tries = mend.tries
     if is_classic:
-        leader = mends.leader(group_id)
+        leader = unowned.leader(group_id)
         whom = look.lacking or frozenset(() if leader is None else {leader.member_id})
-        mends.telling[group_id] = Told(whom, context.now + _TELL_S)
+        unowned.leaders_to_ask[group_id] = AskedToRejoin(whom, context.now + _TELL_S)
         return
     yield from _join_and_leave(context, group_id, suspicion)
 
 
 def _claim(context: Context, group_id: str, mend: Mend) -> Procedure[bool]:
-    """Write that this process mends a group now; return whether that record counts."""
-    mends, until = context.mends, context.now + _READ_BACK_S
-    key = mends.write(group_id, mend)
+    """Write that this process unowned a group now; return whether that record counts."""
+    unowned, until = context.unowned, context.now + _READ_BACK_S
+    key = unowned.write(group_id, mend)
     if key is None:
         return False
-    while mends.records.is_unresolved(key) and context.now < until:
+    while unowned.records.is_unresolved(key) and context.now < until:
         yield Wait(until, settles=key.member)
-    return mends.records.is_own(group_id, MEND) and mends.mend(group_id)[0] == mend
+    return unowned.records.is_own(group_id, MEND) and unowned.mend(group_id)[0] == mend
 
 
 def _look_again(
@@ -332,20 +336,20 @@ def _join_and_leave(context: Context, group_id: str, suspicion: Suspicion) -> Pr
         )  # else the broker waits for a client's Heartbeat to assign anew
 
 
-def tell_leader(context: Context, connection: Connection, request: Request) -> None:
+def ask_leader_to_rejoin(context: Context, connection: Connection, request: Request) -> None:
     """Answer the Heartbeat of a classic member that is to join again, if the broker takes it for a member at rest."""
-    steps = _tell(context, request)
+    steps = _ask_to_rejoin(context, request)
     context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
 
 
-def _tell(context: Context, request: Request) -> Procedure[None]:
+def _ask_to_rejoin(context: Context, request: Request) -> Procedure[None]:
     group_id, member_id = request.message.group_id, request.message.member_id
     # The Heartbeat is a sign of life at the broker too, and only a member's is answered without an error.
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
-    mends = context.mends
-    if response.error_code == ErrorCode.NONE and mends.tells(group_id, member_id):
-        mends.is_told(group_id, member_id)
-        suspicion = mends.suspicions.get(group_id)
+    unowned = context.unowned
+    if response.error_code == ErrorCode.NONE and unowned.is_to_rejoin(group_id, member_id):
+        unowned.was_asked(group_id, member_id)
+        suspicion = unowned.suspicions.get(group_id)
         context.events.emit_mending(
             EventKind.MENDING,
             group_id,

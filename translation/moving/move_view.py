@@ -4,7 +4,7 @@ import msgspec
 
 from translation.engine.context import Context
 from translation.member_log.group_records import Move, Phase
-from translation.member_log.signals import Verdict
+from translation.member_log.signals import GateVerdict
 from translation.policy.policy import Rule
 from translation.rollout.gate_verdicts import NO_GATES
 from translation.rollout.next_step import describe
@@ -78,7 +78,7 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def view_of(
-    move: Move, rule: Rule, now_ms: int, policy: str, verdict: Verdict = NO_GATES, unproven: str = ""
+    move: Move, rule: Rule, now_ms: int, policy: str, verdict: GateVerdict = NO_GATES, unproven: str = ""
 ) -> MoveView:
     """What is shown of a move. ``now_ms`` and ``unproven`` as in :class:`Signals`; ``policy`` names the policy."""
     has_gates = rule.abort_if is not None and _goes_on(move)
@@ -101,7 +101,7 @@ def view_of(
         phase=move.phase,
         settled=bool(move.settled_ms),
         why=move.why or (verdict.why if gates else ""),
-        gates=str(verdict.say) if has_gates else "",
+        gates=str(verdict.state) if has_gates else "",
         text="; ".join(filter(None, (describe(move, rule), gates, not_proven, waits))),
         unproven=unproven,
         override=move.unproven,

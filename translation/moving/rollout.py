@@ -8,9 +8,9 @@ from translation.engine.context import Context
 from translation.member_log.group_records import HookCall, Move, Phase, Proof
 from translation.member_log.signals import Report
 from translation.moving import judging
-from translation.moving.command_writes import CommandOutcome, obey_command
+from translation.moving.command_writes import CommandOutcome, carry_out_command
 from translation.moving.move_view import MoveView, show, view_of_waiting
-from translation.moving.slot_admission import why_wave_waits
+from translation.moving.slot_admission import wave_blocked_by
 from translation.policy.gates import AbortIf
 from translation.rollout.commands import Command
 from translation.rollout.hook import vetoed
@@ -36,7 +36,7 @@ class Rollout:
         rule = context.rules.written_rule_for(group_id)
         move = context.moves.move(group_id, rule) if rule.staged else None
         if move is None:
-            why = why_wave_waits(context, group_id, rule)
+            why = wave_blocked_by(context, group_id, rule)
             return None if why is None else view_of_waiting(why, rule)
         return show(context, group_id, rule, move)
 
@@ -60,7 +60,7 @@ class Rollout:
         Its actions are those of the next call (:meth:`translation.translator.Translator.take_actions`).
         """
         self._context.now = now
-        return obey_command(self._context, command)
+        return carry_out_command(self._context, command)
 
     def hook_answered(
         self, now: float, group_id: str, number: int, step: int, veto: str | None
@@ -120,11 +120,11 @@ class Rollout:
         judging.judge_moves(self._context, reports)
         return self._context.take_actions()
 
-    def gates_by_say(self) -> Counter[str]:
+    def gates_by_state(self) -> Counter[str]:
         """How many moves with gates there are, by what the gates say, as this process knows them."""
         moves = self._context.moves
         return Counter(
-            str(moves.gates.verdict(group_id, rule).say) for group_id, rule, _ in moves.gates.gated()
+            str(moves.gates.verdict(group_id, rule).state) for group_id, rule, _ in moves.gates.gated()
         )
 
     def waves(self) -> list[WaveCount]:

@@ -26,11 +26,11 @@ from translation.members.member import Member
 from translation.members.member_ids import is_issued_form
 from translation.members.member_parts import PendingMove
 from translation.members.procedure import Procedure, UpstreamLost, Wait
-from translation.moving.census import take_census
+from translation.moving.group_members import describe_members
 from translation.partitions import lacks_owned_list
 from translation.policy.policy import Rule
 from translation.rollout.next_step import Signals, begin, decide, describe
-from translation.rollout.slots import HIDDEN_MEMBERS, Census, is_filled, next_slot, taken
+from translation.rollout.slots import HIDDEN_MEMBERS, GroupMembers, is_filled, next_slot, taken
 from translation.rollout.step_start import may_come_in, why_nobody_is_told
 from translation.rollout.wave_counts import why_not_yet
 
@@ -50,7 +50,7 @@ broker each time, since another replica may translate it; so a wave begins withi
 class _Look(NamedTuple):
     """What the broker says of a group, and what the log had said when it was asked."""
 
-    census: Census
+    group_members: GroupMembers
     before: Mapping[int, StoredGroup]
     """The slots."""
     was_converted: bool
@@ -109,10 +109,10 @@ def admit_classic_member(
     client.looked = yield from _look(context, group_id, connection)
     if client.looked is None:
         return False
-    census = client.looked.census
-    if not census.is_hidden and member_id not in census.classic:
+    group_members = client.looked.group_members
+    if not group_members.is_hidden and member_id not in group_members.classic:
         return False  # nothing is written for an id that somebody has made up
-    client.is_classic = not census.is_hidden
+    client.is_classic = not group_members.is_hidden
     return (yield from _admit(context, connection, request, rule, client))
 
 
@@ -124,7 +124,7 @@ def why_only_as_a_whole(context: Context, group_id: str, why: str) -> str | None
     return None
 
 
-def why_wave_waits(context: Context, group_id: str, rule: Rule) -> str | None:
+def wave_blocked_by(context: Context, group_id: str, rule: Rule) -> str | None:
     """Why a group does not begin its move in the wave that its rule names; None if it may, or has begun."""
     if rule.wave is None or context.moves.move(group_id, rule) is not None:
         return None
@@ -132,19 +132,19 @@ def why_wave_waits(context: Context, group_id: str, rule: Rule) -> str | None:
     return why_not_yet(rule.wave, before, context.rules.policy.waves.needed)
 
 
-def look_after(context: Context, connection: Connection, group_id: str, rule: Rule) -> Procedure[None]:
+def advance_rollout(context: Context, connection: Connection, group_id: str, rule: Rule) -> Procedure[None]:
     """Have the move of a group go on by what the broker says now, though no client wants to be let in."""
     move = yield from _present_move(context, group_id, rule)
     if move is None or not move.is_moving:
         return
     looked = yield from _look(context, group_id, connection)
-    if looked is None or looked.census.is_hidden or context.rules.rule_for(group_id) is not rule:
+    if looked is None or looked.group_members.is_hidden or context.rules.rule_for(group_id) is not rule:
         return
-    census = looked.census
+    group_members = looked.group_members
     held, signals = _found_out(context, group_id, rule, move, looked)
-    members = census.members(held.values())
+    members = group_members.members(held.values())
     quota = min(rule.staged[move.step].quota(members), members)  # a step of two may be that of a group of one
-    is_done = bool(census.translated) and is_filled(held, census, quota)
+    is_done = bool(group_members.translated) and is_filled(held, group_members, quota)
     yield from _go_on(context, group_id, rule, move, decide(move, rule, replace(signals, filled=is_done)))
 
 
@@ -220,7 +220,7 @@ def _id_to_join_under(
 
 def _why_not(context: Context, message: JoinGroupRequest, rule: Rule) -> str | None:
     """Why steps let this client in at no step; None if they may."""
-    why = context.moves.why_refused(rule) or why_wave_waits(context, message.group_id, rule)
+    why = context.moves.why_refused(rule) or wave_blocked_by(context, message.group_id, rule)
     if why is None and lacks_owned_list(message):
         return why_only_as_a_whole(
             context, message.group_id, "the broker can't read the subscriptions of its clients"
@@ -235,11 +235,11 @@ def _translated_instance(
     message: JoinGroupRequest = request.message
     if message.group_instance_id is None:
         return ""
-    census = yield from take_census(context, message.group_id, connection)
-    if census is None:
+    group_members = yield from describe_members(context, message.group_id, connection)
+    if group_members is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if not census.is_hidden:
-        return census.instances.get(message.group_instance_id, "")
+    if not group_members.is_hidden:
+        return group_members.instances.get(message.group_instance_id, "")
     slots = (stored.record.slot for stored in context.moves.slots(message.group_id).values())
     known = (slot.member_id for slot in slots if slot and slot.instance_id == message.group_instance_id)
     return next(known, "")
@@ -252,7 +252,7 @@ def _is_translated(
 
     It has a slot, or joined when none was needed.
     """
-    log, key = context.fleet.log, member_key(group_id, member_id)
+    log, key = context.member_log.log, member_key(group_id, member_id)
     has_slot = context.moves.slot_of(group_id, member_id) is not None
     if has_slot and context.ids.is_issued(member_id):
         return True
@@ -263,10 +263,10 @@ def _is_translated(
     if log is not None and log.is_ready(key) and is_classic_id:
         return False
     # That a replica serves it does not say that the broker has it: it may have no slot any more.
-    census = yield from take_census(context, group_id, connection)
-    if census is None:
+    group_members = yield from describe_members(context, group_id, connection)
+    if group_members is None:
         return None
-    return has_slot if census.is_hidden else member_id in census.translated
+    return has_slot if group_members.is_hidden else member_id in group_members.translated
 
 
 def _pending_move(context: Context, connection: Connection, request: Request) -> PendingMove | None:
@@ -316,18 +316,18 @@ def _admit_newcomer(
     moves, group_id = context.moves, request.message.group_id
     if not move.is_moving or moves.is_full(group_id):
         return False
-    if not moves.gates.verdict(group_id, rule).may_tell:
+    if not moves.gates.verdict(group_id, rule).may_move_members:
         yield from _note_converted(context, connection, group_id, rule, client)
         return False
     looked, client.looked = client.looked, None
     looked = looked or (yield from _look(context, group_id, connection))
     if looked is None:
         return False
-    if looked.census.is_hidden:
+    if looked.group_members.is_hidden:
         reason = f"its step moves only a part of the group, and {HIDDEN_MEMBERS}"
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, reason)
         return False
-    if looked.census.is_empty:
+    if looked.group_members.is_empty:
         yield from note_empty(context, group_id)
         move = moves.move(group_id, rule) or move
     slots = moves.slots(group_id)
@@ -355,7 +355,7 @@ def _note_converted(
         return
     looked = client.looked or (yield from _look(context, group_id, connection))
     move = context.moves.move(group_id, rule)  # its baseline may have been written while the broker was asked
-    if looked is not None and looked.census.translated and move is not None and move.is_moving:
+    if looked is not None and looked.group_members.translated and move is not None and move.is_moving:
         yield from _go_on(context, group_id, rule, move, replace(move, converted=True))
 
 
@@ -377,7 +377,7 @@ def may_be_told(context: Context, group_id: str, rule: Rule) -> bool:
     return not why_nobody_is_told(rule, context.moves.now_ms(group_id))
 
 
-def is_held_up(context: Context, group_id: str, rule: Rule) -> bool:
+def is_blocked(context: Context, group_id: str, rule: Rule) -> bool:
     """Whether it will take a while until another member may be told, as far as is read."""
     move = context.moves.move(group_id, rule)
     return move is not None and not (move.is_moving and may_be_told(context, group_id, rule))
@@ -403,8 +403,12 @@ def hold_if_downgraded(context: Context, connection: Connection, member: Member)
     if move.is_moving:
         if not context.moves.was_converted(group_id, move):
             return False
-        census = yield from take_census(context, group_id, connection)
-        if census is None or census.is_consumer_group or not census.classic - {member.member_id}:
+        group_members = yield from describe_members(context, group_id, connection)
+        if (
+            group_members is None
+            or group_members.is_consumer_group
+            or not group_members.classic - {member.member_id}
+        ):
             return False
         now_ms = context.moves.records.now_ms(group_id, context.now)
         yield from _go_on(
@@ -418,8 +422,8 @@ def _look(context: Context, group_id: str, connection: Connection) -> Procedure[
     before = dict(context.moves.slots(group_id))
     move = context.moves.move(group_id, context.rules.rule_for(group_id))
     was_converted = move is not None and context.moves.was_converted(group_id, move)
-    census = yield from take_census(context, group_id, connection)
-    return None if census is None else _Look(census, before, was_converted)
+    group_members = yield from describe_members(context, group_id, connection)
+    return None if group_members is None else _Look(group_members, before, was_converted)
 
 
 def _slot_for(client: _Client, before: Slot | None) -> Slot:
@@ -441,17 +445,17 @@ def _free_slot(
     client: _Client,
 ) -> Procedure[int | None]:
     """The slot that a client may take; None if there is none, or if the move does not go on."""
-    moves, census = context.moves, looked.census
+    moves, group_members = context.moves, looked.group_members
     held, signals = _found_out(context, group_id, rule, move, looked)
-    known = census.classic | census.translated
-    is_new = known.isdisjoint(client.names) and client.instance_id not in census.static
-    members = census.members(held.values())
-    moves.hook.looked(group_id, members, len(census.translated))
+    known = group_members.classic | group_members.translated
+    is_new = known.isdisjoint(client.names) and client.instance_id not in group_members.static
+    members = group_members.members(held.values())
+    moves.hook.looked(group_id, members, len(group_members.translated))
     quota = rule.staged[move.step].quota(members + is_new)
-    number = None if signals.downgraded else next_slot(held, census, quota)
+    number = None if signals.downgraded else next_slot(held, group_members, quota)
     if number is None:
         moves.set_full(group_id, context.now + LOOK_AGAIN_S)
-    signals = replace(signals, filled=number is None and is_filled(held, census, quota))
+    signals = replace(signals, filled=number is None and is_filled(held, group_members, quota))
     yield from _go_on(context, group_id, rule, move, decide(move, rule, signals))
     return number
 
@@ -460,11 +464,11 @@ def _found_out(
     context: Context, group_id: str, rule: Rule, move: Move, looked: _Look
 ) -> tuple[dict[int, Slot], Signals]:
     """The slots that are taken, and what is known beside whether the step is filled."""
-    moves, census = context.moves, looked.census
+    moves, group_members = context.moves, looked.group_members
     signals = _signals(context, group_id, rule, move)
-    held = taken(moves.slots(group_id), looked.before, census, moves.ended(group_id), signals.now_ms)
-    downgraded = not census.is_consumer_group and bool(census.classic) and looked.was_converted
-    return held, replace(signals, converted=bool(census.translated), downgraded=downgraded)
+    held = taken(moves.slots(group_id), looked.before, group_members, moves.ended(group_id), signals.now_ms)
+    downgraded = not group_members.is_consumer_group and bool(group_members.classic) and looked.was_converted
+    return held, replace(signals, converted=bool(group_members.translated), downgraded=downgraded)
 
 
 def _signals(context: Context, group_id: str, rule: Rule, move: Move) -> Signals:
@@ -488,7 +492,7 @@ def _present_move(context: Context, group_id: str, rule: Rule) -> Procedure[Move
             is_whole = not context.moves.counts_members(group_id, rule)
             return context.moves.move(group_id, rule) if is_whole else None
         move, now_ms = context.moves.move(group_id, rule), records.now_ms(group_id, context.now)
-        if move is None and why_wave_waits(context, group_id, rule) is not None:
+        if move is None and wave_blocked_by(context, group_id, rule) is not None:
             return None
         if move is None:
             after = begin(rule, records.position(group_id) + 1, now_ms, asks=context.moves.hook.asks)
@@ -510,7 +514,7 @@ def _go_on(context: Context, group_id: str, rule: Rule, before: Move | None, aft
         return False
     is_news = before is None or describe(before, rule) != describe(after, rule)
     if key is not None and context.moves.move(group_id, rule) == after:
-        context.moves.hook.went_on(group_id, before, after)
+        context.moves.hook.rollout_changed(group_id, before, after)
         if is_news:
             context.events.emit_step(group_id, describe(after, rule))
     return True

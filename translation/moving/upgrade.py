@@ -21,15 +21,15 @@ from translation.moving.slot_admission import (
     LOOK_AGAIN_S,
     WAVE_LOOK_AGAIN_S,
     admit_classic_member,
-    is_held_up,
+    is_blocked,
     may_be_told,
+    wave_blocked_by,
     why_only_as_a_whole,
-    why_wave_waits,
 )
 from translation.policy.assignors import is_cooperative
 from translation.policy.policy import Rule
 
-_HELD_UP_S = 10.0
+_BLOCKED_S = 10.0
 """After so long it is looked again whether a member of a group may be told whose move somebody, or a time, holds up."""
 
 
@@ -55,8 +55,8 @@ def move_classic_member(
             context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, why_relayed)
             return None
     if not (yield from admit_classic_member(context, connection, request, rule)):
-        held_up = is_held_up(context, group.group_id, rule)
-        relayed_s = _HELD_UP_S if held_up else LOOK_AGAIN_S
+        blocked = is_blocked(context, group.group_id, rule)
+        relayed_s = _BLOCKED_S if blocked else LOOK_AGAIN_S
         context.registry.relay(group, member.member_id, context.now + relayed_s)
         return None
     if obstacle is Obstacle.MEMBERS or group.migration.moves_all(context.now):
@@ -101,16 +101,16 @@ def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
     group_id: str = request.message.group_id
     if (
         context.moves.move(group_id, rule) is not None
-        and not context.moves.gates.verdict(group_id, rule).may_tell
+        and not context.moves.gates.verdict(group_id, rule).may_move_members
     ):
         return LOOK_AGAIN_S
     if not context.moves.counts_members(group_id, rule):
-        return 0.0 if may_be_told(context, group_id, rule) else _HELD_UP_S
+        return 0.0 if may_be_told(context, group_id, rule) else _BLOCKED_S
     why = context.moves.why_refused(rule)
     if why is not None:
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
         return context.settings.relayed_s
-    if why_wave_waits(context, group_id, rule) is not None:
+    if wave_blocked_by(context, group_id, rule) is not None:
         return WAVE_LOOK_AGAIN_S  # the view of the move says what it waits for, not an event for each member
     return LOOK_AGAIN_S if context.moves.is_full(group_id) else 0.0
 
@@ -152,7 +152,9 @@ def _tell(
     if context.rules.rule_for(group.group_id) is not rule:
         return False  # another policy, or its move was rolled back, while the broker was asked
     # Or a gate of its move has closed, or the policy is another one.
-    is_stopped = rule.abort_if is not None and not context.moves.gates.verdict(group.group_id, rule).may_tell
+    is_stopped = (
+        rule.abort_if is not None and not context.moves.gates.verdict(group.group_id, rule).may_move_members
+    )
     if is_stopped or context.rules.rule_for(group.group_id) is not rule:
         return False
     reason = f"told to join the new protocol, all at once: {why}"

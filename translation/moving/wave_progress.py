@@ -8,33 +8,33 @@ have the broker asked who is in the group, now and then, until the last step has
 from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.members.procedure import Procedure, ProcedureQueue, UpstreamLost
-from translation.moving.slot_admission import look_after
+from translation.moving.slot_admission import advance_rollout
 from translation.policy.policy import Rule
 
-LOOK_EVERY_S = 10.0
+WAVE_CHECK_EVERY_S = 10.0
 """How often the broker is asked about one group by one process."""
 
 
-def is_look_due(context: Context, connection: Connection, request: Request) -> bool:
+def is_wave_check_due(context: Context, connection: Connection, request: Request) -> bool:
     """Whether the broker is to be asked with this Heartbeat: its group is in a wave, and it is time for that."""
     group_id: str = request.message.group_id
     rule = context.rules.rule_for(group_id)
-    if rule.wave is None or not context.moves.is_look_due(group_id, rule):
+    if rule.wave is None or not context.moves.is_wave_check_due(group_id, rule):
         return False
     member = context.registry.find(group_id, request.message.member_id)
     return member is not None and member.joined and member.connection_id == connection.id
 
 
-def look(context: Context, connection: Connection, request: Request) -> None:
+def check_wave(context: Context, connection: Connection, request: Request) -> None:
     """Have the broker asked."""
     group_id: str = request.message.group_id
-    context.moves.set_look_at(group_id, context.now + LOOK_EVERY_S)
-    steps = _look(context, connection, group_id, context.rules.rule_for(group_id))
+    context.moves.set_wave_check_at(group_id, context.now + WAVE_CHECK_EVERY_S)
+    steps = _check_wave(context, connection, group_id, context.rules.rule_for(group_id))
     context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
 
 
-def _look(context: Context, connection: Connection, group_id: str, rule: Rule) -> Procedure[None]:
+def _check_wave(context: Context, connection: Connection, group_id: str, rule: Rule) -> Procedure[None]:
     try:
-        yield from look_after(context, connection, group_id, rule)
+        yield from advance_rollout(context, connection, group_id, rule)
     except UpstreamLost:
         return  # the next Heartbeat comes on another connection

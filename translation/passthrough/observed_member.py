@@ -56,10 +56,6 @@ class ObservedMember(msgspec.Struct, kw_only=True):
         """The member's state; changed by :mod:`translation.members.member_state` only."""
         return self.machine.state
 
-    def touch(self, now: float) -> None:
-        """Start the session anew at a sign of life. ``now`` is in seconds of the caller's clock."""
-        self.alive_until = now + self.session_timeout_ms / 1000
-
     def wait_in_join_group(self, now: float) -> None:
         """Let the session run while a JoinGroup waits at the broker: for the rebalance, and a session timeout more."""
         longest_ms = max(self.rebalance_timeout_ms, self.session_timeout_ms)

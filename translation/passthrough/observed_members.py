@@ -67,7 +67,7 @@ class ObservedMembers:
 
         What an expired member owned may be assigned by the very response that is the sign of life.
         """
-        member.touch(now)
+        member.alive_until = now + member.session_timeout_ms / 1000
         if member.alive_until < member.due:
             self._schedule(member)
             if len(self._due) > 2 * len(self.by_id) + _SPARE_ENTRIES:

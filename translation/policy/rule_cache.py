@@ -16,9 +16,10 @@ class RuleCache:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.rolled_back: dict[str, Rule] = {}
+        """The groups that are rolled back, each with the rule that the policy has for it."""
         self._found: dict[str, Rule] = {}
-        self._rolled_back: dict[str, Rule] = {}
-        """What holds for the groups that are rolled back."""
+        """The rules that hold, of the groups that were looked up."""
 
     @property
     def digest(self) -> str:
@@ -27,47 +28,46 @@ class RuleCache:
 
     def rule_for(self, group_id: str) -> Rule:
         """The rule that holds for a group."""
-        if self._rolled_back and group_id in self._rolled_back:
-            return self._rolled_back[group_id]
-        return self.written_rule_for(group_id)
-
-    def is_rolled_back(self, group_id: str) -> bool:
-        """Whether a group is observed whatever the policy says."""
-        return group_id in self._rolled_back
-
-    def rolled_back(self) -> list[str]:
-        """The groups that are."""
-        return list(self._rolled_back)
-
-    def set_rolled_back(self, group_id: str, rolled_back: bool) -> bool:
-        """Note whether a group is rolled back; return whether that is news."""
-        if rolled_back == (group_id in self._rolled_back):
-            return False
-        if rolled_back:
-            self._rolled_back[group_id] = _observed(self.written_rule_for(group_id))
-        else:
-            del self._rolled_back[group_id]
-        return True
+        rule = self._found.get(group_id)
+        return self._find(group_id) if rule is None else rule
 
     def written_rule_for(self, group_id: str) -> Rule:
         """The rule that the policy has for a group."""
-        rule = self._found.get(group_id)
-        if rule is None:
-            rule = self.policy.rule_for(group_id)
-            if len(group_id) > LONGEST_GROUP_ID:
-                return rule if rule.mode in _FOR_ANY_ID else Rule(mode=Mode.OBSERVE, group=group_id)
-            if len(self._found) == _REMEMBERED:
-                self._found.clear()
-            self._found[group_id] = rule
-        return rule
+        written = self.rolled_back.get(group_id)
+        return self.rule_for(group_id) if written is None else written
+
+    def set_rolled_back(self, group_id: str, rolled_back: bool) -> bool:
+        """Note whether a group is rolled back; return whether that is news."""
+        if rolled_back == (group_id in self.rolled_back):
+            return False
+        if rolled_back:
+            self.rolled_back[group_id] = self.rule_for(group_id)
+        else:
+            del self.rolled_back[group_id]
+        self._found.pop(group_id, None)
+        return True
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy and forget all cached rules."""
         self.policy = policy
         self._found.clear()
-        self._rolled_back = {
-            group_id: _observed(self.written_rule_for(group_id)) for group_id in self._rolled_back
-        }
+        self.rolled_back = {group_id: self._read(group_id) for group_id in self.rolled_back}
+
+    def _find(self, group_id: str) -> Rule:
+        written = self.rolled_back.get(group_id)
+        rule = self._read(group_id) if written is None else _observed(written)
+        if len(group_id) <= LONGEST_GROUP_ID:
+            if len(self._found) == _REMEMBERED:
+                self._found.clear()
+            self._found[group_id] = rule
+        return rule
+
+    def _read(self, group_id: str) -> Rule:
+        """What the policy says of a group; one with a longer id is observed if it can't have the rule's mode."""
+        rule = self.policy.rule_for(group_id)
+        if len(group_id) > LONGEST_GROUP_ID and rule.mode not in _FOR_ANY_ID:
+            return Rule(mode=Mode.OBSERVE, group=group_id)
+        return rule
 
 
 def _observed(rule: Rule) -> Rule:

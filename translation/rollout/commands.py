@@ -9,14 +9,14 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from translation.member_log.group_records import LONGEST_WORDS, Move, Phase, Said
+from translation.member_log.group_records import LONGEST_WORDS, LastCommand, Move, Phase
 from translation.policy.policy import Approval, Rule
 from translation.rollout.next_step import begin, describe, roll_back
 from translation.rollout.step_start import is_approved, next_step
 
 
-class Act(StrEnum):
-    """What may be said."""
+class CommandKind(StrEnum):
+    """What a command may be."""
 
     APPROVE = "approve"
     """Let one step begin."""
@@ -35,7 +35,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str
-    act: Act
+    act: CommandKind
     group: str
     by: str
     why: str = ""
@@ -47,7 +47,7 @@ class Refused(Exception):
     """The command is not about what is now; the message says what that is."""
 
 
-class Present(msgspec.Struct, frozen=True, kw_only=True):
+class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
     """What is now: the group's move, its rule and its policy, and the log's clock and position."""
 
     move: Move | None
@@ -58,7 +58,7 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
     asks: str = ""
 
 
-def obey(command: Command, present: Present) -> Move:
+def apply_command(command: Command, present: CommandContext) -> Move:
     """The move after a command; as it was, if it is so already.
 
     :raises Refused: it is not about what is now.
@@ -68,25 +68,25 @@ def obey(command: Command, present: Present) -> Move:
         raise Refused("the policy has no steps for this group: it moves as the rule's `mode` says")
     if command.policy and command.policy != present.policy:
         raise Refused(f"the policy in force is {present.policy}, not {command.policy}{_now(move, rule)}")
-    if move is None and command.act is not Act.ROLLBACK:
+    if move is None and command.act is not CommandKind.ROLLBACK:
         raise Refused(
             "its move has not begun: none of its clients has called since the policy has these steps"
         )
     move = move or begin(rule, present.position + 1, present.now_ms, asks=present.asks)
-    after = _ACTS[command.act](command, move, present)
+    after = _BY_KIND[command.act](command, move, present)
     if after == move:
         return move
-    said = Said(
+    said = LastCommand(
         act=command.act,
         by=command.by[:LONGEST_WORDS],
         at_ms=present.now_ms,
         id=command.id,
-        step=command.step if command.act is Act.APPROVE else 0,
+        step=command.step if command.act is CommandKind.APPROVE else 0,
     )
     return replace(after, said=said)
 
 
-def _approve(command: Command, move: Move, present: Present) -> Move:
+def _approve(command: Command, move: Move, present: CommandContext) -> Move:
     rule, step = present.rule, next_step(move, present.rule)
     if not command.policy or not command.step:
         raise Refused(
@@ -107,7 +107,7 @@ def _approve(command: Command, move: Move, present: Present) -> Move:
     return replace(move, approved=command.step)
 
 
-def _pause(command: Command, move: Move, present: Present) -> Move:
+def _pause(command: Command, move: Move, present: CommandContext) -> Move:
     if move.phase == Phase.PAUSED:
         return move
     if move.phase not in (Phase.AWAITING, Phase.MOVING):
@@ -117,7 +117,7 @@ def _pause(command: Command, move: Move, present: Present) -> Move:
     return replace(move, phase=Phase.PAUSED, since_ms=present.now_ms, why=_words(command), hook=None)
 
 
-def _resume(_command: Command, move: Move, present: Present) -> Move:
+def _resume(_command: Command, move: Move, present: CommandContext) -> Move:
     rule = present.rule
     if move.phase in (Phase.AWAITING, Phase.MOVING):
         return move
@@ -131,13 +131,18 @@ def _resume(_command: Command, move: Move, present: Present) -> Move:
     return replace(anew, approved=move.approved if move.phase == Phase.PAUSED else 0)
 
 
-def _rollback(command: Command, move: Move, present: Present) -> Move:
+def _rollback(command: Command, move: Move, present: CommandContext) -> Move:
     if move.is_rolled_back:
         return move
     return roll_back(replace(move, hook=None), _words(command), present.now_ms)
 
 
-_ACTS = {Act.APPROVE: _approve, Act.PAUSE: _pause, Act.RESUME: _resume, Act.ROLLBACK: _rollback}
+_BY_KIND = {
+    CommandKind.APPROVE: _approve,
+    CommandKind.PAUSE: _pause,
+    CommandKind.RESUME: _resume,
+    CommandKind.ROLLBACK: _rollback,
+}
 
 
 def _words(command: Command) -> str:

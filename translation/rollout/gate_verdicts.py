@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from translation.environment import Environment
 from translation.member_log.group_log import GroupLog
 from translation.member_log.group_records import Move, Phase
-from translation.member_log.signals import WINDOW_S, Say, Verdict
+from translation.member_log.signals import WINDOW_S, GateState, GateVerdict
 from translation.policy.policy import Rule
 from translation.policy.rule_cache import RuleCache
 
 SETTLES_S = 3 * WINDOW_S
 """With gates no step begins sooner after the one before has settled, whatever ``hold_s`` says: so long they judge."""
 _VERDICT_LASTS_S = 25.0
-NO_GATES = Verdict(Say.CLEAR)
+NO_GATES = GateVerdict(GateState.CLEAR)
 """What the gates of a move without any say."""
-_NOT_JUDGED = Verdict(Say.MISSING, "this process has not judged the gates yet")
+_NOT_JUDGED = GateVerdict(GateState.MISSING, "this process has not judged the gates yet")
 
 
 class GateVerdicts:
@@ -34,7 +34,7 @@ class GateVerdicts:
         self._records = records
         self._rules = rules
         self._move_of = move_of
-        self._verdicts: dict[str, tuple[Verdict, int, float]] = {}
+        self._verdicts: dict[str, tuple[GateVerdict, int, float]] = {}
         """What the gates said of a move last, of which number, and when."""
         self.aborting: dict[str, Move] = {}
         """The moves that were aborted here, and of which that is not read back yet."""
@@ -60,7 +60,7 @@ class GateVerdicts:
                 found.add(group_id)
         return frozenset(found)
 
-    def verdict(self, group_id: str, rule: Rule) -> Verdict:
+    def verdict(self, group_id: str, rule: Rule) -> GateVerdict:
         """What the gates of a group's move say; without gates they let everything go on."""
         if rule.abort_if is None:
             return NO_GATES
@@ -72,7 +72,7 @@ class GateVerdicts:
             return _NOT_JUDGED
         return verdict
 
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str, GateVerdict]:
         """What the gates of all moves said last."""
         return {group_id: verdict for group_id, (verdict, _, _) in self._verdicts.items()}
 
@@ -85,9 +85,9 @@ class GateVerdicts:
         if now_ms - max(move.settled_ms, move.since_ms) < SETTLES_S * 1000:
             return "it has not been watched for long enough"
         verdict = self.verdict(group_id, rule)
-        return "" if verdict.may_step else verdict.why or str(verdict.say)
+        return "" if verdict.may_advance else verdict.why or str(verdict.state)
 
-    def judged(self, verdicts: Mapping[str, tuple[Verdict, int]]) -> None:
+    def judged(self, verdicts: Mapping[str, tuple[GateVerdict, int]]) -> None:
         """What the gates say now of each move that goes on, and of which number it is."""
         now = self._environment.now
         self._verdicts = {

@@ -29,7 +29,16 @@ import msgspec
 
 from translation.member_log.group_records import Move
 from translation.member_log.records import Writer
-from translation.member_log.signals import KEPT, WINDOW_S, Baseline, Gate, Report, Say, Verdict, Window
+from translation.member_log.signals import (
+    KEPT,
+    WINDOW_S,
+    Baseline,
+    Gate,
+    GateState,
+    GateVerdict,
+    Report,
+    Window,
+)
 from translation.policy.gates import AbortIf
 
 WINDOWS = 3
@@ -53,7 +62,7 @@ _MINUTE_MS = 60_000
 _NAMES = 3
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ReceivedReport(msgspec.Struct, frozen=True):
     """A report, its server's name for people, and when it was written by the log's clock."""
 
     report: Report
@@ -66,7 +75,7 @@ class Heard(msgspec.Struct, frozen=True):
         return frozenset(self.report.writers)
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class WindowTotals(msgspec.Struct, frozen=True, kw_only=True):
     """A window of all replicas together. Counts are a minute's; None: not known."""
 
     told: int
@@ -87,7 +96,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     fault: str
 
 
-def look_at(windows: Sequence[Window], changes_beside: int = 0) -> Look:
+def totals_of(windows: Sequence[Window], changes_beside: int = 0) -> WindowTotals:
     """Add up the windows of all replicas.
 
     ``changes_beside`` are changes in the windows before and after: replicas cut theirs at other moments.
@@ -108,7 +117,7 @@ def look_at(windows: Sequence[Window], changes_beside: int = 0) -> Look:
     classic_rejoins = sum(one.classic_rejoins for one in windows)
     caused = min(classic_rejoins, changes * classic)
     mean_ms = sum(one.ms for one in windows) / len(windows)
-    return Look(
+    return WindowTotals(
         told=sum(one.told for one in windows),
         members=sum(one.members for one in windows),
         changes=own_changes,
@@ -126,7 +135,7 @@ def look_at(windows: Sequence[Window], changes_beside: int = 0) -> Look:
     )
 
 
-def aligned(reports: Sequence[Heard], now_ms: int) -> tuple[int, list[Report]]:
+def aligned(reports: Sequence[ReceivedReport], now_ms: int) -> tuple[int, list[Report]]:
     """The reports without windows that some replica has not reported, and how many windows ago their newest ended.
 
     A partition that has gone from one replica to another would be counted at both, or at none.
@@ -139,12 +148,12 @@ def aligned(reports: Sequence[Heard], now_ms: int) -> tuple[int, list[Report]]:
     ]
 
 
-def looks_of(reports: Sequence[Report]) -> list[Look]:
+def looks_of(reports: Sequence[Report]) -> list[WindowTotals]:
     """The windows that all of these have, the newest first."""
     depth = min((len(one.windows) for one in reports), default=0)
     columns = [[one.windows[number] for one in reports] for number in range(depth)]
     changes = [0, *(sum(window.changes for window in column) for column in columns), 0]
-    looks = [look_at(column, changes[n] + changes[n + 2]) for n, column in enumerate(columns)]
+    looks = [totals_of(column, changes[n] + changes[n + 2]) for n, column in enumerate(columns)]
     before = [*(look.members for look in looks[1:]), None][
         : len(looks)
     ]  # nothing if there is no window that all have
@@ -157,7 +166,7 @@ def looks_of(reports: Sequence[Report]) -> list[Look]:
 # -- the baseline ------------------------------------------------------------------------------------------------------
 
 
-def baseline_of(looks: Sequence[Look], now_ms: int) -> Baseline | None:
+def baseline_of(looks: Sequence[WindowTotals], now_ms: int) -> Baseline | None:
     """What the group is like without the move; None if it was not looked at for long enough."""
     looks = _since_it_is_complete(looks)
     if len(looks) < WINDOWS:
@@ -181,7 +190,7 @@ def baseline_of(looks: Sequence[Look], now_ms: int) -> Baseline | None:
     )
 
 
-def _since_it_is_complete(looks: Sequence[Look]) -> Sequence[Look]:
+def _since_it_is_complete(looks: Sequence[WindowTotals]) -> Sequence[WindowTotals]:
     """The windows since the group has come together, or since this process knows it; all if it never does.
 
     While its first members come, most partitions have no owner. If that counted, nothing later would be worse.
@@ -195,7 +204,7 @@ def _since_it_is_complete(looks: Sequence[Look]) -> Sequence[Look]:
 # -- harm --------------------------------------------------------------------------------------------------------------
 
 
-def excesses(look: Look, baseline: Baseline, now_ms: int) -> dict[Gate, float]:
+def excesses(look: WindowTotals, baseline: Baseline, now_ms: int) -> dict[Gate, float]:
     """How much worse a window is than the baseline, as far as it is known."""
     found = {
         Gate.COMMIT_ERRORS: look.commit_errors - baseline.commit_errors,
@@ -240,12 +249,12 @@ _UNITS = {
 def judge(
     move: Move,
     abort_if: AbortIf,
-    reports: Sequence[Heard],
+    reports: Sequence[ReceivedReport],
     alive: AbstractSet[Writer],
     now_ms: int,
     *,
     has_moved: bool,
-) -> Verdict:
+) -> GateVerdict:
     """What the gates say of a move.
 
     ``alive`` are the writers of the replicas that have to report. ``has_moved`` says that somebody was moved by it.
@@ -255,18 +264,18 @@ def judge(
     if silent:
         names = {one.server for one in reports if one.is_of & silent} - {""}
         who = ", ".join(sorted(names)[:_NAMES]) or "a replica"
-        return Verdict(Say.MISSING, f"{who} does not report")
+        return GateVerdict(GateState.MISSING, f"{who} does not report")
     passed, reports_then = aligned(fresh, now_ms)
     looks = looks_of(reports_then)
     limits = thresholds(abort_if)
     missing = _missing(limits, fresh, looks)
     if missing:
-        return Verdict(Say.MISSING, missing)
+        return GateVerdict(GateState.MISSING, missing)
     paused = _elsewhere(looks, limits)
     if paused:
-        return Verdict(Say.PAUSED, paused)
+        return GateVerdict(GateState.PAUSED, paused)
     if move.baseline is None:
-        return Verdict(Say.BASELINE, _MEASURED)
+        return GateVerdict(GateState.BASELINE, _MEASURED)
     found = [
         {} if look.told else _not_caused(excesses(look, move.baseline, now_ms), number, move, now_ms)
         for number, look in enumerate(looks[:WINDOWS], start=passed)
@@ -286,7 +295,9 @@ def _not_caused(found: dict[Gate, float], number: int, move: Move, now_ms: int) 
     return found
 
 
-def _missing(limits: Mapping[Gate, int], fresh: Sequence[Heard], looks: Sequence[Look]) -> str:
+def _missing(
+    limits: Mapping[Gate, int], fresh: Sequence[ReceivedReport], looks: Sequence[WindowTotals]
+) -> str:
     """Which source has failed for two windows; empty if none has. The lag is known if one replica knows it."""
     failed = [why for one in fresh for why in one.report.failed]
     other = next((why for why in failed if not why.startswith(Gate.LAG)), "")
@@ -300,7 +311,7 @@ def _missing(limits: Mapping[Gate, int], fresh: Sequence[Heard], looks: Sequence
     return next(iter(failed), f"{Gate.LAG}: nobody knows it")
 
 
-def _elsewhere(looks: Sequence[Look], limits: Mapping[Gate, int]) -> str:
+def _elsewhere(looks: Sequence[WindowTotals], limits: Mapping[Gate, int]) -> str:
     """What is wrong besides this group; empty if nothing is."""
     for look in looks[:CONTROL_WINDOWS]:
         if look.fault:
@@ -313,12 +324,12 @@ def _elsewhere(looks: Sequence[Look], limits: Mapping[Gate, int]) -> str:
 
 
 def _of_the_group(
-    newest: Sequence[Look],
+    newest: Sequence[WindowTotals],
     found: Sequence[Mapping[Gate, float]],
     limits: Mapping[Gate, int],
     *,
     has_moved: bool,
-) -> Verdict:
+) -> GateVerdict:
     over = [[gate for gate, most in limits.items() if one.get(gate, 0) > most] for one in found]
     if len(over) == WINDOWS and all(over):
         if (
@@ -326,17 +337,21 @@ def _of_the_group(
             and all(one == [Gate.UNOWNED] for one in over)
             and not any(look.changes for look in newest)
         ):
-            return Verdict(Say.BASELINE, f"{_MEASURED}: it has fewer partitions, and nobody has been moved")
+            return GateVerdict(
+                GateState.BASELINE, f"{_MEASURED}: it has fewer partitions, and nobody has been moved"
+            )
         why = _harm(found, over, limits)
         if not has_moved:
-            return Verdict(Say.PAUSED, f"{why}, although nobody has been moved")
-        return Verdict(Say.HARM, why)
+            return GateVerdict(GateState.PAUSED, f"{why}, although nobody has been moved")
+        return GateVerdict(GateState.HARM, why)
     if over and over[0]:
         gate = over[0][0]
-        return Verdict(Say.SUSPECT, f"{gate}: {found[0][gate]:.0f} {_UNITS[gate]} more than before the move")
+        return GateVerdict(
+            GateState.SUSPECT, f"{gate}: {found[0][gate]:.0f} {_UNITS[gate]} more than before the move"
+        )
     is_quiet = len(newest) == WINDOWS and not any(look.told for look in newest)
     is_known = Gate.LAG not in limits or all(look.lag is not None for look in newest)
-    return Verdict(Say.CLEAR if is_quiet and is_known and not any(over) else Say.WATCHING)
+    return GateVerdict(GateState.CLEAR if is_quiet and is_known and not any(over) else GateState.WATCHING)
 
 
 def _harm(

@@ -99,7 +99,7 @@ class HookCalls:
         """The move as it was before a command that was written here, once."""
         return self._commanded.pop(command_id, None)
 
-    def went_on(self, group_id: str, before: Move | None, after: Move) -> None:
+    def rollout_changed(self, group_id: str, before: Move | None, after: Move) -> None:
         """What this process wrote of a move counts: tell the hook, if it has something to say or to hear."""
         if not self._environment.settings.asks_hook:
             return

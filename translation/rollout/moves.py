@@ -65,7 +65,7 @@ class Moves:
         self.migration_policy: str | None = None
         """``group.consumer.migration.policy`` of the brokers; None if it is not known."""
         self._full_until: OrderedDict[str, float] = OrderedDict()
-        self._look_at: OrderedDict[str, float] = OrderedDict()
+        self._wave_check_at: OrderedDict[str, float] = OrderedDict()
         self._unended: set[MemberKey] = set()
         """Moves that are over, and whose record could not be written yet."""
         self._without_slot: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -175,24 +175,24 @@ class Moves:
         if len(self._full_until) > _LIMIT:
             self._full_until.popitem(last=False)
 
-    def is_look_due(self, group_id: str, rule: Rule) -> bool:
+    def is_wave_check_due(self, group_id: str, rule: Rule) -> bool:
         """Whether the broker is to be asked who is in a group, because its move is not over and nobody else may ask."""
-        if self._look_at.get(group_id, self._environment.now) > self._environment.now:
+        if self._wave_check_at.get(group_id, self._environment.now) > self._environment.now:
             return False
         move = self.move(group_id, rule)
         return move is None or (move.is_moving and not is_over(move, rule))
 
-    def set_look_at(self, group_id: str, until: float) -> None:
+    def set_wave_check_at(self, group_id: str, until: float) -> None:
         """The broker is asked now who is in a group; not again before ``until`` (seconds)."""
-        self._look_at[group_id] = until
-        self._look_at.move_to_end(group_id)
-        if len(self._look_at) > _LIMIT:
-            self._look_at.popitem(last=False)
+        self._wave_check_at[group_id] = until
+        self._wave_check_at.move_to_end(group_id)
+        if len(self._wave_check_at) > _LIMIT:
+            self._wave_check_at.popitem(last=False)
 
     def policy_changed(self) -> None:
         """Another policy is in force."""
         self._full_until.clear()
-        self._look_at.clear()
+        self._wave_check_at.clear()
         self.waves.set_policy(self._rules.policy)
         self.look_through()
 
@@ -206,7 +206,7 @@ class Moves:
         for group_id, move in self.records.moves():
             self._end_without_steps(group_id, move)
             self._note_rolled_back(group_id)
-        for group_id in self._rules.rolled_back():
+        for group_id in list(self._rules.rolled_back):
             self._note_rolled_back(group_id)
 
     def write_move(self, group_id: str, move: Move) -> GroupKey | None:
@@ -229,7 +229,7 @@ class Moves:
 
     def use(self, group_id: str) -> None:
         """A client of a group called that is not translated now: what is known of a rolled-back one is kept."""
-        if self._rules.is_rolled_back(group_id):
+        if group_id in self._rules.rolled_back:
             self.records.use(group_id, self._environment.now)
 
     def settled(self, key: MemberKey) -> None:
@@ -257,7 +257,7 @@ class Moves:
     def may_begin(self, group_id: str, member_id: str) -> bool:
         """Whether a membership of the new protocol may begin under this id, as far as is read."""
         rule = self._rules.rule_for(group_id)
-        return not self._rules.is_rolled_back(group_id) and (
+        return group_id not in self._rules.rolled_back and (
             not self.counts_members(group_id, rule)
             or self.slot_of(group_id, member_id) is not None
             or (group_id, member_id) in self._without_slot

@@ -15,7 +15,7 @@ from translation.members.member_state import MemberState
 from translation.partitions import Role, TopicPartitions
 from translation.policy.gates import AbortIf
 from translation.reasons import ASKED_TO_REJOIN
-from translation.rollout.gates import baseline_of, excesses, look_at, thresholds
+from translation.rollout.gates import baseline_of, excesses, thresholds, totals_of
 
 GROUPS_LIMIT = 2_000
 """Groups that are counted; of further ones the one that had no event for longest is forgotten."""
@@ -320,11 +320,11 @@ class SignalCounts:
 
 def _worse(group: _Group, window: Window, abort_if: AbortIf, now: float) -> list[Gate]:
     """By which gates a window is worse than is usual for the group."""
-    usual = [look_at((one,)) for one in group.usual if one is not window]
+    usual = [totals_of((one,)) for one in group.usual if one is not window]
     baseline = baseline_of(usual, round(now * 1000))
     if baseline is None:
         return []
-    found = excesses(look_at((window,)), baseline, round(now * 1000))
+    found = excesses(totals_of((window,)), baseline, round(now * 1000))
     return [gate for gate, most in thresholds(abort_if).items() if found.get(gate, 0) > most]
 
 

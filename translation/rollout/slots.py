@@ -23,7 +23,7 @@ CLAIM_MS = 60_000
 """How long a slot may be reserved, by the log's clock, for a client that has not joined with it."""
 
 
-class Census(msgspec.Struct, frozen=True, kw_only=True):
+class GroupMembers(msgspec.Struct, frozen=True, kw_only=True):
     """The members of a group as the broker describes them; native members of the new protocol are left out."""
 
     is_consumer_group: bool
@@ -55,21 +55,21 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
 def taken(
     slots: Mapping[int, StoredGroup],
     before: Mapping[int, StoredGroup],
-    census: Census,
+    group_members: GroupMembers,
     ended: frozenset[str],
     now_ms: int,
 ) -> dict[int, Slot]:
     """The slots that are taken, by number.
 
-    ``before`` are the slots as they were when the broker was asked for the ``census``: one that has changed since is
-    taken. ``ended`` are the members of slots whose end the log knows.
+    ``before`` are the slots as they were when the broker was asked for the ``group_members``: one that has changed
+    since is taken. ``ended`` are the members of slots whose end the log knows.
     """
     found: dict[int, Slot] = {}
     for number, stored in slots.items():
         slot = stored.record.slot
         if slot is None or not slot.member_id or (slot.member_id in ended and not _is_of_classic(slot)):
             continue
-        is_here = slot.member_id in census.translated
+        is_here = slot.member_id in group_members.translated
         is_reserved = not slot.begun and now_ms - stored.appended_ms <= CLAIM_MS
         if is_here or is_reserved or before.get(number) != stored:
             found[number] = slot
@@ -81,19 +81,19 @@ def _is_of_classic(slot: Slot) -> bool:
     return not slot.begun and slot.leaves == slot.member_id
 
 
-def next_slot(held: Mapping[int, Slot], census: Census, quota: int) -> int | None:
+def next_slot(held: Mapping[int, Slot], group_members: GroupMembers, quota: int) -> int | None:
     """The lowest slot that is free within the quota; None if there is none.
 
     Slots beyond the quota count as well: they were given out when it was larger.
     """
-    without = census.translated - {slot.member_id for slot in held.values()}
+    without = group_members.translated - {slot.member_id for slot in held.values()}
     if len(held) + len(without) >= quota:
         return None
     return next(number for number in range(1, quota + 1) if number not in held)
 
 
-def is_filled(held: Mapping[int, Slot], census: Census, quota: int) -> bool:
+def is_filled(held: Mapping[int, Slot], group_members: GroupMembers, quota: int) -> bool:
     """Whether as many members are translated as the quota allows, as the broker describes it."""
-    return len(census.translated) >= quota and all(
-        slot.member_id in census.translated for number, slot in held.items() if number <= quota
+    return len(group_members.translated) >= quota and all(
+        slot.member_id in group_members.translated for number, slot in held.items() if number <= quota
     )

@@ -177,11 +177,11 @@ def _route_member_call(
     if is_relayed(context, group_id, member_id):
         context.uses(connection.id, group_id)
         if (
-            context.mends.telling
+            context.unowned.leaders_to_ask
             and request.api_key == ApiKey.HEARTBEAT
-            and context.mends.tells(group_id, member_id)
+            and context.unowned.is_to_rejoin(group_id, member_id)
         ):
-            mend.tell_leader(context, connection, request)
+            mend.ask_leader_to_rejoin(context, connection, request)
         elif _is_of_unknown(context, connection, request):
             _relay_or_adopt(context, connection, request, translate, refuse, claims=claims)
         else:
@@ -281,7 +281,7 @@ def _translate_or_adopt(
     found: Found | None,
 ) -> None:
     """Start the procedure of a call; if the member is unknown here, ask the broker about it first."""
-    if member.joined or (context.fleet.log is not None and request.api_key in _COMMITS):
+    if member.joined or (context.member_log.log is not None and request.api_key in _COMMITS):
         if member.deadlines.session_deadline < math.inf:
             # Alive now, however long the call has to wait for its turn.
             session_timeout.renew(member, context.now)
@@ -303,7 +303,7 @@ def _commit_in_its_turn(
     message = held_return.with_generation_of_broker(context, request)
     if message is not None:
         yield from held_return.relay_held(context, request, message)
-    elif context.fleet.log is None and is_relayed(
+    elif context.member_log.log is None and is_relayed(
         context, request.message.group_id, request.message.member_id
     ):
         context.forward(request)

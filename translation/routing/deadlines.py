@@ -110,7 +110,7 @@ def _may_heartbeat(context: Context, member: Member) -> bool:
     """Whether the proxy may heartbeat for a member of its own accord; one that waits in JoinGroup does so by itself."""
     served_here = context.settings.sole_process or (
         context.connections.is_connected(member.connection_id)
-        and context.fleet.may_keep_alive(member)
+        and context.member_log.may_keep_alive(member)
         and not member.broker.reply_lost
     )
     return member.joined and served_here and member.join.waiting is None

@@ -53,12 +53,12 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
     log_is_ready(context, frozenset(ready))
     for output in outputs:
         if isinstance(output, Serving) and context.registry.find_key(output.key) is None:
-            context.fleet.release_key(output.key)  # the call that claimed it is over
+            context.member_log.release_key(output.key)  # the call that claimed it is over
 
 
 def _settled(context: Context, key: MemberKey) -> None:
     """Have whoever waits for a verdict on a member, or on a whole group, go on."""
-    context.fleet.settled(key)
+    context.member_log.settled(key)
     context.scheduler.settled(key)
     context.moves.settled(key)
     if context.router is not None:

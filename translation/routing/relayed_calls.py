@@ -33,16 +33,15 @@ def may_be_translated_still(context: Context, group_id: str, member_id: str) -> 
 
     Under ``observe`` no description was fetched for it. What the broker accepted as a classic member's call says no.
     """
+    if context.classic_members.find(group_id, member_id) is not None:
+        return False
     if context.rules.rule_for(group_id).mode is not Mode.OBSERVE or not member_id:
         return False
     if len(group_id) > LONGEST_GROUP_ID or len(member_id) > LONGEST_MEMBER_ID:
         return False  # nothing is kept of it, so it would be asked each time
     group = context.registry.groups.get(group_id)
-    return (
-        (group is None or group.relayed_until.get(member_id, context.now) <= context.now)
-        and context.classic_members.find(group_id, member_id) is None
-        and not is_of_native(context, group_id, member_id)
-    )
+    is_relayed_yet = group is not None and group.relayed_until.get(member_id, context.now) > context.now
+    return not is_relayed_yet and not is_of_native(context, group_id, member_id)
 
 
 def is_of_native(context: Context, group_id: str, member_id: str) -> bool:
@@ -56,5 +55,5 @@ def is_of_native(context: Context, group_id: str, member_id: str) -> bool:
     return not (
         context.ids.is_issued(member_id)
         or may_be_translated(member_id)
-        or context.fleet.is_translated(group_id, member_id)
+        or context.member_log.is_translated(group_id, member_id)
     )

@@ -58,7 +58,7 @@ def send_heartbeat(
 
     An owned list is not sent if another replica has come to serve the member: as if the coordinator were not there.
     """
-    if request.topic_partitions is not None and not context.fleet.may_speak_for(member):
+    if request.topic_partitions is not None and not context.member_log.may_speak_for(member):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     membership = member.incarnation
     member.broker.sent_at = context.now
@@ -134,7 +134,7 @@ def _full_request(
 def _margin_ms(context: Context) -> int:
     """By how much the broker is told more than the client's own timeouts."""
     settings = context.settings
-    if context.fleet.log is None:
+    if context.member_log.log is None:
         return settings.upstream_margin_ms
     return settings.upstream_margin_ms + int(settings.report_interval_s * 1000)
 
@@ -320,7 +320,8 @@ def record_contact(
         member.broker.reported_at = context.now
     if response.heartbeat_interval_ms > 0:  # the response to a leave has none
         member.broker.keep_alive_s = response.heartbeat_interval_ms / 1000
-    reached(context, member.group, member.queue.running_on)
+    if member.group.out_of_reach or member.group.dead:
+        reached(context, member)
     schedule_keepalive(context, member)
 
 

@@ -49,5 +49,5 @@ def map_result(
         detect_rebalance(context, member)
         if member.member_epoch != epoch and member.state is before is MemberState.STABLE:
             context.events.emit(EventKind.EPOCH_MOVED, member)
-            context.fleet.has_moved(member)
+            context.member_log.has_moved(member)
     return code

@@ -96,7 +96,7 @@ def lookup_with_group(
             return Described.UNAVAILABLE, None, None
     context.registry.described(
         group_id,
-        is_new=all(context.fleet.has_got_nothing(group_id, found.member_id) for found in group.members),
+        is_new=all(context.member_log.has_got_nothing(group_id, found.member_id) for found in group.members),
     )
     for found in group.members:
         if found.member_id == member_id:

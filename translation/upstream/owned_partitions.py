@@ -76,7 +76,10 @@ def has_to_report_owned(context: Context, member: Member, *, client_is_here: boo
     return (
         member.broker.reply_lost
         or member.member_epoch == 0
-        or (client_is_here and (never_had or _may_have_missed(context, member)))
+        or (
+            client_is_here
+            and (never_had or (not context.settings.sole_process and _may_have_missed(context, member)))
+        )
     )
 
 
@@ -87,13 +90,11 @@ def _may_have_missed(context: Context, member: Member) -> bool:
     the member; but heartbeats of the one before may still be under way, and for two session timeouts that is assumed.
     From then on what the client may own is reported now and then, so that no error of that kind lasts.
     """
-    if context.settings.sole_process:
-        return False
     now, broker = context.now, member.broker
     return (
         now - broker.reported_at >= context.settings.report_interval_s
         or (now - broker.taken_over_at) * 1000 < 2 * member.client.session_timeout_ms
-        or not context.fleet.knows_who_serves(member)
+        or not context.member_log.knows_who_serves(member)
     )
 
 

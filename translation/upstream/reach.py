@@ -35,11 +35,11 @@ _DEAD_LIMIT = 1_000
 
 def suspend(context: Context, member: Member) -> bool:
     """Whether a member whose timeout has passed can't be ended now; then its deadlines are suspended."""
-    log = context.fleet.log
+    log = context.member_log.log
     if not context.settings.sole_process and (log is None or not log.settings.expires):
         return False
     group = member.group
-    if context.fleet.may_end(member):
+    if context.member_log.may_end(member):
         if connection_to_end(context, member) is not None or (log is not None and not group.out_of_reach):
             return False
         context.lose_sight(group)
@@ -86,22 +86,23 @@ def in_reach(context: Context, group: Group) -> None:
         return
     group.out_of_reach = False
     group.in_reach_at = context.now
-    context.fleet.stop_awaiting(group.group_id)
+    context.member_log.stop_awaiting(group.group_id)
     _restart(context, group.members.values())
     if group.dead:
         _end_dead_now(context, group)
 
 
-def reached(context: Context, group: Group, connection_id: ConnectionId | None) -> None:
-    """The broker has answered a member's heartbeat on this connection: its group is in reach.
+def reached(context: Context, member: Member) -> None:
+    """The broker has answered a member's heartbeat: its group is in reach.
 
-    Epoch -1 can be sent there for dead ids that had no connection.
+    Epoch -1 can be sent on the same connection for dead ids that had none.
     """
+    group = member.group
     if group.out_of_reach:
-        group.answered_on = connection_id
+        group.answered_on = member.queue.running_on
         in_reach(context, group)
     elif group.dead and max(group.dead.values()) > context.now + END_AGAIN_S:
-        group.answered_on = connection_id
+        group.answered_on = member.queue.running_on
         again = context.now + END_AGAIN_S
         group.dead = {member_id: min(when, again) for member_id, when in group.dead.items()}
         context.timers.book(group, min(group.dead.values()))
@@ -115,7 +116,7 @@ def _end_dead_now(context: Context, group: Group) -> None:
 
 def log_is_ready(context: Context, partitions: frozenset[int]) -> None:
     """These partitions of the log are ready again: the sessions of clients that it kept from calling begin again."""
-    log = context.fleet.log
+    log = context.member_log.log
     if log is None or not partitions:
         return
     for group in list(context.registry.groups.values()):
@@ -132,7 +133,7 @@ def _restart(context: Context, members: Iterable[Member]) -> bool:
     is_any = False
     for member in members:
         deadlines = member.deadlines
-        if not member.joined or not context.fleet.may_end(member):
+        if not member.joined or not context.member_log.may_end(member):
             continue
         unheard = member.connection_id is None or member.may_have_moved
         if (unheard and deadlines.session_deadline < math.inf) or deadlines.suspended_until < math.inf:

@@ -38,7 +38,7 @@ def observe_response(context: Context, connection: Connection, request: Request,
     if response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         context.authorized_groups.withdraw(connection.id, request.message.group_id)
     elif response.error_code in MOVED_AWAY:
-        context.fleet.lapse(connection.id)
+        context.member_log.lapse(connection.id)
     if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS and request.api_key in _OF_CLASSIC_MEMBER:
         message = request.message
         context.classic_members.rebalance_announced(message.group_id, message.member_id, context.now)
@@ -111,7 +111,7 @@ def learn_join(
             generation=response.generation_id,
         )
         context.classic_members.joined(group_id, member)
-        if response.leader and not context.settings.sole_process and context.fleet.log is None:
+        if response.leader and not context.settings.sole_process and context.member_log.log is None:
             # The JoinGroup of a classic group. A consumer group may have answered the client REBALANCE_IN_PROGRESS at
             # another process before, and the timer that this starts outlives the change to a classic group.
             context.classic_members.rebalance_announced(group_id, member.member_id, context.now)
@@ -122,7 +122,7 @@ def learn_join(
     else:
         context.classic_members.forget(group_id, response.member_id)
     if _may_be_mended(context, group_id) and len(response.leader) <= LONGEST_MEMBER_ID:
-        context.mends.learn_leader(group_id, response.leader, response.member_id)
+        context.unowned.learn_leader(group_id, response.leader, response.member_id)
 
 
 def _assigned(context: Context, message: SyncGroupRequest, response: SyncGroupResponse) -> None:
@@ -132,13 +132,13 @@ def _assigned(context: Context, message: SyncGroupRequest, response: SyncGroupRe
     if _may_be_mended(context, message.group_id) and len(message.member_id) <= LONGEST_MEMBER_ID:
         partitions = assigned_by(response.assignment)
         if partitions is not None:
-            context.mends.learn_assignment(message.group_id, message.member_id, partitions)
+            context.unowned.learn_assignment(message.group_id, message.member_id, partitions)
 
 
 def _may_be_mended(context: Context, group_id: str) -> bool:
     if len(group_id) > LONGEST_GROUP_ID:
         return False
-    return context.rules.rule_for(group_id).mend is True or context.mends.mend(group_id)[0].moved_back
+    return context.rules.rule_for(group_id).mend is True or context.unowned.mend(group_id)[0].moved_back
 
 
 def _left(context: Context, message: LeaveGroupRequest, response: LeaveGroupResponse) -> None:
@@ -146,10 +146,10 @@ def _left(context: Context, message: LeaveGroupRequest, response: LeaveGroupResp
     for member_id in (message.member_id, *(member.member_id for member in response.members)):
         context.classic_members.forget(message.group_id, member_id)
     if message.member_id:
-        context.fleet.end(message.group_id, message.member_id)
+        context.member_log.end(message.group_id, message.member_id)
     for member in response.members:
         if member.error_code == ErrorCode.NONE:
-            context.fleet.end(message.group_id, member.member_id)
+            context.member_log.end(message.group_id, member.member_id)
 
 
 def _heard_native(

@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 import trio
 
 from protocol_codecs import all_messages as m
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.codec import decode, decode_prefix, encode
 from protocol_codecs.message import Message
-from protocol_codecs.registry import APIS, request_header_version, response_header_version
+from protocol_codecs.registry import request_header_version, response_header_version
 from proxy.config.network import Address
 from proxy.demo.failure import DemoFailed
 
@@ -91,7 +92,7 @@ async def _exchange(address: Address, request: Message, version: int) -> Any:
         size = int.from_bytes(await _exactly(stream, 4), "big")
         frame = await _exactly(stream, size)
     _, start = decode_prefix(m.ResponseHeader, response_header_version(key, version), frame)
-    return decode(APIS[key].response, version, frame, start)
+    return decode(ALL_APIS[key].response, version, frame, start)
 
 
 async def _exactly(stream: trio.abc.ReceiveStream, size: int) -> bytes:

@@ -29,7 +29,7 @@ from proxy.shadow.view import ShadowView, Span, not_told
 from tests.proxy.admin.site import NOW_S, PAGE, Page, Site
 from tests.proxy.groups.events import MICRO, changed, event, life, topic
 from translation.actions import ConnectWorker, EventKind
-from translation.mending.mends import Unowned
+from translation.mending.unowned import Unowned
 from translation.moving.move_view import MoveView
 from translation.partitions import Role, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer

@@ -17,7 +17,7 @@ from proxy.control.listener import ControlListener
 from proxy.metrics.registry import Metrics
 from proxy.runtime.exit_codes import ExitCode
 from translation.moving.command_writes import CommandOutcome, CommandState
-from translation.rollout.commands import Act, Command
+from translation.rollout.commands import Command, CommandKind
 
 
 class Proxy:
@@ -69,7 +69,7 @@ def test_a_command_that_counts(proxy: Proxy) -> None:
     result = run("pause", "payments", "--why", "deployment", "--control", str(proxy.path))
     assert (result.exit_code, result.stdout) == (0, "payments: step 1 of 3 (1), paused: by uid 7\n")
     (command,) = proxy.commands
-    assert (command.act, command.group, command.why) == (Act.PAUSE, "payments", "deployment")
+    assert (command.act, command.group, command.why) == (CommandKind.PAUSE, "payments", "deployment")
 
 
 def test_an_approval_names_step_and_policy(proxy: Proxy) -> None:

@@ -23,7 +23,7 @@ from proxy.metrics.registry import Metrics
 from proxy.transport.listeners import BindError
 from tests.proxy.fakes.certificates import LOCAL, Authority, connect_tls
 from translation.moving.command_writes import CommandOutcome, CommandState
-from translation.rollout.commands import Act, Command
+from translation.rollout.commands import Command, CommandKind
 
 BODY = {"group": "payments", "why": "lag grows"}
 DONE = CommandOutcome(state=CommandState.DONE, text="rolled back", changed=True)
@@ -117,7 +117,7 @@ async def test_a_command_on_the_unix_socket_is_obeyed_and_says_whose_it_is(tell,
     answer = msgspec.convert(body, CommandAnswer)
     assert (status, answer.act, answer.outcome) == (200, "rollback", DONE)
     (command,) = obeyed.commands
-    assert (command.act, command.group, command.why) == (Act.ROLLBACK, "payments", "lag grows")
+    assert (command.act, command.group, command.why) == (CommandKind.ROLLBACK, "payments", "lag grows")
     assert command.by == f"uid {os.getuid()}"
     assert obeyed.counted("done") == 1
 

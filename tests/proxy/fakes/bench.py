@@ -8,7 +8,6 @@ import trio
 import trio.testing
 
 from protocol_codecs import ApiKey
-from proxy.cluster.dialer import Dialed, UnreachableError
 from proxy.config.schema import Address, Limits
 from proxy.connection.client_connection import ClientConnection
 from proxy.connection.connection_deps import ConnectionDeps
@@ -18,8 +17,9 @@ from proxy.groups.event_dispatcher import EventDispatcher
 from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
 from proxy.session.held_calls_budget import HeldCallsBudget
-from proxy.session.listener_context import ListenerContext
+from proxy.session.listener import Listener
 from proxy.session.request_metrics import RequestMetrics
+from proxy.transport.dialer import Dialed, UnreachableError
 from proxy.transport.splice import PipePool
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from tests.proxy.fakes import messages, share, wire
@@ -59,7 +59,7 @@ class Bench:
         self.checked: list[int | None] = []
         self.ended = trio.Event()
         self.ahead_s = 0.0
-        context = ListenerContext(
+        context = Listener(
             lambda node, _host, _port: Address("proxy", 9100 + node),
             ApiVersionsNegotiator(allow_unknown_apis=False),
             limits,

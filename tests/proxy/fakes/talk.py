@@ -16,7 +16,7 @@ from proxy.session.events import (
     UpstreamNeeded,
 )
 from proxy.session.held_calls_budget import HeldCallsBudget
-from proxy.session.listener_context import ListenerContext
+from proxy.session.listener import Listener
 from proxy.session.request_metrics import RequestMetrics
 from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
@@ -93,7 +93,7 @@ class Talk(ClientSession):
     @property
     def metrics(self) -> Metrics:
         """The metrics of its process."""
-        return self._context.request_metrics.metrics
+        return self._listener.request_metrics.metrics
 
     @property
     def expired(self) -> bool:
@@ -118,7 +118,7 @@ def session(
     on_unblocked: Callable[[], None] = lambda: None,
 ) -> Talk:
     offers = ApiVersionsNegotiator(allow_unknown_apis=allow_unknown_apis)
-    context = ListenerContext(
+    context = Listener(
         told,
         offers,
         limits or Limits(),

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from proxy.session.speculation import Prediction
+from proxy.session.prediction import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Forward, Release, Request
 from translation.member_log.group_records import Proof
 from translation.member_log.outputs import Output
@@ -38,7 +38,7 @@ class ForwardEverything:
     def rollout(self) -> "ForwardEverything":
         return self
 
-    mends = rollout
+    unowned = rollout
 
     heartbeats_pass_through = False
 
@@ -50,7 +50,7 @@ class ForwardEverything:
     def has_routed_group(self, now: float, group_id: str) -> bool:
         return group_id in self.routed
 
-    def passes_through(self, now: float, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
+    def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
         return self.heartbeats_pass_through
 
     def is_authorized(self, connection_id: ConnectionId, group_id: str) -> bool:
@@ -85,7 +85,7 @@ class ForwardEverything:
     ) -> list[Action]:
         return []
 
-    def unowned(self, group_id: str) -> None:
+    def of_group(self, group_id: str) -> None:
         return None
 
     def count(self) -> int:
@@ -120,7 +120,7 @@ class ForwardEverything:
     def handle_reports(self, now: float, reports: Mapping[str, Report]) -> list[Action]:
         return []
 
-    def gates_by_say(self) -> Counter[str]:
+    def gates_by_state(self) -> Counter[str]:
         return Counter()
 
     is_settled = True

@@ -6,8 +6,9 @@ from typing import Any
 import trio
 
 from protocol_codecs import ApiKey, Message, decode, encode
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.messages.headers import RequestHeader, ResponseHeader
-from protocol_codecs.registry import APIS, request_header_version, response_header_version
+from protocol_codecs.registry import request_header_version, response_header_version
 
 
 def framed(data: bytes) -> bytes:
@@ -43,7 +44,7 @@ def answered_id(response_frame: bytes) -> int:
 def body_of(frame: bytes, api_key: int, version: int) -> Any:
     """The decoded body of a response."""
     offset = 8 + (1 if response_header_version(api_key, version) else 0)
-    return decode(APIS[api_key].response, version, frame, offset)
+    return decode(ALL_APIS[api_key].response, version, frame, offset)
 
 
 def api_of(request_frame: bytes) -> tuple[ApiKey, int]:

@@ -18,7 +18,7 @@ import yaml
 from proxy.groups.group_metrics import GroupCounts, GroupLabels, families
 from proxy.groups.snapshot import BrokerView, ConnectView
 from proxy.shadow.view import ShadowView, not_told
-from translation.mending.mends import Unowned
+from translation.mending.unowned import Unowned
 
 RULES = Path(__file__).parents[3] / "charts" / "epochgate" / "files" / "rules.yaml"
 SEEDS = range(1, 31)

@@ -9,7 +9,7 @@ from proxy.groups.snapshot import GroupView
 from tests.proxy.admin.site import NOW_S, Site
 from tests.proxy.groups.events import MICRO, event, life
 from translation.actions import EventKind
-from translation.mending.mends import Unowned
+from translation.mending.unowned import Unowned
 from translation.moving.move_view import MoveView
 from translation.policy.policy import Mode, Policy, Rule
 from translation.rollout.step_start import WAITS_FOR_APPROVAL

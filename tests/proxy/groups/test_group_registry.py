@@ -17,7 +17,7 @@ from proxy.metrics.bounds import Bound
 from proxy.shadow.view import ShadowView, Span, not_told
 from tests.proxy.groups.events import MICRO, changed, event, life, topic
 from translation.actions import ConnectWorker, Event, EventKind
-from translation.mending.mends import Unowned
+from translation.mending.unowned import Unowned
 from translation.partitions import Role, TopicPartitions, TopicPartitionSet
 from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy, Rule

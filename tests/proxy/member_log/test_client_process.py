@@ -14,7 +14,7 @@ from proxy.member_log import log_client
 from proxy.member_log.driver import FleetDriver
 from proxy.member_log.refusals import MemberLogRefused
 from proxy.metrics.registry import Metrics
-from translation.member_log.outputs import Health, HealthChanged, Output, Taken, Verdict
+from translation.member_log.outputs import Health, HealthChanged, Output, ServeDecision, Taken
 from translation.member_log.records import member_key, partition_of
 from translation.member_log.seats import Seat
 
@@ -61,14 +61,14 @@ class Replica:
     def is_ready(self) -> bool:
         return all(self.log.health(number) is Health.READY for number in range(PARTITIONS))
 
-    async def claim(self, key=KEY, connection: int = 1) -> Verdict:
+    async def claim(self, key=KEY, connection: int = 1) -> ServeDecision:
         """As a call does that comes again when it is told COORDINATOR_NOT_AVAILABLE."""
         await self.until(
-            lambda: self.log.claim(key, connection, trio.current_time()) is not Verdict.UNAVAILABLE
+            lambda: self.log.claim(key, connection, trio.current_time()) is not ServeDecision.UNAVAILABLE
         )
         self.driver.carry_out()
         await self.until(
-            lambda: self.log.verdict(key, connection, trio.current_time()) is not Verdict.PENDING
+            lambda: self.log.verdict(key, connection, trio.current_time()) is not ServeDecision.PENDING
         )
         return self.log.verdict(key, connection, trio.current_time())
 
@@ -94,7 +94,7 @@ async def test_a_record_that_was_under_way_when_the_client_crashed_is_written_ag
         async with running("crashes") as replica:
             await replica.until(lambda: replica.is_ready)
             first_writer = replica.driver._client.writer
-            assert await replica.claim() is Verdict.SERVE
+            assert await replica.claim() is ServeDecision.SERVE
             assert replica.driver._client.writer != first_writer, "what it had written is unknown"
             assert replica.crashes == 1
             assert replica.refusals == [], "a crash alone takes no replica out of service"
@@ -107,14 +107,16 @@ async def test_a_record_that_was_under_way_when_the_client_crashed_is_written_ag
 async def test_members_go_on_and_what_was_read_is_not_read_again_when_the_client_is_killed():
     async with running() as replica:
         await replica.until(lambda: replica.is_ready)
-        assert await replica.claim() is Verdict.SERVE
+        assert await replica.claim() is ServeDecision.SERVE
         client = replica.driver._client
         positions, pid = dict(client._positions), client.pid
         replica.said.clear()
         os.kill(pid, signal.SIGKILL)
         await replica.until(lambda: replica.crashes == 1)
-        assert replica.log.claim(KEY, 1, trio.current_time()) is Verdict.SERVE, "its connection is confirmed"
-        assert await replica.claim(OTHER, 2) is Verdict.SERVE
+        assert replica.log.claim(KEY, 1, trio.current_time()) is ServeDecision.SERVE, (
+            "its connection is confirmed"
+        )
+        assert await replica.claim(OTHER, 2) is ServeDecision.SERVE
         assert client.pid != pid
         assert replica.log.seat(KEY) is Seat.SERVING
         assert Taken(KEY) not in replica.said
@@ -137,7 +139,7 @@ async def test_a_client_that_talks_nonsense_is_replaced(fault, reason):
     with capture_logs() as lines:
         async with running(fault) as replica:
             await replica.until(lambda: replica.crashes == 1)
-            assert await replica.claim() is Verdict.SERVE
+            assert await replica.claim() is ServeDecision.SERVE
     assert any(reason in line.get("reason", "") for line in lines)
 
 
@@ -155,7 +157,7 @@ async def test_a_right_that_comes_back_puts_the_replica_into_service_again():
         assert replica.driver.refused is None
         assert (replica.metric("fleet_log_refused"), replica.metric("fleet_log_away")) == (0, 0)
         assert replica.crashes == 0, "the proxy ended it itself"
-        assert await replica.claim() is Verdict.SERVE
+        assert await replica.claim() is ServeDecision.SERVE
 
 
 async def test_a_replica_is_refused_while_the_next_client_is():
@@ -176,13 +178,13 @@ async def test_another_topic_is_read_from_its_beginning():
         await replica.until(lambda: HealthChanged(0, Health.REPLAYING) in replica.said)
         await replica.until(lambda: replica.is_ready)
         assert replica.driver._client.topic_id == "another"
-        assert await replica.claim() is Verdict.SERVE
+        assert await replica.claim() is ServeDecision.SERVE
 
 
 async def test_nobody_is_expired_while_a_setting_of_the_topic_is_wrong():
     async with running("has wrong settings") as replica:
         await replica.until(lambda: replica.is_ready)
-        assert await replica.claim() is Verdict.SERVE
+        assert await replica.claim() is ServeDecision.SERVE
         assert replica.driver.warning == "retention.ms=1. Change it"
         assert replica.metric("fleet_topic_settings_wrong") == 1
         assert replica.driver.refused is None
@@ -197,6 +199,6 @@ async def test_nobody_is_expired_while_a_setting_of_the_topic_is_wrong():
 async def test_what_is_to_be_written_at_the_end_is_written():
     async with running() as replica:
         await replica.until(lambda: replica.is_ready)
-        assert await replica.claim() is Verdict.SERVE
+        assert await replica.claim() is ServeDecision.SERVE
         process = replica.driver._client._process._process
     assert process.returncode == 0, "it was not killed"

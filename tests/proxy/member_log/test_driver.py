@@ -28,9 +28,9 @@ from translation.member_log.outputs import (
     Health,
     HealthChanged,
     Output,
+    ServeDecision,
     Serving,
     Settled,
-    Verdict,
     WriteRecord,
 )
 from translation.member_log.records import (
@@ -95,7 +95,7 @@ async def test_what_is_written_and_read_is_counted_and_what_is_said_is_told():
     bench.start()
     assert bench.driver.replayed.is_set()
     assert bench.metric("fleet_log_away") == 0
-    assert bench.driver.log.claim(KEY, 1, trio.current_time()) is Verdict.PENDING
+    assert bench.driver.log.claim(KEY, 1, trio.current_time()) is ServeDecision.PENDING
     bench.driver.carry_out()
     assert bench.metric("fleet_unresolved_records") == 1
     bench.read_back()
@@ -162,8 +162,8 @@ async def test_who_writes_the_log_is_known_from_probes():
 async def test_claims_that_a_bound_refuses_are_counted():
     bench = Bench().start()
     bench.driver.log.settings = type(bench.driver.log.settings)(partitions=PARTITIONS, dead_ids=0)
-    assert bench.driver.log.claim(KEY, 1, trio.current_time(), issued=True) is Verdict.UNAVAILABLE
-    assert bench.driver.log.claim(KEY, 2, trio.current_time(), issued=True) is Verdict.UNAVAILABLE
+    assert bench.driver.log.claim(KEY, 1, trio.current_time(), issued=True) is ServeDecision.UNAVAILABLE
+    assert bench.driver.log.claim(KEY, 2, trio.current_time(), issued=True) is ServeDecision.UNAVAILABLE
     bench.read(EndReached(0, 9))
     assert bench.metric("bounds_hit_total", bound="fleet_ids") == 2
 
@@ -181,9 +181,9 @@ async def test_records_that_are_forgotten_for_want_of_room_are_counted():
 async def test_what_became_of_calls_is_shown_at_a_scrape():
     bench = Bench().start()
     assert bench.metric("fleet_verdicts_total", verdict="served") == 0
-    bench.driver.log.decided(KEY, Verdict.SERVE)
-    bench.driver.log.decided(KEY, Verdict.GONE)
-    bench.driver.log.decided(KEY, Verdict.SERVE)
+    bench.driver.log.decided(KEY, ServeDecision.SERVE)
+    bench.driver.log.decided(KEY, ServeDecision.GONE)
+    bench.driver.log.decided(KEY, ServeDecision.SERVE)
     assert bench.metric("fleet_verdicts_total", verdict="served") == 2
     assert bench.metric("fleet_verdicts_total", verdict="dead") == 1
 
@@ -196,7 +196,7 @@ async def test_after_a_refusal_nothing_is_written_or_read_and_somebody_is_told_o
     assert bench.refusals == ["the member log can't be used: no right"]
     assert [line["reason"] for line in lines] == ["no right"]
     assert (bench.metric("fleet_log_refused"), bench.metric("fleet_log_away")) == (1, PARTITIONS)
-    assert bench.driver.log.claim(KEY, 1, trio.current_time()) is Verdict.PENDING
+    assert bench.driver.log.claim(KEY, 1, trio.current_time()) is ServeDecision.PENDING
     bench.driver.carry_out()
     assert not bench.written
     theirs = Stored(9, 1_000, Writer(b"theirs"), MemberRecord(Kind.SERVED, 1, first=True))
@@ -303,9 +303,9 @@ async def test_a_record_of_a_later_release_costs_its_member_alone():
     stands_for = Stored(90, 1_000, Writer(b"theirs"), MemberRecord(Kind.ENDED, 90))
     bench.read(RecordUnknown(number, KEY, stands_for, 90, 1_000, "format 99"))
     assert bench.driver.refused is None
-    assert bench.driver.log.verdict(KEY, 1, trio.current_time()) is Verdict.GONE
+    assert bench.driver.log.verdict(KEY, 1, trio.current_time()) is ServeDecision.GONE
     other = member_key(KEY.group_id, "epochgate-another")
-    assert bench.driver.log.claim(other, 1, trio.current_time()) is Verdict.PENDING
+    assert bench.driver.log.claim(other, 1, trio.current_time()) is ServeDecision.PENDING
     groups = bench.driver.log.groups
     assert groups.is_ready(KEY.group_id)
     bench.read(RecordUnknown(number, group_key(KEY.group_id, MOVE), None, 91, 1_000, "format 99"))

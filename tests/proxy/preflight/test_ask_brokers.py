@@ -4,10 +4,10 @@ import math
 
 import trio
 
-from proxy.cluster.dialer import Open
 from proxy.config.schema import Address
 from proxy.preflight.ask_brokers import CONCURRENT, MOST_BROKERS, BrokerAddress, ask_apis, find_brokers
 from proxy.preflight.facts import Apis, Unknown
+from proxy.transport.dialer import Open
 from proxy.transport.tcp_stream import open_tcp
 from tests.proxy.fakes.broker import FakeBroker, a_cluster
 

@@ -14,10 +14,10 @@ from protocol_codecs.messages.api_versions import (
     ApiVersionsResponse,
 )
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseBroker
-from proxy.cluster.dialer import Open
 from proxy.config.schema import Address
 from proxy.preflight.ask_brokers import BrokerAddress, ask_apis, believable, find_brokers
 from proxy.preflight.facts import Apis, Unknown
+from proxy.transport.dialer import Open
 from proxy.transport.tcp_stream import open_tcp
 from proxy.wire.framing import response_frame, response_of_body
 from tests.proxy.fakes import messages

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import trio
 
-from proxy.reload.file_watcher import FileWatcher
 from proxy.reload.policy_reloader import PolicyReloader
+from proxy.runtime.file_watcher import FileWatcher
 
 T = TypeVar("T")
 

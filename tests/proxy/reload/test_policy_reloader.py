@@ -12,8 +12,8 @@ import trio.testing
 
 from proxy.config.policy_source import LoadedPolicy
 from proxy.metrics.registry import Metrics
-from proxy.reload.file_watcher import POLL_INTERVAL_S
 from proxy.reload.policy_reloader import PolicyReloader
+from proxy.runtime.file_watcher import POLL_INTERVAL_S
 from tests.proxy.reload.reloading import inline, watch
 from translation.policy.policy import Mode, Policy, Rule
 

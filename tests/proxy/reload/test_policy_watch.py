@@ -13,9 +13,9 @@ from protocol_codecs.policy_manifest import MANIFEST, manifest_of
 from proxy.config.loader import load_policy
 from proxy.metrics.registry import Metrics
 from proxy.reload.config_map_watch import ConfigMapWatch
-from proxy.reload.file_watcher import POLL_INTERVAL_S, FileWatcher
 from proxy.reload.policy_reloader import PolicyReloader
 from proxy.reload.policy_watch import FILE_IS_CURRENT_AFTER_S, PolicyWatch
+from proxy.runtime.file_watcher import POLL_INTERVAL_S, FileWatcher
 from tests.proxy.fakes.kubernetes import LABELS, NAME, FakeApiServer
 from tests.proxy.reload.reloading import inline
 from translation.policy.policy import Policy

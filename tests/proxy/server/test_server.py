@@ -11,9 +11,9 @@ import trio.testing
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from proxy.admin.admin_http import SingleProcessBackend, admin_app
-from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Admin, Limits, Listener, Upstream
 from proxy.server.server import Server
+from proxy.transport.dialer import UnreachableError
 from proxy.transport.listeners import BindError
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.broker import a_cluster, connect

@@ -4,7 +4,7 @@ import pytest
 
 from protocol_codecs import ApiKey
 from protocol_codecs.connect_group_keys import ConnectApiKey
-from proxy.session.listener_context import ClientError
+from proxy.session.errors import ClientError
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.talk import client_sends, negotiated, session
 

@@ -43,8 +43,8 @@ from protocol_codecs.messages.sync_group import (
 )
 from protocol_codecs.messages.txn_offset_commit import TxnOffsetCommitRequest
 from proxy.config.schema import Limits
+from proxy.session.errors import ClientError
 from proxy.session.held_calls_budget import HeldCallsBudget
-from proxy.session.listener_context import ClientError
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from proxy.wire.request_header import group_id_of, read_header
 from tests.proxy.fakes import messages, wire
@@ -120,7 +120,7 @@ def describe_of(groups: int) -> bytes:
 
 
 def counted(talk: Talk, outcome: str) -> float:
-    return talk._context.request_metrics.metrics.large_group_calls.labels(outcome)._value.get()
+    return talk._listener.request_metrics.metrics.large_group_calls.labels(outcome)._value.get()
 
 
 HUGE = 3 * STREAM_ABOVE

@@ -12,8 +12,8 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from proxy.session import heartbeat_cache
+from proxy.session.errors import ClientError
 from proxy.session.heartbeat_cache import CachedHeartbeat, HeartbeatFrames, heartbeat_response_frame
-from proxy.session.listener_context import ClientError
 from proxy.wire.framing import request_frame, response_frame
 from proxy.wire.request_header import read_header
 from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, session

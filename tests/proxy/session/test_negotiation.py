@@ -4,7 +4,7 @@ import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.experimental_keys import ExperimentalApiKey
-from proxy.session.listener_context import ClientError, UpstreamError
+from proxy.session.errors import ClientError, UpstreamError
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, plain_response, session, taken
 

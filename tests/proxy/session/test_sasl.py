@@ -10,7 +10,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from proxy.config.schema import Limits
-from proxy.session.listener_context import ClientError
+from proxy.session.errors import ClientError
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.talk import (

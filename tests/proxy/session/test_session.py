@@ -5,7 +5,7 @@ import pytest
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseBroker
 from proxy.config.schema import Limits
-from proxy.session.listener_context import ClientError, UpstreamError
+from proxy.session.errors import ClientError, UpstreamError
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.talk import (

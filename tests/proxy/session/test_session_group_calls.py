@@ -12,7 +12,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from proxy.session.listener_context import UpstreamError
+from proxy.session.errors import UpstreamError
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.talk import (

@@ -14,11 +14,11 @@ import trio.testing
 from cryptography.hazmat.primitives import serialization as to
 
 from protocol_codecs import ApiKey
-from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Config, Limits, Listener, Upstream
 from proxy.config.tls import ClientAuth, ListenerTls, TlsVersion, UpstreamTls
-from proxy.reload.file_watcher import FileWatcher
+from proxy.runtime.file_watcher import FileWatcher
 from proxy.server.server import Server
+from proxy.transport.dialer import UnreachableError
 from proxy.transport.tls_context import file_problems, listener_material, upstream_material
 from proxy.transport.tls_errors import TlsFilesError
 from tests.proxy.fakes import messages, wire

@@ -12,9 +12,9 @@ from protocol_codecs.messages.metadata import (
     MetadataResponseTopic,
 )
 from protocol_codecs.registry import APIS
-from proxy.cluster.advertised_cluster import AdvertisedCluster
-from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import Address
+from proxy.server.advertised_cluster import AdvertisedCluster
+from proxy.transport.node_table import NodeTable
 from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewrite_addresses
 from tests.proxy.fakes import wire
 

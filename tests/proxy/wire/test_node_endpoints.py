@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 
 from protocol_codecs import ApiKey, Message, decode, encode
+from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.messages.share_acknowledge import ShareAcknowledgeResponse
 from protocol_codecs.messages.share_fetch import (
     ShareFetchResponse,
@@ -14,7 +15,6 @@ from protocol_codecs.messages.share_fetch import (
     ShareFetchResponsePartition,
     ShareFetchResponseTopic,
 )
-from protocol_codecs.registry import APIS
 from proxy.config.schema import Address
 from proxy.wire import node_endpoints
 from proxy.wire.endpoint_rewriter import EndpointRewriter
@@ -185,7 +185,7 @@ def test_kafkas_own_client_reads_every_length(kafka):
             (ApiKey.SHARE_ACKNOWLEDGE, 2, ShareAcknowledgeResponse()),
         ):
             body = without_tail(message, version) + hidden
-            answer = kafka.ask(APIS[api_key].response.__name__, version, body)
+            answer = kafka.ask(ALL_APIS[api_key].response.__name__, version, body)
             assert isinstance(answer, Answer), (size, answer)
             assert answer.written == body
             assert answer.fields["nodeEndpoints"] == []

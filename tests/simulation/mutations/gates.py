@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from translation.member_log.group_log import GroupLog
 from translation.member_log.group_records import Move, Phase
-from translation.member_log.signals import Say, Verdict
+from translation.member_log.signals import GateState, GateVerdict
 from translation.moving import judging
 from translation.rollout import gates
 
@@ -17,16 +17,16 @@ def never_abort() -> AbstractContextManager[Any]:
     """Harm stops the move, and takes nothing back."""
     judge = judging.judge
 
-    def broken(*arguments: Any, **more: Any) -> Verdict:
+    def broken(*arguments: Any, **more: Any) -> GateVerdict:
         verdict = judge(*arguments, **more)
-        return Verdict(Say.SUSPECT, verdict.why) if verdict.say is Say.HARM else verdict
+        return GateVerdict(GateState.SUSPECT, verdict.why) if verdict.state is GateState.HARM else verdict
 
     return patch.object(judging, "judge", broken)
 
 
 def tell_members_whatever_the_gates_say() -> AbstractContextManager[Any]:
     """Members are told to move while a gate is closed, a replica does not report, or others have the same harm."""
-    return patch.object(Verdict, "may_tell", property(lambda _: True))
+    return patch.object(GateVerdict, "may_move_members", property(lambda _: True))
 
 
 def never_look_at_other_groups() -> AbstractContextManager[Any]:
@@ -46,9 +46,9 @@ def leave_the_members_of_an_aborted_move_where_they_are() -> AbstractContextMana
 
 def take_what_a_step_causes_for_harm() -> AbstractContextManager[Any]:
     """The rejoins of classic members at each new target assignment count, and so do windows in which some are told."""
-    look_at = gates.look_at
+    totals_of = gates.totals_of
 
     def broken(windows: Any, _beside: int = 0) -> Any:
-        return look_at([replace(one, told=0, changes=0) for one in windows])
+        return totals_of([replace(one, told=0, changes=0) for one in windows])
 
-    return patch.object(gates, "look_at", broken)
+    return patch.object(gates, "totals_of", broken)

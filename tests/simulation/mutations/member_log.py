@@ -10,7 +10,7 @@ from translation.member_log import counting
 from translation.member_log.confirmation import Confirmations
 from translation.member_log.entries import Entry, Write
 from translation.member_log.member_log import MemberLog
-from translation.member_log.outputs import Expired, Health, Taken, Verdict
+from translation.member_log.outputs import Expired, Health, ServeDecision, Taken
 from translation.member_log.partition_health import PartitionHealth
 from translation.member_log.record_reader import RecordReader
 from translation.member_log.records import Kind, MemberKey, Writer
@@ -54,13 +54,13 @@ def serve_before_the_record_is_read_back() -> AbstractContextManager[Any]:
 
     def broken(
         self: MemberLog, key: MemberKey, connection: int, now: float, *args: Any, **options: Any
-    ) -> Verdict:
+    ) -> ServeDecision:
         verdict = claim(self, key, connection, now, *args, **options)
-        if verdict is Verdict.PENDING:
+        if verdict is ServeDecision.PENDING:
             entry = self._members.entries[key]
             entry.served = True
             entry.confirmed[connection] = now
-            return Verdict.SERVE
+            return ServeDecision.SERVE
         return verdict
 
     return patch.object(MemberLog, "claim", broken)
@@ -139,7 +139,7 @@ def expire_who_came_back() -> AbstractContextManager[Any]:
     """A deadline that passed while the log was away counts, although the client has called since."""
     claim = MemberLog.claim
 
-    def broken(self: MemberLog, key: MemberKey, *args: Any, **options: Any) -> Verdict:
+    def broken(self: MemberLog, key: MemberKey, *args: Any, **options: Any) -> ServeDecision:
         entry = self._members.entries.get(key)
         expires = entry is not None and entry.wants_expire
         verdict = claim(self, key, *args, **options)
@@ -154,9 +154,9 @@ def serve_a_dead_id() -> AbstractContextManager[Any]:
     """A member whose id the log says to be dead is served."""
     verdict = MemberLog.verdict
 
-    def broken(self: MemberLog, key: MemberKey, connection: int, now: float) -> Verdict:
+    def broken(self: MemberLog, key: MemberKey, connection: int, now: float) -> ServeDecision:
         found = verdict(self, key, connection, now)
-        return Verdict.SERVE if found is Verdict.GONE else found
+        return ServeDecision.SERVE if found is ServeDecision.GONE else found
 
     return patch.object(MemberLog, "verdict", broken)
 
@@ -207,10 +207,10 @@ def serve_whom_nobody_has_confirmed_while_away() -> AbstractContextManager[Any]:
     """While the log is away every member is served, also one that another replica has."""
     verdict = MemberLog.verdict
 
-    def broken(self: MemberLog, key: MemberKey, connection: int, now: float) -> Verdict:
+    def broken(self: MemberLog, key: MemberKey, connection: int, now: float) -> ServeDecision:
         is_away = self._members.partition(key).health is Health.AWAY
         found = verdict(self, key, connection, now)
-        return Verdict.SERVE if is_away and found is Verdict.UNAVAILABLE else found
+        return ServeDecision.SERVE if is_away and found is ServeDecision.UNAVAILABLE else found
 
     return patch.object(MemberLog, "verdict", broken)
 
@@ -223,11 +223,11 @@ def refuse_everybody_while_away() -> Iterator[None]:
     def is_away(self: MemberLog, key: MemberKey) -> bool:
         return self._members.partition(key).health is Health.AWAY
 
-    def broken_claim(self: MemberLog, key: MemberKey, *args: Any, **options: Any) -> Verdict:
-        return Verdict.UNAVAILABLE if is_away(self, key) else claim(self, key, *args, **options)
+    def broken_claim(self: MemberLog, key: MemberKey, *args: Any, **options: Any) -> ServeDecision:
+        return ServeDecision.UNAVAILABLE if is_away(self, key) else claim(self, key, *args, **options)
 
-    def broken_verdict(self: MemberLog, key: MemberKey, *args: Any) -> Verdict:
-        return Verdict.UNAVAILABLE if is_away(self, key) else verdict(self, key, *args)
+    def broken_verdict(self: MemberLog, key: MemberKey, *args: Any) -> ServeDecision:
+        return ServeDecision.UNAVAILABLE if is_away(self, key) else verdict(self, key, *args)
 
     with (
         patch.object(MemberLog, "claim", broken_claim),

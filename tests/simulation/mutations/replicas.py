@@ -13,9 +13,9 @@ from translation.apis import offset_commit
 from translation.conversion import old_membership
 from translation.engine import memberships
 from translation.engine.context import Context
-from translation.engine.member_log_view import Fleet
+from translation.engine.member_log_view import MemberLogView
 from translation.joining import adoption
-from translation.member_log.outputs import Terms, Verdict
+from translation.member_log.outputs import JoinTerms, ServeDecision
 from translation.members.member import Member
 from translation.members.member_ids import MemberIds
 from translation.members.procedure import Procedure
@@ -54,28 +54,28 @@ def claim_ids_that_nobody_has() -> AbstractContextManager[Any]:
 
 def keep_a_connection_that_is_closed() -> AbstractContextManager[Any]:
     """A connection stays confirmed although it is lost, or the broker there coordinates the group no more."""
-    return patch.object(Fleet, "lapse", lambda *_: None)
+    return patch.object(MemberLogView, "lapse", lambda *_: None)
 
 
 def speak_for_members_of_others() -> AbstractContextManager[Any]:
     """An owned list, epoch -1 or epoch 0 goes out also for a member that another replica serves."""
-    return patch.object(Fleet, "may_speak_for", lambda *_: True)
+    return patch.object(MemberLogView, "may_speak_for", lambda *_: True)
 
 
 def begin_under_any_id() -> AbstractContextManager[Any]:
     """Epoch 0 goes out under an id that another process has issued."""
-    return patch.object(Fleet, "why_not_begin", lambda *_: ErrorCode.NONE)
+    return patch.object(MemberLogView, "why_not_begin", lambda *_: ErrorCode.NONE)
 
 
 def tell_a_client_that_was_not_settled_to_join_anew() -> AbstractContextManager[Any]:
     """A client whose call the log does not settle is told that it is no member."""
-    refusals = dict.fromkeys(Verdict, ErrorCode.UNKNOWN_MEMBER_ID)
+    refusals = dict.fromkeys(ServeDecision, ErrorCode.UNKNOWN_MEMBER_ID)
     return patch.object(serving, "_REFUSALS", refusals)
 
 
 def never_give_up_on_a_client() -> AbstractContextManager[Any]:
     """A client whose calls the log never settles is told to try again, also when the broker has ended its member."""
-    return patch.object(Fleet, "gives_up_on", lambda *_: False)
+    return patch.object(MemberLogView, "gives_up_on", lambda *_: False)
 
 
 def tell_whose_member_was_taken_that_it_is_gone() -> AbstractContextManager[Any]:
@@ -93,8 +93,8 @@ def adopt_with_timeouts_of_ones_own() -> AbstractContextManager[Any]:
     """A member from another replica has Kafka's default timeouts, not those of its JoinGroup, until it joins."""
 
     def broken(context: Context, member: Member, found: Any) -> None:
-        member.client.session_timeout_ms = Terms().session_timeout_ms
-        member.client.rebalance_timeout_ms = Terms().rebalance_timeout_ms
+        member.client.session_timeout_ms = JoinTerms().session_timeout_ms
+        member.client.rebalance_timeout_ms = JoinTerms().rebalance_timeout_ms
         member.client.subscription = frozenset(found.subscribed_topic_names)
 
     return patch.object(adoption, "_describe_client", broken)
@@ -102,7 +102,7 @@ def adopt_with_timeouts_of_ones_own() -> AbstractContextManager[Any]:
 
 def do_not_write_what_began_under_a_classic_id() -> AbstractContextManager[Any]:
     """A membership that begins under the id of a classic coordinator is not written to the log."""
-    return patch.object(Fleet, "has_begun", lambda *_: None)
+    return patch.object(MemberLogView, "has_begun", lambda *_: None)
 
 
 # -- commits --------------------------------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ def let_a_commit_take_a_member_over() -> AbstractContextManager[Any]:
     commit_elsewhere = commits.commit_elsewhere
 
     def broken(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
-        assert context.fleet.log is not None
-        context.fleet.log.claim(member.key, connection.id, context.now)
+        assert context.member_log.log is not None
+        context.member_log.log.claim(member.key, connection.id, context.now)
         yield from commit_elsewhere(context, member, connection, request)
 
     return patch.object(offset_commit, "commit_elsewhere", broken)
@@ -130,14 +130,14 @@ def commit_elsewhere_with_any_generation() -> AbstractContextManager[Any]:
 
 def keep_a_silent_client_alive() -> AbstractContextManager[Any]:
     """A client whose deadline has passed is kept alive at the broker while the log is away."""
-    return patch.object(Fleet, "may_keep_alive", lambda *_: True)
+    return patch.object(MemberLogView, "may_keep_alive", lambda *_: True)
 
 
 def write_an_end_that_the_broker_has_not_confirmed() -> AbstractContextManager[Any]:
     """`ended` is written when epoch -1 is sent, whatever becomes of it."""
 
     def broken(context: Context, member: Member) -> Procedure[None]:
-        context.fleet.end(member.group.group_id, member.member_id)
+        context.member_log.end(member.group.group_id, member.member_id)
         yield from leave(member)
 
     return patch.object(log_outputs, "remove_dead", broken)

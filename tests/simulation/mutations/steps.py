@@ -13,7 +13,7 @@ from translation.policy.policy import Rule
 from translation.policy.rule_cache import RuleCache
 from translation.rollout import slots, step_start
 from translation.rollout.moves import Moves
-from translation.rollout.slots import Census
+from translation.rollout.slots import GroupMembers
 
 
 @contextmanager
@@ -35,8 +35,8 @@ def give_out_more_slots_than_the_step_has() -> AbstractContextManager[Any]:
     """A free slot is taken whatever its number is."""
     next_slot = slot_admission.next_slot
 
-    def broken(held: Mapping[int, Slot], census: Census, quota: int) -> int | None:
-        return next_slot(held, census, quota + 9)
+    def broken(held: Mapping[int, Slot], group_members: GroupMembers, quota: int) -> int | None:
+        return next_slot(held, group_members, quota + 9)
 
     return patch.object(slot_admission, "next_slot", broken)
 
@@ -44,7 +44,7 @@ def give_out_more_slots_than_the_step_has() -> AbstractContextManager[Any]:
 def do_not_count_members_without_a_slot() -> AbstractContextManager[Any]:
     """Members that were translated before a restart, or before the policy had steps, do not count."""
 
-    def broken(held: Mapping[int, Slot], _census: Census, quota: int) -> int | None:
+    def broken(held: Mapping[int, Slot], _census: GroupMembers, quota: int) -> int | None:
         return next((number for number in range(1, quota + 1) if number not in held), None)
 
     return patch.object(slot_admission, "next_slot", broken)

@@ -25,11 +25,11 @@ from translation.member_log.outputs import (
     FleetSettings,
     Health,
     HealthChanged,
+    JoinTerms,
+    ServeDecision,
     Serving,
     Settled,
     Taken,
-    Terms,
-    Verdict,
     WriteRecord,
 )
 from translation.member_log.records import PROBE, Kind, MemberKey, MemberRecord, Writer, decode_key
@@ -97,10 +97,10 @@ class Replica:
         if call.key in self.serves:
             self.serves[call.key] = now + SESSION_MS
         verdict = self.log.claim(
-            call.key, call.connection, self.world.seconds, Terms(SESSION_MS), issued=call.issued
+            call.key, call.connection, self.world.seconds, JoinTerms(SESSION_MS), issued=call.issued
         )
-        self.world.wants[call.key] += verdict is Verdict.PENDING or call.issued
-        if verdict is Verdict.PENDING:
+        self.world.wants[call.key] += verdict is ServeDecision.PENDING or call.issued
+        if verdict is ServeDecision.PENDING:
             self.calls[call.key, call.connection] = call
             self.world.after(int(SETTINGS.wait_s * 1000), lambda: self.time_out(call))
         else:
@@ -110,13 +110,13 @@ class Replica:
     def time_out(self, call: Call) -> None:
         if self.calls.get((call.key, call.connection)) is call:
             del self.calls[call.key, call.connection]
-            self.answer(call, Verdict.UNAVAILABLE, waited=True)
+            self.answer(call, ServeDecision.UNAVAILABLE, waited=True)
 
-    def answer(self, call: Call, verdict: Verdict, *, waited: bool) -> None:
+    def answer(self, call: Call, verdict: ServeDecision, *, waited: bool) -> None:
         if not self.is_alive:
             return
         now = self.world.now
-        if verdict is Verdict.SERVE:
+        if verdict is ServeDecision.SERVE:
             self.world.check_served(self, call, waited=waited)
             self.serves[call.key] = now + SESSION_MS
         call.client.answered(self, call, verdict)
@@ -131,7 +131,7 @@ class Replica:
             elif isinstance(output, Settled):
                 for waiting in [call for call in self.calls.values() if call.key == output.key]:
                     verdict = self.log.verdict(waiting.key, waiting.connection, self.world.seconds)
-                    if verdict is not Verdict.PENDING:
+                    if verdict is not ServeDecision.PENDING:
                         del self.calls[waiting.key, waiting.connection]
                         self.answer(waiting, verdict, waited=True)
             elif isinstance(output, Serving):
@@ -315,15 +315,15 @@ class Client:
             self.hop()
             self.heartbeat()
 
-    def answered(self, replica: Replica, call: Call, verdict: Verdict) -> None:
+    def answered(self, replica: Replica, call: Call, verdict: ServeDecision) -> None:
         if self.call is not call:
             return
         self.call = None
         world = self.world
-        if verdict is Verdict.SERVE:
+        if verdict is ServeDecision.SERVE:
             self.served_at = world.now
             world.after(HEARTBEAT_MS, self.heartbeat)
-        elif verdict is Verdict.GONE:
+        elif verdict is ServeDecision.GONE:
             replica.end(call.key)  # whoever finds it sends the -1, and says so
             self.key, self.issued_by = self.new_key(), replica
             world.after(10, self.heartbeat)
@@ -513,7 +513,7 @@ class World:
         client = self.random.choice(self.clients)
         replica = client.replica
         if replica.is_alive and replica.silent_until <= self.now and client.call is None:
-            self.wants[client.key] += replica.log.relay(client.key, self.seconds) is Verdict.PENDING
+            self.wants[client.key] += replica.log.relay(client.key, self.seconds) is ServeDecision.PENDING
             replica.drain()
 
     # -- invariants --------------------------------------------------------------------------------------------

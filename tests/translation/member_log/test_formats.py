@@ -6,7 +6,7 @@ import pytest
 from tests.translation.member_log.replicas import plays
 from tests.translation.member_log.test_member_log import KEY, THEIRS, A, Bench
 from translation.member_log.formats import DEFAULT_FORMAT, FORMATS, Format, format_of
-from translation.member_log.outputs import Terms
+from translation.member_log.outputs import JoinTerms
 from translation.member_log.records import Ignored, InvalidRecord, Kind, MemberRecord
 
 EVERYTHING = MemberRecord(
@@ -75,7 +75,7 @@ def test_a_takeover_leaves_out_a_field_that_is_not_known_and_writes_the_snapshot
     }
     bench = Bench().ready()
     bench.read(FORMATS[1].decode(msgspec.msgpack.encode(of_later_release)), THEIRS)
-    bench.log.claim(KEY, A, bench.now, Terms(10_000, 60_000, "instance"))
+    bench.log.claim(KEY, A, bench.now, JoinTerms(10_000, 60_000, "instance"))
     bench.take()
     (written,) = map(msgspec.msgpack.decode, bench.bytes_written)
     assert written.pop("version") == bench.offset
@@ -89,7 +89,7 @@ def test_a_record_is_resolved_though_its_format_can_not_say_all_of_it(
 ) -> None:
     plant_second_format(monkeypatch)
     bench = Bench(record_format=2).ready()
-    bench.log.claim(KEY, A, bench.now, Terms(10_000, 60_000))
+    bench.log.claim(KEY, A, bench.now, JoinTerms(10_000, 60_000))
     bench.take()
     assert bench.read_back().session_timeout_ms == 45_000
     assert bench.log.unresolved() == 0

@@ -12,12 +12,12 @@ from translation.member_log.outputs import (
     FleetSettings,
     Health,
     HealthChanged,
+    JoinTerms,
     Output,
+    ServeDecision,
     Serving,
     Settled,
     Taken,
-    Terms,
-    Verdict,
     WriteRecord,
 )
 from translation.member_log.records import (
@@ -84,12 +84,14 @@ class Bench:
         self.said.clear()
         return self
 
-    def claim(self, connection: int = A, terms: Terms | None = None, *, issued: bool = False) -> Verdict:
+    def claim(
+        self, connection: int = A, terms: JoinTerms | None = None, *, issued: bool = False
+    ) -> ServeDecision:
         verdict = self.log.claim(KEY, connection, self.now, terms, issued=issued)
         self.take()
         return verdict
 
-    def verdict(self, connection: int = A) -> Verdict:
+    def verdict(self, connection: int = A) -> ServeDecision:
         return self.log.verdict(KEY, connection, self.now)
 
     def read(self, record: MemberRecord, writer: Writer, key: MemberKey = KEY) -> None:
@@ -110,9 +112,9 @@ class Bench:
         self.read(MemberRecord(kind, version - stale, first=present is None), THEIRS)
 
     def served(self) -> "Bench":
-        assert self.claim() is Verdict.PENDING
+        assert self.claim() is ServeDecision.PENDING
         self.read_back()
-        assert self.verdict() is Verdict.SERVE
+        assert self.verdict() is ServeDecision.SERVE
         self.said.clear()
         return self
 
@@ -142,14 +144,14 @@ def bench() -> Bench:
 
 
 def test_a_claim_waits_until_it_is_read_back(bench: Bench) -> None:
-    assert bench.claim(terms=Terms(10_000, 60_000, "static-1")) is Verdict.PENDING
+    assert bench.claim(terms=JoinTerms(10_000, 60_000, "static-1")) is ServeDecision.PENDING
     assert bench.seat is Seat.CLAIMING
     assert not bench.log.may_speak_for(KEY)
     record = bench.read_back()
     assert record == MemberRecord(Kind.SERVED, 11, True, "pod-0", "static-1", 10_000, 60_000)  # noqa: FBT003
     assert bench.heard() == [Serving(KEY), Settled(KEY)]
     assert bench.seat is Seat.SERVING
-    assert bench.claim() is Verdict.SERVE
+    assert bench.claim() is ServeDecision.SERVE
     assert bench.log.may_speak_for(KEY)
     assert not bench.written
 
@@ -159,37 +161,37 @@ def test_ids_that_are_not_known_are_not_claimed_in_a_group_with_too_many_dead_on
     bench = Bench(dead_ids=2).ready().served()
     ids = [member_key("payments", f"made-up-{number}") for number in range(4)]
     for key in ids[:3]:
-        assert bench.log.claim(key, B, bench.now, issued=True) is Verdict.SERVE
+        assert bench.log.claim(key, B, bench.now, issued=True) is ServeDecision.SERVE
         bench.read(MemberRecord(Kind.ENDED, bench.offset + 1), THEIRS, key)
     # Three are dead and one lives.
-    assert bench.log.claim(ids[3], B, bench.now) is Verdict.UNAVAILABLE
-    assert bench.log.claim(ids[3], B, bench.now, issued=True) is Verdict.UNAVAILABLE
+    assert bench.log.claim(ids[3], B, bench.now) is ServeDecision.UNAVAILABLE
+    assert bench.log.claim(ids[3], B, bench.now, issued=True) is ServeDecision.UNAVAILABLE
     assert bench.log.claims_refused == 2
-    assert bench.claim(B) is Verdict.PENDING, "a member that is known goes on"
-    assert bench.log.claim(member_key("another", "id"), B, bench.now) is Verdict.PENDING
+    assert bench.claim(B) is ServeDecision.PENDING, "a member that is known goes on"
+    assert bench.log.claim(member_key("another", "id"), B, bench.now) is ServeDecision.PENDING
     # They are forgotten.
     bench.now += FORGET_DEAD_MS / 1000 + 1
     bench.read(MemberRecord(Kind.SERVED, bench.offset, first=True), THEIRS, member_key("another", "2"))
-    assert bench.log.claim(ids[3], B, bench.now, issued=True) is Verdict.SERVE
+    assert bench.log.claim(ids[3], B, bench.now, issued=True) is ServeDecision.SERVE
 
 
 def test_an_id_that_was_claimed_before_there_were_too_many_goes_on() -> None:
     bench = Bench(dead_ids=1).ready()
-    assert bench.log.claim(KEY, A, bench.now, issued=True) is Verdict.SERVE
+    assert bench.log.claim(KEY, A, bench.now, issued=True) is ServeDecision.SERVE
     for number in range(3):
         bench.read(
             MemberRecord(Kind.ENDED, bench.offset, first=True), THEIRS, member_key("payments", f"{number}")
         )
-    assert bench.claim(A) is Verdict.SERVE
-    assert bench.claim(B) is Verdict.PENDING
+    assert bench.claim(A) is ServeDecision.SERVE
+    assert bench.claim(B) is ServeDecision.PENDING
 
 
 def test_a_member_whose_claim_is_confirmed_changes_nothing(bench: Bench) -> None:
     """So nothing has to be carried out after each of its calls."""
     bench.served()
-    assert bench.claim() is Verdict.SERVE
+    assert bench.claim() is ServeDecision.SERVE
     assert not bench.log.has_changed
-    assert bench.log.claim(KEY, B, bench.now) is Verdict.PENDING
+    assert bench.log.claim(KEY, B, bench.now) is ServeDecision.PENDING
     assert bench.log.has_changed
     bench.take()
     assert not bench.log.has_changed
@@ -200,25 +202,25 @@ def test_a_member_whose_claim_is_confirmed_changes_nothing(bench: Bench) -> None
 
 def test_a_new_connection_at_its_own_server_is_confirmed_by_another_record(bench: Bench) -> None:
     bench.served()
-    assert bench.claim(B) is Verdict.PENDING
-    assert bench.claim(A) is Verdict.SERVE
+    assert bench.claim(B) is ServeDecision.PENDING
+    assert bench.claim(A) is ServeDecision.SERVE
     assert bench.seat is Seat.CLAIMING
     assert bench.log.may_speak_for(KEY)
     bench.read_back()
     assert bench.heard() == [Settled(KEY)]
-    assert bench.verdict(B) is Verdict.SERVE
+    assert bench.verdict(B) is ServeDecision.SERVE
 
 
 def test_a_claim_that_came_after_the_record_was_written_is_not_settled_by_it(bench: Bench) -> None:
     """The client may have been elsewhere in between: another's record may lie behind ours."""
     bench.claim(A)
-    assert bench.claim(B) is Verdict.PENDING
+    assert bench.claim(B) is ServeDecision.PENDING
     assert len(bench.written) == 1
     bench.read_back()
-    assert bench.verdict(A) is Verdict.SERVE
-    assert bench.verdict(B) is Verdict.PENDING
+    assert bench.verdict(A) is ServeDecision.SERVE
+    assert bench.verdict(B) is ServeDecision.PENDING
     bench.read_back()
-    assert bench.verdict(B) is Verdict.SERVE
+    assert bench.verdict(B) is ServeDecision.SERVE
 
 
 def test_a_later_call_on_the_same_connection_is_not_settled_by_it_either(bench: Bench) -> None:
@@ -226,26 +228,26 @@ def test_a_later_call_on_the_same_connection_is_not_settled_by_it_either(bench: 
     bench.now += 30.0  # half a session and more
     bench.claim(A)
     bench.read_back()
-    assert bench.verdict(A) is Verdict.PENDING
+    assert bench.verdict(A) is ServeDecision.PENDING
     bench.read_back()
-    assert bench.verdict(A) is Verdict.SERVE
+    assert bench.verdict(A) is ServeDecision.SERVE
 
 
 def test_a_connection_whose_call_was_answered_meanwhile_is_confirmed_all_the_same(bench: Bench) -> None:
     bench.claim(A)
     bench.now += 2.1
-    assert bench.verdict(A) is Verdict.UNAVAILABLE
+    assert bench.verdict(A) is ServeDecision.UNAVAILABLE
     bench.read_back()
-    assert bench.verdict(A) is Verdict.SERVE
+    assert bench.verdict(A) is ServeDecision.SERVE
     bench.now += 20.5  # half a session after the call, not after the record
-    assert bench.verdict(A) is Verdict.UNAVAILABLE
+    assert bench.verdict(A) is ServeDecision.UNAVAILABLE
 
 
 def test_a_connection_that_closed_is_not_confirmed(bench: Bench) -> None:
     bench.claim(A)
     bench.log.lapse(A)
     bench.read_back()
-    assert bench.verdict(A) is Verdict.UNAVAILABLE
+    assert bench.verdict(A) is ServeDecision.UNAVAILABLE
     assert bench.seat is Seat.SERVING  # and its session timeout runs
     assert Serving(KEY) in bench.heard()
 
@@ -258,7 +260,7 @@ def test_who_loses_a_claim_writes_it_again_while_a_call_waits(bench: Bench) -> N
     bench.read_back()
     assert bench.seat is Seat.CLAIMING
     assert bench.read_back().version == 12
-    assert bench.verdict() is Verdict.SERVE
+    assert bench.verdict() is ServeDecision.SERVE
 
 
 def test_a_claim_that_loses_four_times_is_given_up(bench: Bench) -> None:
@@ -268,7 +270,7 @@ def test_a_claim_that_loses_four_times_is_given_up(bench: Bench) -> None:
         bench.read_back()
     assert not bench.written
     assert bench.heard() == [Settled(KEY)]
-    assert bench.verdict() is Verdict.UNAVAILABLE
+    assert bench.verdict() is ServeDecision.UNAVAILABLE
     assert bench.seat is Seat.ELSEWHERE
 
 
@@ -282,9 +284,9 @@ def test_nobody_waits_any_more_for_a_claim_that_lost(bench: Bench) -> None:
 
 
 def test_an_issued_id_does_not_wait_and_is_taken_by_whoever_else_claims_it(bench: Bench) -> None:
-    assert bench.claim(issued=True) is Verdict.SERVE
+    assert bench.claim(issued=True) is ServeDecision.SERVE
     assert bench.log.may_speak_for(KEY)
-    assert bench.claim() is Verdict.SERVE
+    assert bench.claim() is ServeDecision.SERVE
     bench.other(Kind.SERVED)
     assert bench.heard() == [Taken(KEY)]
     assert not bench.log.may_speak_for(KEY)
@@ -294,25 +296,25 @@ def test_the_record_of_an_issued_id_renews_nothing_when_it_is_late(bench: Bench)
     bench.claim(issued=True)
     bench.now += 30.0
     bench.read_back()
-    assert bench.verdict() is Verdict.UNAVAILABLE
+    assert bench.verdict() is ServeDecision.UNAVAILABLE
 
 
 def test_a_confirmed_connection_lapses_after_half_a_session_of_silence(bench: Bench) -> None:
-    bench.claim(terms=Terms(10_000))
+    bench.claim(terms=JoinTerms(10_000))
     bench.read_back()
     bench.now += 4.9
-    assert bench.claim() is Verdict.SERVE
+    assert bench.claim() is ServeDecision.SERVE
     bench.now += 5.0
-    assert bench.claim() is Verdict.PENDING
+    assert bench.claim() is ServeDecision.PENDING
     bench.read_back()
     bench.now += 60.0
     bench.log.heard(KEY, A, bench.now)  # a JoinGroup waited all the time
-    assert bench.claim() is Verdict.SERVE
+    assert bench.claim() is ServeDecision.SERVE
 
 
 def test_terms_that_change_are_written_and_nobody_waits(bench: Bench) -> None:
     bench.served()
-    assert bench.claim(terms=Terms(10_000)) is Verdict.SERVE
+    assert bench.claim(terms=JoinTerms(10_000)) is ServeDecision.SERVE
     assert bench.written[0].session_timeout_ms == 10_000
 
 
@@ -326,8 +328,8 @@ def test_who_takes_a_member_over_keeps_its_timeouts(bench: Bench) -> None:
 
 def test_a_relayed_id_can_be_claimed_back(bench: Bench) -> None:
     bench.other(Kind.RELAYED)
-    assert bench.verdict() is Verdict.RELAYED
-    assert bench.claim() is Verdict.PENDING
+    assert bench.verdict() is ServeDecision.RELAYED
+    assert bench.claim() is ServeDecision.PENDING
     assert bench.seat is Seat.CLAIMING
     bench.read_back()
     assert bench.seat is Seat.SERVING
@@ -344,13 +346,13 @@ def test_epoch_minus_1_is_allowed_only_when_our_expiring_counts(bench: Bench) ->
     bench.read_back()
     assert bench.heard() == [Expired(KEY), Settled(KEY)]
     assert bench.seat is Seat.EXPIRED
-    assert bench.claim() is Verdict.GONE
+    assert bench.claim() is ServeDecision.GONE
     bench.log.end(KEY, bench.now)
     bench.take()
     assert bench.read_back().kind is Kind.ENDED
     assert bench.seat is Seat.ENDED
-    assert bench.claim() is Verdict.GONE
-    assert bench.log.relay(KEY, bench.now) is Verdict.GONE
+    assert bench.claim() is ServeDecision.GONE
+    assert bench.log.relay(KEY, bench.now) is ServeDecision.GONE
     assert KEY not in bench.log._members.entries
 
 
@@ -381,9 +383,9 @@ def test_whose_member_is_taken_drops_it_without_a_word(
 def test_a_call_while_expiring_is_on_its_way_waits_and_is_gone(bench: Bench) -> None:
     """Also on a connection that was heard a moment ago: it was the rebalance timeout that passed."""
     bench.expiring()
-    assert bench.claim(A) is Verdict.PENDING
+    assert bench.claim(A) is ServeDecision.PENDING
     bench.read_back()
-    assert bench.verdict(A) is Verdict.GONE
+    assert bench.verdict(A) is ServeDecision.GONE
 
 
 def test_a_call_after_an_expiring_of_unknown_outcome_claims_the_member_anew(bench: Bench) -> None:
@@ -391,11 +393,11 @@ def test_a_call_after_an_expiring_of_unknown_outcome_claims_the_member_anew(benc
     bench.writer = Writer(b"ours2")
     bench.log.replace_writer(bench.writer, bench.now)
     lost = bench.written.pop()
-    assert bench.claim(A) is Verdict.UNAVAILABLE  # not SERVE: the id may be dead
+    assert bench.claim(A) is ServeDecision.UNAVAILABLE  # not SERVE: the id may be dead
     bench.ready()
-    assert bench.claim(A) is Verdict.PENDING
+    assert bench.claim(A) is ServeDecision.PENDING
     bench.read(lost, OURS)
-    assert bench.verdict(A) is Verdict.GONE
+    assert bench.verdict(A) is ServeDecision.GONE
     assert Expired(KEY) in bench.heard()
 
 
@@ -403,7 +405,7 @@ def test_a_client_that_comes_back_revokes_its_expiry(bench: Bench) -> None:
     bench.served()
     bench.claim(B)
     bench.log.expire(KEY, bench.now)  # waits for the claim
-    assert bench.claim(A) is Verdict.SERVE
+    assert bench.claim(A) is ServeDecision.SERVE
     bench.read_back()
     assert not bench.written
     assert bench.log.may_keep_alive(KEY)
@@ -465,7 +467,7 @@ def test_the_end_of_a_member_that_nobody_knows_is_not_written(bench: Bench) -> N
 
 def test_somebody_else_finishes_an_expiry(bench: Bench) -> None:
     bench.other(Kind.EXPIRING)
-    assert bench.claim() is Verdict.GONE
+    assert bench.claim() is ServeDecision.GONE
     bench.log.end(KEY, bench.now)
     bench.take()
     bench.read_back()
@@ -474,17 +476,17 @@ def test_somebody_else_finishes_an_expiry(bench: Bench) -> None:
 
 def test_a_join_is_relayed_when_its_record_counts(bench: Bench) -> None:
     bench.served()
-    assert bench.log.relay(KEY, bench.now) is Verdict.PENDING
+    assert bench.log.relay(KEY, bench.now) is ServeDecision.PENDING
     bench.take()
-    assert bench.verdict(B) is Verdict.PENDING
+    assert bench.verdict(B) is ServeDecision.PENDING
     assert bench.read_back().kind is Kind.RELAYED
     assert bench.heard() == [Settled(KEY)]
-    assert bench.verdict() is Verdict.RELAYED
-    assert bench.log.relay(KEY, bench.now) is Verdict.RELAYED
+    assert bench.verdict() is ServeDecision.RELAYED
+    assert bench.log.relay(KEY, bench.now) is ServeDecision.RELAYED
     bench.claim(B)
     bench.pass_time(2.0)
     assert bench.log.health(0) is Health.AWAY
-    assert bench.log.relay(KEY, bench.now) is Verdict.RELAYED
+    assert bench.log.relay(KEY, bench.now) is ServeDecision.RELAYED
 
 
 def test_a_join_that_no_longer_waits_is_not_relayed(bench: Bench) -> None:
@@ -511,7 +513,7 @@ def test_what_failed_is_written_anew_by_another_writer_when_the_log_is_back(benc
     bench.ready()
     assert bench.seat is Seat.CLAIMING
     bench.read_back()
-    assert bench.verdict(A) is Verdict.SERVE
+    assert bench.verdict(A) is ServeDecision.SERVE
 
 
 def test_what_failed_and_landed_all_the_same_is_ours_and_confirms_nothing(bench: Bench) -> None:
@@ -522,10 +524,10 @@ def test_what_failed_and_landed_all_the_same_is_ours_and_confirms_nothing(bench:
     bench.read(lost, OURS)
     assert bench.seat is Seat.SERVING
     assert bench.heard()[-2:] == [Serving(KEY), Settled(KEY)]
-    assert bench.verdict(A) is Verdict.PENDING
+    assert bench.verdict(A) is ServeDecision.PENDING
     bench.ready()
     bench.read_back()
-    assert bench.verdict(A) is Verdict.SERVE
+    assert bench.verdict(A) is ServeDecision.SERVE
 
 
 def test_a_log_that_reads_nothing_back_is_away_and_gets_probes_only(bench: Bench) -> None:
@@ -535,11 +537,11 @@ def test_a_log_that_reads_nothing_back_is_away_and_gets_probes_only(bench: Bench
     bench.pass_time(2.0)
     assert bench.heard() == [HealthChanged(0, Health.AWAY)]
     assert bench.probes == 1
-    assert bench.claim(A) is Verdict.SERVE  # confirmed, so it goes on
-    assert bench.claim(3) is Verdict.UNAVAILABLE
-    assert bench.log.claim(member_key("payments", "other"), 4, bench.now) is Verdict.UNAVAILABLE
+    assert bench.claim(A) is ServeDecision.SERVE  # confirmed, so it goes on
+    assert bench.claim(3) is ServeDecision.UNAVAILABLE
+    assert bench.log.claim(member_key("payments", "other"), 4, bench.now) is ServeDecision.UNAVAILABLE
     fresh = member_key("payments", "fresh")
-    assert bench.log.claim(fresh, 5, bench.now, issued=True) is Verdict.SERVE
+    assert bench.log.claim(fresh, 5, bench.now, issued=True) is ServeDecision.SERVE
     for _ in range(3):
         bench.pass_time(5.0)
     assert bench.probes == 4
@@ -572,10 +574,10 @@ def test_an_idle_reader_that_is_stuck_is_noticed(bench: Bench) -> None:
 def test_nothing_is_decided_before_the_end_is_read() -> None:
     bench = Bench()
     assert bench.log.health(0) is Health.REPLAYING
-    assert bench.claim() is Verdict.UNAVAILABLE
-    assert bench.log.relay(KEY, bench.now) is Verdict.UNAVAILABLE
+    assert bench.claim() is ServeDecision.UNAVAILABLE
+    assert bench.log.relay(KEY, bench.now) is ServeDecision.UNAVAILABLE
     bench.ready()
-    assert bench.claim() is Verdict.PENDING
+    assert bench.claim() is ServeDecision.PENDING
 
 
 def test_what_was_read_is_lost_and_read_again(bench: Bench) -> None:
@@ -587,7 +589,7 @@ def test_what_was_read_is_lost_and_read_again(bench: Bench) -> None:
     bench.probes = 0
     assert bench.heard() == [HealthChanged(0, Health.REPLAYING)]
     assert bench.seat is Seat.UNKNOWN
-    assert bench.claim(A) is Verdict.UNAVAILABLE
+    assert bench.claim(A) is ServeDecision.UNAVAILABLE
     bench.log.replay_to(0, bench.offset + 1, bench.now)
     bench.read(ours, OURS)
     bench.pass_time(0.0)
@@ -625,7 +627,7 @@ def test_a_member_that_is_served_is_written_anew_before_its_record_is_old(bench:
         bench.pass_time(1800.0)
         bench.ready()
     assert bench.read_back().kind is Kind.SERVED
-    assert bench.verdict() is Verdict.UNAVAILABLE  # a refresh confirms no connection
+    assert bench.verdict() is ServeDecision.UNAVAILABLE  # a refresh confirms no connection
     assert bench.seat is Seat.SERVING
 
 

@@ -15,7 +15,7 @@ from tests.translation.live_groups import OBSERVE_ALL, classic_group, mixed_grou
 from tests.translation.live_groups import A as CLASSIC
 from tests.translation.member_log.bench import Replica, SharedLog
 from tests.translation.member_log.test_ends import SESSION_S, fall_silent, leave_answer
-from translation.member_log.outputs import Verdict
+from translation.member_log.outputs import ServeDecision
 from translation.member_log.records import Kind, Writer, member_key
 from translation.member_log.seats import Seat
 
@@ -215,14 +215,14 @@ def test_a_relayed_call_may_show_that_a_broker_coordinates_no_more(log: SharedLo
     connection = served_member(one)
     leave = one.leave(connection, "somebody-else")
     one.relayed_response(connection, leave, LeaveGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
-    assert one.log.verdict(KEY, connection.id, one.now) is not Verdict.SERVE
+    assert one.log.verdict(KEY, connection.id, one.now) is not ServeDecision.SERVE
 
 
 def test_a_connection_that_is_lost_confirms_nothing(log: SharedLog) -> None:
     one = log.replica()
     connection = served_member(one)
     one.upstream_lost(connection)
-    assert one.log.verdict(KEY, connection.id, one.now) is not Verdict.SERVE
+    assert one.log.verdict(KEY, connection.id, one.now) is not ServeDecision.SERVE
 
 
 def test_a_heartbeat_is_predicted_as_of_its_own_time(log: SharedLog) -> None:

@@ -12,7 +12,7 @@ from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, Bench
 from tests.translation.live_groups import A, classic_group, described
 from translation.actions import EventKind, RequestId
 from translation.member_log.group_records import MOVE, Move, Phase
-from translation.member_log.signals import Report, Say, Window
+from translation.member_log.signals import GateState, Report, Window
 from translation.policy.gates import AbortIf
 from translation.policy.policy import Mode, Policy, Rule
 
@@ -69,7 +69,7 @@ def test_nobody_is_told_before_the_group_is_measured() -> None:
         assert move_of(bench).baseline is None
         report(bench, CALM)
         bench.now += 60
-    assert says(bench) in {Say.BASELINE, Say.MISSING}
+    assert says(bench) in {GateState.BASELINE, GateState.MISSING}
     report(bench, CALM, CALM, CALM)
     baseline = move_of(bench).baseline
     assert baseline is not None
@@ -89,10 +89,10 @@ def test_a_group_whose_last_translated_member_leaves_while_it_is_measured_is_hel
     asks()
     while bench.calls:
         bench.reply(described({M: (1, 5), A: (0, 5)}))
-    assert (says(bench), move_of(bench).converted) == (Say.MISSING, True)
+    assert (says(bench), move_of(bench).converted) == (GateState.MISSING, True)
     report(bench, CALM, CALM, CALM)
     report(bench, CALM, CALM, CALM)
-    assert says(bench) == Say.CLEAR
+    assert says(bench) == GateState.CLEAR
     stays = asks()
     answers = itertools.cycle((NO_CONSUMER_GROUP, classic_group()))
     while bench.calls:
@@ -104,7 +104,7 @@ def test_a_group_whose_last_translated_member_leaves_while_it_is_measured_is_hel
 def test_three_windows_of_harm_abort_the_move_once_and_it_is_told() -> None:
     bench = begun()
     report(bench, BAD, CALM, CALM)
-    assert says(bench) == Say.SUSPECT
+    assert says(bench) == GateState.SUSPECT
     report(bench, BAD, BAD, CALM)
     assert move_of(bench).phase == Phase.MOVING
     report(bench, BAD, BAD, BAD)
@@ -183,9 +183,9 @@ def test_the_next_step_waits_for_three_calm_windows() -> None:
         return move_of(bench).step
 
     report(bench, CALM, CALM, replace(CALM, told=1))
-    assert (says(bench), asks()) == (Say.WATCHING, 0)
+    assert (says(bench), asks()) == (GateState.WATCHING, 0)
     report(bench, CALM, CALM, CALM)
-    assert says(bench) == Say.CLEAR
+    assert says(bench) == GateState.CLEAR
     bench.heartbeat(bench.connect(), A, 4)
     while bench.calls and move_of(bench).step == 0:
         bench.reply(described({M: (1, 5), A: (0, 5)}))
@@ -210,11 +210,11 @@ def test_nobody_is_told_while_the_gates_say_no(windows: tuple[Window, ...]) -> N
 
 def test_gates_that_nobody_judges_any_more_stop_the_move() -> None:
     bench = begun()
-    assert says(bench) == Say.CLEAR
+    assert says(bench) == GateState.CLEAR
     bench.now += 30
     bench._do(bench.translator.handle_time(bench.now))
-    assert says(bench) == Say.MISSING
-    assert bench.translator.rollout.gates_by_say() == {Say.MISSING: 1}
+    assert says(bench) == GateState.MISSING
+    assert bench.translator.rollout.gates_by_state() == {GateState.MISSING: 1}
 
 
 def test_without_an_account_a_gate_on_the_lag_moves_nobody() -> None:

@@ -27,7 +27,7 @@ from tests.translation.bench import GROUP, TOPIC, TOPIC_ID, Bench
 from translation.actions import Call, Connection, Event, EventKind, RequestId
 from translation.member_log.group_records import MOST_MENDS
 from translation.mending.look import PARTITIONS_LIMIT, REMEMBERED_MS, SECOND_LOOK_S, TOPICS_LIMIT
-from translation.mending.mends import SIZES_S
+from translation.mending.unowned import SIZES_S
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 
@@ -178,18 +178,18 @@ def test_the_member_without_topics_is_taken_for_no_translated_one() -> None:
 def test_what_it_is_about_is_shown_until_it_has_an_owner_again() -> None:
     site = Site().suspects().looks_again()
     site.mends()
-    shown = site.bench.translator.mends.unowned(GROUP)
+    shown = site.bench.translator.unowned.of_group(GROUP)
     assert shown is not None
     assert (shown.partitions, shown.tries, shown.why_not) == (1, 1, "")
     site.look(group(member((0, 1, 2), member_epoch=2), group_epoch=2, assignment_epoch=2))
-    assert site.bench.translator.mends.unowned(GROUP) is None
+    assert site.bench.translator.unowned.of_group(GROUP) is None
     assert site.reported[-1] == (EventKind.MENDING, "all partitions have an owner again")
 
 
 def test_a_look_that_is_not_confirmed_for_long_is_not_shown() -> None:
     site = Site().suspects().looks_again(group(group_state="Assigning"))
     site.keep_alive(600.0)
-    assert site.bench.translator.mends.unowned(GROUP) is None
+    assert site.bench.translator.unowned.of_group(GROUP) is None
 
 
 def test_a_healthy_group_costs_one_question_for_sizes_in_five_minutes() -> None:
@@ -234,7 +234,7 @@ def test_nothing_is_done_about_a_group_that_is_not_settled(unsettled: Any) -> No
     for _ in range(5):
         site.look(unsettled)
         assert site.asked == []
-    assert site.bench.translator.mends.unowned(GROUP) is None
+    assert site.bench.translator.unowned.of_group(GROUP) is None
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_group_with_too_many_partitions_or_topics_is_not_looked_at() -> None:
     for described in (None, None, many, many):
         site.look(described)
         assert site.asked == []
-    assert site.bench.translator.mends.unowned(GROUP) is None
+    assert site.bench.translator.unowned.of_group(GROUP) is None
 
 
 def test_a_topic_that_does_not_exist_has_no_partitions() -> None:
@@ -274,7 +274,7 @@ def test_a_topic_that_does_not_exist_has_no_partitions() -> None:
     for _ in range(5):
         site.look(away)
         assert site.asked == []
-    assert site.bench.translator.mends.unowned(GROUP) is None
+    assert site.bench.translator.unowned.of_group(GROUP) is None
 
 
 def test_a_member_that_subscribes_to_a_pattern_counts_with_what_it_is_assigned() -> None:
@@ -379,7 +379,7 @@ def left_alone(site: Site, described: Any = None) -> str:
     for _ in range(5):
         site.look(described)
         assert site.asked == []
-    shown = site.bench.translator.mends.unowned(GROUP)
+    shown = site.bench.translator.unowned.of_group(GROUP)
     assert shown is not None
     ((kind, reason),) = site.reported
     assert kind is EventKind.LEFT_UNOWNED
@@ -441,7 +441,7 @@ def test_a_group_that_is_being_moved_back_is_not_looked_at() -> None:
         site.bench.now += LOOK_S
         site.look(later_s=0)
         assert site.asked == []
-    assert site.bench.translator.mends.unowned(GROUP) is None
+    assert site.bench.translator.unowned.of_group(GROUP) is None
 
 
 def test_a_connection_that_ends_between_join_and_leave_leaves_the_rest_to_the_broker() -> None:
@@ -453,7 +453,7 @@ def test_a_connection_that_ends_between_join_and_leave_leaves_the_rest_to_the_br
     again = site.bench.connect()
     site.bench.heartbeat(again, MEMBER, 1)
     assert join.message.member_id not in {getattr(call.message, "member_id", "") for call in site.bench.calls}
-    assert site.bench.translator._context.mends.under_way == set()
+    assert site.bench.translator._context.unowned.under_way == set()
 
 
 def test_a_policy_that_changes_while_the_broker_is_asked_counts() -> None:
@@ -525,6 +525,6 @@ def test_nothing_is_stirred_in_a_thousand_healthy_groups() -> None:
                 asked[call.api_key] += 1
                 bench.reply(sizes(SIZE), call)
     assert bench.events == []
-    assert not any(bench.translator.mends.unowned(group_id) for group_id in connections)
+    assert not any(bench.translator.unowned.of_group(group_id) for group_id in connections)
     assert set(asked) == {ApiKey.METADATA}
     assert asked[ApiKey.METADATA] <= (bench.now - began) / SIZES_S + 1  # one topic, whoever asks for it

@@ -179,7 +179,7 @@ def test_a_classic_group_is_mended_where_its_leader_is() -> None:
         replica.heartbeat(connection, member_id, 4)
         replica.reply(HeartbeatResponse())
     _, of_the_leader = replicas
-    of_the_leader.translator._context.mends.learn_leader(GROUP, leader=B, member_id=B)
+    of_the_leader.translator._context.unowned.learn_leader(GROUP, leader=B, member_id=B)
 
     def look(later_s: float = 30.0) -> list[int]:
         log.advance(later_s)

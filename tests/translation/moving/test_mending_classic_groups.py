@@ -250,7 +250,7 @@ def test_a_member_that_is_assigned_more_than_it_was_told_is_told_itself() -> Non
     site.syncs(B, 1, 2)
     site.look(shared)
     assert site.reported[-1] == (EventKind.MENDING, "all partitions have an owner again")
-    assert site.bench.translator.mends.unowned(GROUP) is None
+    assert site.bench.translator.unowned.of_group(GROUP) is None
 
 
 def test_a_group_of_which_a_member_was_told_to_move_a_moment_ago_is_left_for_now() -> None:
@@ -276,9 +276,9 @@ def test_nobody_is_told_after_a_minute() -> None:
 def test_a_heartbeat_is_not_relayed_past_the_translation_while_a_leader_is_to_be_told() -> None:
     site = Site()
     translator, now = site.bench.translator, site.bench.now
-    assert translator.passes_through(now, 1, GROUP, A)
+    assert translator.passes_through(now, GROUP, A)
     site.suspects()
-    assert not translator.passes_through(site.bench.now, 1, GROUP, A)
+    assert not translator.passes_through(site.bench.now, GROUP, A)
 
 
 def test_a_group_that_was_never_moved_is_not_looked_at() -> None:
@@ -286,7 +286,7 @@ def test_a_group_that_was_never_moved_is_not_looked_at() -> None:
     for _ in range(5):
         site.look()
         assert site.bench.calls == []
-    assert site.bench.translator.mends.unowned(GROUP) is None
+    assert site.bench.translator.unowned.of_group(GROUP) is None
 
 
 def test_the_policy_may_say_that_any_classic_group_is_mended() -> None:

@@ -14,7 +14,7 @@ from translation.member_log.group_records import MOVE, GroupRecord, HookCall, Mo
 from translation.moving.command_writes import CommandOutcome, CommandState
 from translation.moving.move_view import TO_APPROVE
 from translation.policy.policy import Approval, Mode, Policy, Rule, digest_of
-from translation.rollout.commands import Act, Command, Present, Refused, obey
+from translation.rollout.commands import Command, CommandContext, CommandKind, Refused, apply_command
 from translation.rollout.next_step import begin
 from translation.settings import TranslatorSettings
 
@@ -37,12 +37,12 @@ def in_phase(phase: Phase, move: Move = SETTLED) -> Move:
 
 
 def say(act: str, **more: Any) -> Command:
-    return Command(**{"id": "1", "act": Act(act), "group": GROUP, "by": "uid 7", **more})
+    return Command(**{"id": "1", "act": CommandKind(act), "group": GROUP, "by": "uid 7", **more})
 
 
 def after(command: Command, move: Move | None, rule: Rule) -> Move:
-    present = Present(move=move, rule=rule, policy="p", now_ms=99, position=40)
-    return obey(command, present)
+    present = CommandContext(move=move, rule=rule, policy="p", now_ms=99, position=40)
+    return apply_command(command, present)
 
 
 def approve(step: int, policy: str = "p") -> Command:

@@ -19,7 +19,7 @@ from translation.member_log.group_log import RENEW_MS, local_group_log
 from translation.member_log.group_records import MOVE, GroupKey, GroupRecord, Move, Phase, StoredGroup
 from translation.member_log.records import Writer
 from translation.moving.slot_admission import WAVE_LOOK_AGAIN_S
-from translation.moving.wave_progress import LOOK_EVERY_S
+from translation.moving.wave_progress import WAVE_CHECK_EVERY_S
 from translation.policy.policy import Mode, Policy, Rule, Waves
 from translation.policy.steps import Step, parse_steps
 from translation.rollout.wave_counts import WaveCount, WaveCounts, WaveState, state_of, why_not_yet
@@ -255,9 +255,9 @@ def test_the_heartbeats_of_translated_members_bring_a_move_to_its_end(steps: tup
     for _ in range(2 * len(steps)):
         for call in looks(bench, generation):
             bench.reply(described({M: (1, 5)}), call)
-        bench.advance(LOOK_EVERY_S / 2)
+        bench.advance(WAVE_CHECK_EVERY_S / 2)
         assert looks(bench, generation) == [], "not so soon again"
-        bench.advance(LOOK_EVERY_S / 2)
+        bench.advance(WAVE_CHECK_EVERY_S / 2)
     assert bench.translator.rollout.waves()[0] == WaveCount(
         1, {WaveState.WAITING: 0, WaveState.MOVING: 0, WaveState.OVER: 1}
     )
@@ -289,7 +289,9 @@ def test_a_connection_that_nobody_has_let_in_makes_nobody_ask() -> None:
     bench._lets_in = False
     bench.heartbeat(bench.connect("/10.0.0.9"), M, 7)
     assert {call.api_key for call in bench.calls} == {ApiKey.HEARTBEAT}, "who may act in the group?"
-    assert bench.translator._context.moves.is_look_due(GROUP, bench.translator._context.rules.rule_for(GROUP))
+    assert bench.translator._context.moves.is_wave_check_due(
+        GROUP, bench.translator._context.rules.rule_for(GROUP)
+    )
 
 
 def test_a_group_that_is_translated_already_begins_its_move_with_its_wave() -> None:
@@ -299,9 +301,9 @@ def test_a_group_that_is_translated_already_begins_its_move_with_its_wave() -> N
     assert bench.translator._context.moves.records.of_group(GROUP) == {}
     write(bench, "first", SETTLED)
     write(bench, "second", SETTLED)
-    bench.advance(LOOK_EVERY_S / 2)
+    bench.advance(WAVE_CHECK_EVERY_S / 2)
     looks(bench, generation)
-    bench.advance(LOOK_EVERY_S / 2)
+    bench.advance(WAVE_CHECK_EVERY_S / 2)
     for call in looks(bench, generation):
         bench.reply(described({M: (1, 5)}), call)
     assert bench.translator.rollout.waves()[1].groups[WaveState.MOVING] == 1

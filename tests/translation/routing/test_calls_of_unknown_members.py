@@ -136,13 +136,13 @@ def test_a_member_of_the_new_protocol_is_asked_to_rejoin_at_its_heartbeat() -> N
 def test_the_heartbeat_of_a_classic_member_is_answered_by_the_broker_and_the_next_ones_pass_through() -> None:
     bench = observed()
     connection, heartbeat = heartbeat_relayed_first(bench)
-    assert not bench.translator.passes_through(bench.now, connection.id, GROUP, A)
+    assert not bench.translator.passes_through(bench.now, GROUP, A)
     bench.reply(HeartbeatResponse())
     assert bench.error(heartbeat) == ErrorCode.NONE
-    assert bench.translator.passes_through(bench.now, connection.id, GROUP, A)
+    assert bench.translator.passes_through(bench.now, GROUP, A)
     assert bench.heartbeat(connection, A, GENERATION) in bench.forwarded
     bench.advance(61.0)
-    assert not bench.translator.passes_through(bench.now, connection.id, GROUP, A)
+    assert not bench.translator.passes_through(bench.now, GROUP, A)
 
 
 def test_the_heartbeat_of_a_member_that_nobody_has_is_answered_unknown_member_id() -> None:

@@ -16,12 +16,12 @@ from collections.abc import Callable
 import structlog
 import trio
 
-from proxy.cluster.dialer import Dialer, UnreachableError
 from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
+from proxy.transport.dialer import Dialer, UnreachableError
 from proxy.transport.listeners import BindError
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.cluster.broker_health")
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.broker_health")
 
 _MIN_BACKOFF_S = 0.1
 _MAX_BACKOFF_S = 0.5

@@ -9,14 +9,14 @@ import trio
 from protocol_codecs import ApiKey, CodecError, decode
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse
-from proxy.cluster.dialer import Dialer, UnreachableError
-from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import Address
+from proxy.transport.dialer import Dialer, UnreachableError
+from proxy.transport.node_table import NodeTable
 from proxy.wire.api_versions import LEARNING_VERSION, ApiVersionsNegotiator, NegotiatedVersions
 from proxy.wire.frame_splitter import FrameError, FrameSplitter
 from proxy.wire.framing import request_frame, response_body_offset
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.cluster.bootstrap")
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.bootstrap")
 
 _CLIENT_ID = "epochgate"
 _MIN_BACKOFF_S = 0.1

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from protocol_codecs.address_rewrite import Node
-from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import NODE_ID, Address
+from proxy.transport.node_table import NodeTable
 
 
 class AdvertisedCluster:

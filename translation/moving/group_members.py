@@ -13,21 +13,23 @@ from translation.actions import Connection
 from translation.engine.context import Context
 from translation.members.conversion import is_helper
 from translation.members.procedure import Procedure, Send
-from translation.rollout.slots import Census
+from translation.rollout.slots import GroupMembers
 
 _DESCRIBE_GROUPS_VERSION = 5
 _CLASSIC_MEMBER = 0
 _HIDDEN = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
-_HIDDEN_CENSUS = Census(
+_HIDDEN_CENSUS = GroupMembers(
     is_consumer_group=True, translated=frozenset(), classic=frozenset(), instances={}, is_hidden=True
 )
 
 
-def take_census(context: Context, group_id: str, connection: Connection) -> Procedure[Census | None]:
+def describe_members(
+    context: Context, group_id: str, connection: Connection
+) -> Procedure[GroupMembers | None]:
     """Return who is in the group; None if the broker does not say now.
 
     It never tells a principal that may not describe all topics of a consumer group's members
-    (:attr:`Census.is_hidden`).
+    (:attr:`GroupMembers.is_hidden`).
     """
     version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     if version is not None:
@@ -46,7 +48,7 @@ def take_census(context: Context, group_id: str, connection: Connection) -> Proc
     if codes != {ErrorCode.NONE}:
         return _HIDDEN_CENSUS if codes and codes <= _HIDDEN else None
     members = classic.groups[0].members
-    return Census(
+    return GroupMembers(
         is_consumer_group=False,
         translated=frozenset(),
         classic=frozenset(one.member_id for one in members),
@@ -57,7 +59,7 @@ def take_census(context: Context, group_id: str, connection: Connection) -> Proc
 
 def _of_consumer_group(
     context: Context, group_id: str, members: tuple[ConsumerGroupDescribeResponseMember, ...]
-) -> Census:
+) -> GroupMembers:
     members = tuple(one for one in members if not is_helper(one.member_id))
     slots = (stored.record.slot for stored in context.moves.slots(group_id).values())
     holders = {slot.member_id for slot in slots if slot is not None}
@@ -68,7 +70,7 @@ def _of_consumer_group(
         if one.member_id not in classic and _is_translated(context, group_id, one.member_id, holders)
     )
     instances = {one.instance_id: one.member_id for one in members if one.instance_id is not None}
-    return Census(
+    return GroupMembers(
         is_consumer_group=True,
         translated=translated,
         classic=classic,

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 import trio
 
-from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import Address
 from proxy.metrics.registry import Metrics
 from proxy.runtime.fd_limits import OUT_OF_RESOURCES
+from proxy.transport.node_table import NodeTable
 from proxy.transport.tcp_stream import open_tcp
 from proxy.transport.tls_errors import TlsError
 

@@ -9,12 +9,12 @@ import structlog
 import trio
 import trio.testing
 
-from proxy.cluster.broker_health import BrokerHealth
-from proxy.cluster.dialer import Dialer, UnreachableError
-from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import Address
 from proxy.metrics.registry import Metrics
+from proxy.server.broker_health import BrokerHealth
+from proxy.transport.dialer import Dialer, UnreachableError
 from proxy.transport.listeners import BindError
+from proxy.transport.node_table import NodeTable
 
 _TIMEOUT_S = 10.0
 _SLOW = UnreachableError("kafka-0:9092: no answer within 10 s", timed_out=True)

@@ -1,4 +1,4 @@
-"""What this process knows of partitions that nobody has: sizes of topics, groups under suspicion, leaders, who is told.
+"""What this process knows of partitions that nobody has: topics' sizes, suspicions, leaders, who is asked to rejoin.
 
 :mod:`translation.moving.mend` decides and acts by it. All of it is bounded, and only what the broker said of
 groups whose members come through here gets in.
@@ -52,14 +52,14 @@ class Leader(msgspec.Struct, frozen=True):
     is_here: bool
 
 
-class Told(msgspec.Struct, frozen=True):
-    """Members of a classic group that are told to join again; any one of them if ``members`` is empty."""
+class AskedToRejoin(msgspec.Struct, frozen=True):
+    """Members of a classic group that are asked to rejoin; any one of them if ``members`` is empty."""
 
     members: frozenset[str]
     until: float
 
 
-class Mends:
+class UnownedPartitions:
     """The knowledge of one process. ``records`` are those of its member log, or its own."""
 
     def __init__(self, environment: Environment, records: GroupLog, log: "MemberLog | None") -> None:
@@ -67,8 +67,8 @@ class Mends:
         self._log = log
         self.records = records
         self.suspicions: OrderedDict[str, Suspicion] = OrderedDict()
-        self.telling: dict[str, Told] = {}
-        """The classic groups in which members are told to join again at their Heartbeats; there are hardly ever any."""
+        self.leaders_to_ask: dict[str, AskedToRejoin] = {}
+        """The classic groups in which members are asked to rejoin at their Heartbeats; there are hardly ever any."""
         self.under_way: set[str] = set()
         """Groups about which the broker is asked now."""
         self._sizes: OrderedDict[str, tuple[int, float]] = OrderedDict()
@@ -76,7 +76,7 @@ class Mends:
         self._assigned: OrderedDict[tuple[str, str], frozenset[TopicPartition]] = OrderedDict()
         self._assigned_count = 0
         self._asked: dict[str, float] = {}
-        """Groups of which any member was told, because the leader was not known, and until when that counts."""
+        """Groups of which any member was asked, because the leader was not known, and until when that counts."""
 
     # -- sizes of topics ---------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Mends:
         while len(self.suspicions) > _GROUPS_LIMIT:
             self.suspicions.popitem(last=False)
 
-    def unowned(self, group_id: str) -> Unowned | None:
+    def of_group(self, group_id: str) -> Unowned | None:
         """What nobody has of a group; None if nothing is, or nothing is known."""
         suspicion = self.suspicions.get(group_id)
         if suspicion is None or self._environment.now - suspicion.seen_at >= _STALE_S:
@@ -168,7 +168,7 @@ class Mends:
             self._leaders.popitem(last=False)
         until = self._asked.pop(group_id, -math.inf)
         if leader != member_id and until > self._environment.now:
-            self.telling[group_id] = Told(frozenset({leader}), until)
+            self.leaders_to_ask[group_id] = AskedToRejoin(frozenset({leader}), until)
 
     def assigned(self, group_id: str, member_ids: Iterable[str]) -> dict[str, frozenset[TopicPartition]]:
         """What these members of a classic group were told of their assignments, those of which it is known."""
@@ -183,20 +183,20 @@ class Mends:
         while len(self._assigned) > _MEMBERS_LIMIT or self._assigned_count > _PARTITIONS_LIMIT:
             self._assigned_count -= len(self._assigned.popitem(last=False)[1])
 
-    def is_told(self, group_id: str, member_id: str) -> None:
-        """A member is told. If any could be, the leader is told once the answer to its JoinGroup names it."""
-        told = self.telling.pop(group_id)
-        if not told.members:
-            self._asked[group_id] = told.until
-        elif rest := told.members - {member_id}:
-            self.telling[group_id] = Told(rest, told.until)
+    def was_asked(self, group_id: str, member_id: str) -> None:
+        """A member is asked to rejoin. If any could be, the leader is asked once its JoinGroup answer names it."""
+        asked = self.leaders_to_ask.pop(group_id)
+        if not asked.members:
+            self._asked[group_id] = asked.until
+        elif rest := asked.members - {member_id}:
+            self.leaders_to_ask[group_id] = AskedToRejoin(rest, asked.until)
 
-    def tells(self, group_id: str, member_id: str) -> bool:
-        """Whether this member of a classic group is told to join again at its Heartbeat."""
-        told = self.telling.get(group_id)
-        if told is None:
+    def is_to_rejoin(self, group_id: str, member_id: str) -> bool:
+        """Whether this member of a classic group is asked to rejoin at its Heartbeat."""
+        asked = self.leaders_to_ask.get(group_id)
+        if asked is None:
             return False
-        if told.until <= self._environment.now:
-            del self.telling[group_id]
+        if asked.until <= self._environment.now:
+            del self.leaders_to_ask[group_id]
             return False
-        return not told.members or member_id in told.members
+        return not asked.members or member_id in asked.members

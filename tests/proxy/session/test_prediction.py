@@ -60,7 +60,7 @@ def with_a_heartbeat() -> Talk:
 
 def test_a_question_that_was_sent_ahead_is_not_sent_again():
     talk, call = with_a_heartbeat(), a_call()
-    talk.send_predicted(Predicted(QUESTION))
+    talk.send_predicted("a-client", Predicted(QUESTION))
     question = taken(talk.to_upstream)
     assert wire.api_of(question) == (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1)
     talk.call(call)
@@ -73,7 +73,7 @@ def test_a_question_that_was_sent_ahead_is_not_sent_again():
 
 def test_the_question_is_the_same_as_without():
     ahead, after = with_a_heartbeat(), with_a_heartbeat()
-    ahead.send_predicted(Predicted(QUESTION))
+    ahead.send_predicted("a-client", Predicted(QUESTION))
     after.call(a_call())
     assert taken(ahead.to_upstream) == taken(after.to_upstream)
 
@@ -82,7 +82,7 @@ def test_nothing_overtakes_a_call_that_is_under_way():
     talk, first, second = with_a_heartbeat(), a_call(), a_call()
     talk.call(first)
     under_way = taken(talk.to_upstream)
-    talk.send_predicted(Predicted(QUESTION))
+    talk.send_predicted("a-client", Predicted(QUESTION))
     assert not talk.to_upstream
     talk.call(second)
     assert not talk.to_upstream
@@ -92,15 +92,9 @@ def test_nothing_overtakes_a_call_that_is_under_way():
     assert [call_id for call_id, _ in talk.replies] == [first.call_id, second.call_id]
 
 
-def test_nothing_goes_ahead_without_a_request():
-    talk = negotiated(session())
-    talk.send_predicted(Predicted(QUESTION))
-    assert not talk.to_upstream
-
-
 def test_another_call_than_the_one_sent_is_an_error():
     talk = with_a_heartbeat()
-    talk.send_predicted(Predicted(QUESTION))
+    talk.send_predicted("a-client", Predicted(QUESTION))
     with pytest.raises(LookupError):
         talk.call(a_call(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)))
 
@@ -108,7 +102,7 @@ def test_another_call_than_the_one_sent_is_an_error():
 def test_an_answer_that_was_given_ahead_is_not_given_again_and_holds_up_what_follows_until_then():
     talk = with_a_heartbeat()
     assert talk.request is not None
-    talk.send_predicted(Predicted(QUESTION, Answer(talk.request.id, NOTHING_NEW)))
+    talk.send_predicted("a-client", Predicted(QUESTION, Answer(talk.request.id, NOTHING_NEW)))
     talk.call(a_call())
     assert broker_sends(talk, replied(taken(talk.to_upstream))) == heartbeat_response(1)
     assert not talk.to_upstream
@@ -121,7 +115,7 @@ def test_an_answer_that_was_given_ahead_is_not_given_again_and_holds_up_what_fol
 def test_an_answer_to_another_request_is_not_given_ahead():
     talk = with_a_heartbeat()
     assert talk.request is not None
-    talk.send_predicted(Predicted(QUESTION, Answer(RequestId(talk.request.id + 1), NOTHING_NEW)))
+    talk.send_predicted("a-client", Predicted(QUESTION, Answer(RequestId(talk.request.id + 1), NOTHING_NEW)))
     talk.call(a_call())
     assert not broker_sends(talk, replied(taken(talk.to_upstream)))
     talk.answer(talk.request.id, NOTHING_NEW)
@@ -131,7 +125,7 @@ def test_an_answer_to_another_request_is_not_given_ahead():
 def test_without_a_certain_answer_the_translation_gives_it():
     talk = with_a_heartbeat()
     assert talk.request is not None
-    talk.send_predicted(Predicted(QUESTION))
+    talk.send_predicted("a-client", Predicted(QUESTION))
     talk.call(a_call())
     assert not broker_sends(talk, replied(taken(talk.to_upstream)))
     talk.answer(talk.request.id, NOTHING_NEW)

@@ -1,8 +1,8 @@
 """What clients are told of nodes."""
 
-from proxy.cluster.advertised_cluster import AdvertisedCluster
-from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import Address
+from proxy.server.advertised_cluster import AdvertisedCluster
+from proxy.transport.node_table import NodeTable
 
 
 def test_a_node_has_a_name_of_its_own_where_the_advertised_host_says_so():
