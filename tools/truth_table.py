@@ -57,12 +57,12 @@ def _states(run: Run) -> str:
             f"**{wrong}**" if wrong else wrong,
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    wrong = [
+    found = [
         f"- {one['replicas']} replicas, state {one['state']} ({'; '.join(one['changes'])}): {text}"
         for one in run["states"]
         for text in one["wrong"]
     ]
-    return "\n".join([*lines, *(["", *wrong] if wrong else []), ""])
+    return "\n".join([*lines, *(["", *found] if found else []), ""])
 
 
 def _planted(run: Run) -> str:
