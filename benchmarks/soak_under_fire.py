@@ -72,7 +72,8 @@ DEAD_ID_BYTES = 1_000
 """A replica keeps each dead member id for an hour, by design: no epoch -1 for it is under way any more then. With a
 snapshot of 200 bytes one takes 980 bytes by tracemalloc."""
 _DEAD = re.compile(
-    r'^epochgate_fleet_(?:records_total\{(?=.*kind="ended")(?=.*direction="read").*|members\{state="expiring")\} (\S+)$',
+    r"^epochgate_fleet_"
+    r'(?:records_total\{(?=.*kind="ended")(?=.*direction="read").*|members\{state="expiring")\} (\S+)$',
     re.MULTILINE,
 )
 """The ended ones, and those whose end is not known: the log was away when their clients went."""
@@ -368,7 +369,7 @@ def _live(
 
 
 def _until_nobody_lingers(replicas: list[Gateway]) -> None:
-    """Wait for members whose clients went while the topic had a wrong setting: none is expired before that is mended."""
+    """Wait for members whose clients went while the topic had a wrong setting: none is expired until it is mended."""
     ends = time.monotonic() + HEALS_S
     while any(metric(one, LINGERING) for one in replicas) and time.monotonic() < ends:
         time.sleep(1.0)
