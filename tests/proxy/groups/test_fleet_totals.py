@@ -68,7 +68,10 @@ PLANTED = {
         "(max by (namespace, job, group, result) (epochgate_group_shadow))",
         "(sum by (namespace, job, group, result) (epochgate_group_shadow))",
     ),
-    "moves, added up": ("max by (namespace, job, phase)", "sum by (namespace, job, phase)"),
+    "moves, added up": (
+        "max by (namespace, job, phase) (epochgate_group_moves)\n",
+        "sum by (namespace, job, phase) (epochgate_group_moves)\n",
+    ),
     "waves, added up": ("max by (namespace, job, wave, state)", "sum by (namespace, job, wave, state)"),
     "what gates say, added up": ("max by (namespace, job, say)", "sum by (namespace, job, say)"),
     "the proof of the replica that has none": (
