@@ -142,9 +142,18 @@ def _cluster_members(state: State) -> Values:
     )
 
 
+def _cluster_migrating_members(state: State) -> Values:
+    return {(): sum(len(one.members) for one in state.truth.values() if one.protocol == "consumer")}
+
+
+def _cluster_migrated_members(state: State) -> Values:
+    those = (one for group in state.truth.values() if group.protocol == "consumer" for one in group.members)
+    return {(): sum(one.protocol == "consumer" for one in those)}
+
+
 def _cluster_migrated(state: State) -> Values:
-    those = [one for group in state.truth.values() if group.protocol == "consumer" for one in group.members]
-    return {(): sum(one.protocol == "consumer" for one in those) / len(those)} if those else {}
+    everybody = _cluster_migrating_members(state)[()]
+    return {(): _cluster_migrated_members(state)[()] / everybody} if everybody else {}
 
 
 def _exported(state: State) -> dict[str, Group]:
@@ -213,7 +222,23 @@ RECORDED: Mapping[str, tuple[tuple[str, ...], Callable[[State], Values]]] = {
     "epochgate:not_translatable_groups": (("reason",), _not_translatable),
     "epochgate:cluster_groups:max": (("type", "protocol"), _cluster_groups),
     "epochgate:cluster_members:max": (("type", "protocol", "member_type"), _cluster_members),
+    "epochgate:cluster_migrating_members": ((), _cluster_migrating_members),
+    "epochgate:cluster_migrated_members": ((), _cluster_migrated_members),
     "epochgate:cluster_migrated:ratio": ((), _cluster_migrated),
+    "epochgate:unowned_partitions": ((), _nothing),
+}
+_OF_MOVES = "of moves, gates and the proof, of which no tool of Kafka knows"
+_FORECAST = "a forecast"
+NOT_JUDGED_RULES: Mapping[str, str] = {
+    "epochgate:cluster_ends_in:seconds": _FORECAST,
+    "epochgate:compared_rebalances:max": _OF_MOVES,
+    "epochgate:gates:max": _OF_MOVES,
+    "epochgate:moves:max": _OF_MOVES,
+    "epochgate:proof_groups:max": _OF_MOVES,
+    "epochgate:rebalance_stopped:mean_seconds": _OF_MOVES,
+    "epochgate:rebalances:max": _OF_MOVES,
+    "epochgate:shadow_groups": _FORECAST,
+    "epochgate:wave_groups:max": _OF_MOVES,
 }
 EXPORTED: Mapping[str, tuple[str, Callable[[State], Values]]] = {
     "kafka_consumergroup_members": ("consumergroup", _exported_members),
@@ -240,6 +265,7 @@ PANELS: Mapping[str, tuple[tuple[str, ...], Callable[[State], Values]]] = {
     "Not translatable, by reason": (("reason",), _not_translatable),
     "Translated members": ((), lambda state: {(): sum(_in_the_log(state).values())}),
     "Members in the log, by state": (("state",), _in_the_log),
+    "Partitions without an owner": ((), _nothing),
 }
 """Of the cluster's dashboard, by title."""
 
@@ -274,6 +300,9 @@ NOT_JUDGED: Mapping[str, str] = {
             "Time to read the log at the start",
             "Claims refused per minute",
             "Rebalances per minute",
+            "Commands and calls of the hook, per minute",
+            "Failed reads of the journal, per minute",
+            "Refused commits, per minute",
         ),
         "of the processes themselves": (
             "Epoch ahead of generation",
@@ -285,8 +314,40 @@ NOT_JUDGED: Mapping[str, str] = {
             "Members by replica",
             "Unresolved records, by replica",
             "Stuck members, and epochs ahead",
+            "Brokers that can't be reached",
+            "First certificate to expire",
+            "Groups without series of their own",
+            "Preflight",
+            "Preflight, by how its checks ended",
+            "Restarts of workers within an hour",
         ),
-        "a forecast": ("Members that would have no partitions", "Partitions that would change their owner"),
+        _OF_MOVES: (
+            "Aborted or rolled back",
+            "Behind",
+            "Gates, by what they say",
+            "Groups by verdict",
+            "Held or paused",
+            "How long a rebalance stops clients, by kind and phase (mean)",
+            "Left out",
+            "Moves by phase",
+            "Moves with harm",
+            "Moving",
+            "Not proven",
+            "Proven",
+            "Rebalances counted, by kind and phase",
+            "Rebalances, after the move against before",
+            "Two owners",
+            "Wait for an approval",
+            "Wait for earlier events",
+            "Waves",
+        ),
+        _FORECAST: (
+            "Members that would have no partitions",
+            "Partitions that would change their owner",
+            "Done in, at this pace",
+            "Observed groups, by what their forecast knows",
+        ),
+        "the ten highest of a series that is judged": ("Lag of groups",),
     }.items()
     for title in titles
 }
@@ -321,7 +382,9 @@ def all_facts(groups: Sequence[str]) -> list[Fact]:
     found += [
         Fact(name, f"max by ({label}) ({name})", (label,), truth) for name, (label, truth) in EXPORTED.items()
     ]
-    found.append(Fact("epochgate_unowned_partitions", "max(epochgate_unowned_partitions)", (), _nothing))
+    found.append(
+        Fact("epochgate_group_unowned_partitions", "max(epochgate_group_unowned_partitions)", (), _nothing)
+    )
     board = panels(CLUSTER_BOARD)
     found += [
         Fact(title, board[title][0].replace("$instance", ".*"), labels, truth, is_ratio=truth is _migrated)
