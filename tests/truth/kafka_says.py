@@ -91,8 +91,8 @@ class KafkaTools:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.wait()
+        with self._process as process:  # closes its pipes too
+            process.kill()
 
     def truth(self) -> Truth:
         """Return all groups as they are now."""
