@@ -49,7 +49,7 @@ def relay_classic_join(
     ``cancelled_move`` is the move of a client that was told to move to the new protocol and does not any more. The
     classic membership that it has left behind is ended, or the group's rebalance would wait for it until its timeout.
     ``on_accepted`` is called when the broker has the client as a classic member; ``hold`` may wait for another answer
-    then. A code of ``unanswered`` is returned and not answered.
+    then. A code of ``unanswered``, of the broker or of the member log, is returned and not answered.
     """
     if cancelled_move is not None:
         group = context.registry.group(request.message.group_id)
@@ -61,7 +61,8 @@ def relay_classic_join(
         context.registry.drop_group_if_empty(group)
     code = yield from settle_relayed(context, request)
     if code != ErrorCode.NONE:
-        context.answer(request, refused(request, code))
+        if code not in unanswered:
+            context.answer(request, refused(request, code))
         return code
     if _client_is_gone(context, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))

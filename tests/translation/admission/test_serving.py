@@ -4,13 +4,19 @@ import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
 from tests.translation.answers import A, described, member
 from tests.translation.bench import GROUP, TOPIC, owned
+from tests.translation.live_groups import OBSERVE_ALL
 from tests.translation.member_log.bench import Replica, SharedLog
-from translation.actions import Connection, EventKind, RequestId
+from translation.actions import Connection, EventKind, Request, RequestId
+from translation.admission import serving
+from translation.conversion.classic_join import relay_as_member_or_new
+from translation.engine.context import Context
 from translation.member_log.outputs import Decision, FleetSettings
 from translation.member_log.records import Kind, MemberRecord, Writer, member_key
 from translation.member_log.seats import Seat
+from translation.members.procedure import ProcedureQueue
 from translation.settings import TranslatorSettings
 
 KEY = member_key(GROUP, A)
@@ -527,3 +533,24 @@ def test_a_call_of_a_member_that_the_broker_serves_is_counted_as_relayed(log: Sh
     connection = one.connect()
     one.sync(connection, A, 1)
     assert one.log.decisions == {Decision.RELAYED: 1}
+
+
+def test_a_join_group_under_an_id_that_is_dead_in_the_log_is_relayed_once_as_that_of_a_new_client(
+    log: SharedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def relay(context: Context, connection: Connection, request: Request) -> None:
+        steps = relay_as_member_or_new(context, request)
+        context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+
+    monkeypatch.setattr(serving, "relay_join", relay)
+    one = log.replica()
+    served_member(one)
+    one.log.end(KEY, one.now)
+    log.settle()
+    observing = log.replica(policy=OBSERVE_ALL)
+    join = observing.join(observing.connect(), A)
+    (call,) = observing.calls
+    assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, "")
+    assert join not in observing.answers
+    observing.reply(JoinGroupResponse(member_id="another", generation_id=5))
+    assert observing.answers[join].member_id == "another"
