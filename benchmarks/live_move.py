@@ -76,7 +76,7 @@ def measure(kafka: Kafka, plan: Plan) -> list[dict[str, Any]]:
         ):
             for _ in range(plan.rounds):
                 if plan.unknown:
-                    groups.start_proxies_anew()
+                    groups.restart_proxies()
                 groups.move("translate")
                 groups.move("observe")
             moved = groups.finish()
@@ -156,7 +156,7 @@ def main() -> int:
     parser.add_argument(
         "--unknown",
         action="store_true",
-        help="the proxies are started anew before each move in: it costs a rebalance",
+        help="the proxies are restarted before each move in, which then costs a rebalance",
     )
     parser.add_argument("--only", default=",".join(KINDS), help=f"some of {','.join(KINDS)}")
     parser.add_argument("--record", action="store_true", help="into docs/evidence/live-move.json")

@@ -69,9 +69,9 @@ class Groups:
         self._write(mode)
         self._each(mode, lambda group: group.live.until_moved(mode))
 
-    def start_proxies_anew(self) -> None:
-        """Kill the proxies and start them again: without a member log nothing of their clients is known then."""
-        self._begin("proxies anew")
+    def restart_proxies(self) -> None:
+        """Kill the proxies and start them again: without a member log they know none of their clients then."""
+        self._begin("restart of the proxies")
         for proxy in self._proxies:
             proxy.kill()
             proxy.start()

@@ -25,7 +25,7 @@ def title(run: Entry) -> str:
     replicas = "one replica" if run["replicas"] == 1 else f"{run['replicas']} replicas with the member log"
     code = "The code before the in-place move" if run["before"] else "This code"
     members = "" if _members(run) == USUAL_MEMBERS else f", groups of {_members(run)}"
-    members += ", proxies started anew before each move in" if _is_unknown(run) else ""
+    members += ", proxies restarted before each move in" if _is_unknown(run) else ""
     rounds = "one round" if run["rounds"] == 1 else f"{run['rounds']} rounds"
     return (
         f"**{code}, Kafka {run['kafka']}, {replicas}{members}** ({rounds}, commit `{run['commit']}`, {run['date']}, "

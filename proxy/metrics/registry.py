@@ -30,8 +30,23 @@ from proxy.metrics.wave_groups import MOST_WAVES, WaveGroups
 from translation.actions import MemberProtocol
 
 _LATENCIES = (
-    0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-)  # fmt: skip
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+)
 _PAUSES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _ERROR_PLACES = ("translation", "connection", "observer", "upkeep", "worker", "fleet", "hosted group")
 _TRANSLATION = (0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1)
@@ -484,7 +499,8 @@ class Metrics:
         self.internal_errors = self._counter(
             "internal_errors", "Unexpected exceptions, by the place that caught them.", "where"
         )
-        for where in _ERROR_PLACES:  # Prometheus sees no increase in a counter that appears with 1
+        # Prometheus sees no increase in a counter that appears with its first error.
+        for where in _ERROR_PLACES:
             self.internal_errors.labels(where)
         self.workers = self._gauge("workers", "Worker processes that are serving; 0 with `workers: 1`.")
         self.worker_restarts = self._counter(

@@ -57,7 +57,7 @@ def run(folder: Path, seed: int, states: int, replicas: Sequence[int], say: Say 
 def main() -> int:
     """Run, and return 1 if a fact was wrong or a planted rule was not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.truth", description=__doc__)
-    parser.add_argument("--seed", type=int, help="drawn anew if not given")
+    parser.add_argument("--seed", type=int, help="the run draws one if it is not given")
     parser.add_argument("--states", type=int, default=30)
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--record", action="store_true", help="into docs/evidence/truth.json")
@@ -65,7 +65,7 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = secrets.randbelow(100_000) if options.seed is None else options.seed
-    drawn = "" if options.seed is not None else ", drawn anew"
+    drawn = "" if options.seed is not None else ", drawn by this run"
     print(f"seed {seed}{drawn}")
     seen = run(options.folder or ROOT / "build" / "truth" / str(seed), seed, options.states, options.replicas)
     if options.record:

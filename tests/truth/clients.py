@@ -91,7 +91,7 @@ class ShareClient(Client):
 
 
 class ByHand(Client):
-    """A member that sends its heartbeats itself, and begins anew when its entry or the broker loses it."""
+    """A member that sends its heartbeats itself, and joins again when its entry or the broker loses it."""
 
     def _work(self) -> None:
         while not self._ends.is_set():

@@ -23,7 +23,7 @@ _JOIN_RETRY_S = 0.2
 _UNREADABLE = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.UNKNOWN_SERVER_ERROR})
 """What a consumer group answers to a subscription that it can't read: 4.4.0 the first, 4.0.1 the other."""
 _NO_MEMBER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
-"""What the broker answers under an id that it does not have; the second if it has the instance id under another one."""
+"""The broker does not have the member id; the second: another member has its instance id."""
 _NO_PARTITIONS = b"\0\0\0\0"
 """An empty array, as the owned partitions of a subscription."""
 
@@ -85,10 +85,11 @@ def relay_classic_join(
 
 
 def relay_as_member_or_new(context: Context, request: Request) -> Procedure[int]:
-    """Relay the JoinGroup of a client whose member id was given out here: the broker may have it as a member or not.
+    """Relay the JoinGroup of a client with a member id that Epochgate issued, which the broker may not have.
 
-    It has one that went back in place, whose classic membership would be left behind under a new id until its session
-    timeout. It does not have one that has never joined: told so, some old clients would end, so that client joins anew.
+    A member that went back in place is a classic member under that id, so its JoinGroup keeps it. If the broker or the
+    member log answers that there is no such member, the JoinGroup is relayed without an id, as that of a new client:
+    UNKNOWN_MEMBER_ID ends some old clients.
     """
     code = yield from relay_classic_join(context, request, unanswered=_NO_MEMBER)
     if code in _NO_MEMBER:

@@ -191,7 +191,7 @@ def test_an_alert_fires_in_its_scenario_and_no_other_does(firing, promtool, tmp_
 REPLACED_AT, BACK_AT = 3, 4
 """Minutes after which a replica gives no metrics any more, and after which the one in its place gives some."""
 LATER = {"EpochgateMoveWaits": "20m"}
-"""It has to last for 15 minutes, and begins anew when the only replica is replaced."""
+"""It has to last for 15 minutes, which start over when the only replica is replaced."""
 _MANY = re.compile(r"(_|-?\d+)(?:([+-]\d+))?x(\d+)")
 
 
