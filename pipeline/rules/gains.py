@@ -86,13 +86,15 @@ class Gains:
         self._classic: dict[str, Process] = {}
         self._paused: dict[str, tuple[int, Process]] = {}
         self._parts: list[_Part] = []
+        self._gone: set[str] = set()
+        """Members whose end is one of the parts."""
         self._reached_us = 0
         self._counts: dict[tuple[str, str], _Counts] = {}
 
     @property
     def size(self) -> int:
         """Return how many things are kept, roughly."""
-        return len(self._members) + len(self._paused) + len(self._parts)
+        return len(self._members) + len(self._classic) + len(self._paused) + len(self._parts)
 
     def take(self, event: Line) -> None:
         """Take the next event of the group that names a member."""
@@ -114,9 +116,11 @@ class Gains:
 
     def _take_state(self, event: Line, member: str, now_us: int) -> None:
         if member not in self._members:
-            served_on = [part for part in self._parts if part.member == member and part.what in ENDS]
-            if served_on:  # another process serves it, and one that does not any more had said that it ended
-                self._parts = [part for part in self._parts if part not in served_on]
+            if (
+                member in self._gone
+            ):  # another process serves it: its end was that of one which does not any more
+                self._gone.remove(member)
+                self._parts = [one for one in self._parts if one.member != member or one.what not in ENDS]
             elif event.previous_state == "" and (
                 event.state == "CompletingRebalance"
                 or (event.protocol == "consumer" and event.state == _STABLE)
@@ -155,6 +159,8 @@ class Gains:
 
     def _add(self, part: _Part) -> None:
         self._parts.append(part)
+        if part.what in ENDS:
+            self._gone.add(part.member)
         self._reached_us = max(self._reached_us, part.until_us)
 
     def count(self, now_us: int) -> None:
@@ -177,6 +183,7 @@ class Gains:
             reached_us = max(reached_us, part.until_us)
         self._count(together, reached_us)
         self._parts = []
+        self._gone.clear()
 
     def _count(self, together: list[_Part], until_us: int) -> None:
         found = _Counts()
