@@ -6,22 +6,20 @@ part of its properties that most clusters use: TLS with PEM files, and SASL by P
 
 import ssl
 from collections.abc import Mapping
-from typing import TypeVar
 
 import trio
 
-from protocol_codecs import ApiKey, Message, decode_bounded
+from protocol_codecs import ApiKey, Message
 from protocol_codecs.error_code import error_name
-from protocol_codecs.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol_codecs.message import M
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from proxy.config.fleet import Property
 from proxy.config.schema import Address
 from proxy.exporter.sasl_login import MECHANISMS, login
-from proxy.transport.bootstrap import exchange
+from proxy.transport.broker_calls import BrokerCalls
 from proxy.transport.tcp_stream import open_tcp
 from proxy.transport.tls_stream import TlsStream
-from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset
 
 _CLIENT_ID = "epochgate-exporter"
 _DEFAULT_PORT = 9092
@@ -31,8 +29,6 @@ _MOST_ELEMENTS = 2_000_000
 """Of the arrays of one answer: descriptions of groups with ten thousand members and their partitions fit."""
 
 _NOT_HERE = ("ssl.keystore.location", "ssl.certificate.pem", "ssl.key.pem", "ssl.engine.location")
-
-M = TypeVar("M", bound=Message)
 
 
 class UnsupportedAccount(Exception):
@@ -95,17 +91,16 @@ class BrokerConnection:
     """One connection with one request in flight."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-        self._calls = 0
+        self._calls = BrokerCalls(stream, _CLIENT_ID, _MOST_BYTES, _MOST_ELEMENTS)
         self._versions: dict[int, tuple[int, int]] = {}
 
     async def aclose(self) -> None:
         """Close it."""
-        await trio.aclose_forcefully(self._stream)
+        await self._calls.aclose()
 
     async def learn_versions(self) -> None:
         """Ask for the broker's API versions, which it tells before authentication too."""
-        answer = await self._call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse)
+        answer = await self._calls.api_versions("exporter")
         self._versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
     async def authenticate(self, mechanism: str, user: str, password: str) -> None:
@@ -115,14 +110,16 @@ class BrokerConnection:
         :raises LoginError: it does not know the password itself.
         """
         handshake = SaslHandshakeRequest(mechanism=mechanism)
-        agreed = await self._call(ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION, handshake, SaslHandshakeResponse)
+        agreed = await self._calls.call(
+            ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION, handshake, SaslHandshakeResponse
+        )
         if agreed.error_code:
             raise BrokerRefuses(f"the broker has no SASL mechanism {mechanism}")
         tokens = login(mechanism, user, password)
         token = next(tokens)
         while True:
             request = SaslAuthenticateRequest(auth_bytes=token)
-            answer = await self._call(
+            answer = await self._calls.call(
                 ApiKey.SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, request, SaslAuthenticateResponse
             )
             if answer.error_code:
@@ -143,21 +140,12 @@ class BrokerConnection:
         """Send a request in the newest common version and return its answer.
 
         :raises BrokerRefuses: the broker does not have the API in any version that is declared here.
-        :raises UnreachableError, FrameError, CodecError, trio.BrokenResourceError: there is no usable answer.
+        :raises NoAnswerError, OSError: there is no usable answer.
         """
         version = self.version(api_key, response)
         if version is None:
             raise BrokerRefuses(f"the broker has no {api_key.name} of a known version")
-        return await self._call(api_key, version, message, response)
-
-    async def _call(self, api_key: ApiKey, version: int, message: Message, response: type[M]) -> M:
-        self._calls += 1
-        request = request_frame(api_key, version, self._calls, _CLIENT_ID, message)
-        frame = await exchange(self._stream, request, _MOST_BYTES)
-        if correlation_id_of(frame) != self._calls:
-            raise BrokerRefuses("the broker answers another request")
-        offset = response_body_offset(api_key, version, frame)
-        return decode_bounded(response, version, frame, offset, _MOST_ELEMENTS)[0]
+        return await self._calls.call(api_key, version, message, response)
 
 
 def _address(text: str) -> Address:

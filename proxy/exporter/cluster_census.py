@@ -36,8 +36,7 @@ from protocol_codecs.messages.streams_group_describe import (
 from proxy.config.schema import Address
 from proxy.exporter.broker_connection import BrokerAccount, BrokerConnection, BrokerRefuses
 from proxy.exporter.sasl_login import LoginError
-from proxy.transport.dialer import UnreachableError
-from proxy.wire.frame_splitter import FrameError
+from proxy.transport.broker_calls import NoAnswerError
 from translation.members.conversion import is_helper
 
 MAX_GROUPS_PER_S = 50
@@ -55,11 +54,10 @@ _WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
 _CLASSIC_MEMBER = 0
 _FAILURES = (
     OSError,
-    ValueError,  # an answer that can't be decoded, or a host that is no name
+    ValueError,  # a host that is no name
     trio.BrokenResourceError,
     trio.TooSlowError,
-    UnreachableError,
-    FrameError,
+    NoAnswerError,
     BrokerRefuses,
     LoginError,
 )

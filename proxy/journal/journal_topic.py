@@ -7,15 +7,13 @@ partition, so they stay in order. A batch whose response was lost is written aga
 
 import time
 from collections.abc import Sequence
-from itertools import count
 from zlib import crc32
 
 import msgspec
 import trio
 
-from protocol_codecs import ApiKey, CodecError, ErrorCode, Message, decode
+from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.error_code import error_name
-from protocol_codecs.message import M
 from protocol_codecs.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -30,9 +28,8 @@ from protocol_codecs.messages.produce import (
 from protocol_codecs.record_batch import Record, RecordBatch, encode_batch
 from proxy.config.schema import Address
 from proxy.journal.journal import JournalError, JournalEvent
+from proxy.transport.broker_calls import BrokerCalls, NoAnswerError
 from proxy.transport.dialer import Open
-from proxy.wire.frame_splitter import FrameError, FrameSplitter
-from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset
 
 _CLIENT_ID = "epochgate-journal"
 _METADATA_VERSION = 9
@@ -40,48 +37,13 @@ _PRODUCE_VERSION = 9
 """Both are in every broker that has the new protocol."""
 _ACKS_ALL = -1
 _TIMEOUT_S = 10.0
-_MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 _PERMANENT_ERRORS = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD}
 )
 
 
-_RETRIABLE = (OSError, ValueError, trio.TooSlowError, trio.BrokenResourceError, CodecError, FrameError)
+_RETRIABLE = (OSError, ValueError, trio.TooSlowError, trio.BrokenResourceError, NoAnswerError)
 """Errors of an unreachable or misbehaving broker; ValueError if its Metadata has an invalid host name."""
-
-
-class _Broker:
-    """A connection to one broker, one request at a time."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-        self._splitter = FrameSplitter(_MAX_RESPONSE_BYTES)
-        self._ids = count(1)
-
-    async def request(self, api_key: ApiKey, version: int, message: Message, response: type[M]) -> M:
-        """Send a request and return its response."""
-        correlation_id = next(self._ids)
-        await self._stream.send_all(request_frame(api_key, version, correlation_id, _CLIENT_ID, message))
-        frame = await self._frame()
-        if correlation_id_of(frame) != correlation_id:
-            raise trio.BrokenResourceError("response to another request")
-        return decode(response, version, frame, response_body_offset(api_key, version, frame))
-
-    async def _frame(self) -> bytes:
-        frame = b""
-        while True:
-            while (piece := self._splitter.next_piece()) is not None:
-                frame += piece.data
-                if piece.last:
-                    return frame
-            data = await self._stream.receive_some()
-            if not data:
-                raise trio.BrokenResourceError("the broker closed the connection")
-            self._splitter.feed(bytes(data))
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await trio.aclose_forcefully(self._stream)
 
 
 class TopicSink:
@@ -93,7 +55,7 @@ class TopicSink:
         self._topic = topic
         self._bootstrap = tuple(bootstrap)
         self._open = open_
-        self._brokers: dict[Address, _Broker] = {}
+        self._brokers: dict[Address, BrokerCalls] = {}
         self._leaders: dict[int, Address] = {}
 
     async def write(self, events: list[JournalEvent]) -> None:
@@ -115,7 +77,7 @@ class TopicSink:
         """Close the connections; the next batch reopens them."""
         brokers, self._brokers, self._leaders = self._brokers, {}, {}
         for broker in brokers.values():
-            await broker.close()
+            await broker.aclose()
 
     async def _write(self, events: list[JournalEvent]) -> None:
         if not self._leaders:
@@ -144,7 +106,7 @@ class TopicSink:
         request = MetadataRequest(
             topics=(MetadataRequestTopic(name=self._topic),), allow_auto_topic_creation=False
         )
-        response = await broker.request(ApiKey.METADATA, _METADATA_VERSION, request, MetadataResponse)
+        response = await broker.call(ApiKey.METADATA, _METADATA_VERSION, request, MetadataResponse)
         (topic,) = response.topics
         if topic.error_code != ErrorCode.NONE:
             raise JournalError(f"{self._topic}: {error_name(topic.error_code)}", keep=True)
@@ -154,10 +116,12 @@ class TopicSink:
             raise JournalError(f"{self._topic}: a partition has no leader", keep=True)
         self._leaders = {index: address for index, address in leaders.items() if address is not None}
 
-    async def _broker(self, address: Address) -> _Broker:
+    async def _broker(self, address: Address) -> BrokerCalls:
         broker = self._brokers.get(address)
         if broker is None:
-            broker = self._brokers[address] = _Broker(await self._open(address.host, address.port))
+            broker = self._brokers[address] = BrokerCalls(
+                await self._open(address.host, address.port), _CLIENT_ID
+            )
         return broker
 
     async def _produce(self, index: int, batch: bytes) -> None:
@@ -168,7 +132,12 @@ class TopicSink:
             timeout_ms=int(_TIMEOUT_S * 1000),
             topic_data=(ProduceRequestTopic(name=self._topic, partition_data=(partition,)),),
         )
-        response = await broker.request(ApiKey.PRODUCE, _PRODUCE_VERSION, request, ProduceResponse)
-        code = response.responses[0].partition_responses[0].error_code
+        response = await broker.call(ApiKey.PRODUCE, _PRODUCE_VERSION, request, ProduceResponse)
+        codes = [one.error_code for topic in response.responses for one in topic.partition_responses]
+        if len(codes) != 1:
+            raise NoAnswerError(
+                f"the answer to Produce is about {len(codes)} partitions, and the request was about 1"
+            )
+        code = codes[0]
         if code != ErrorCode.NONE:
             raise JournalError(f"{self._topic}: {error_name(code)}", keep=code not in _PERMANENT_ERRORS)

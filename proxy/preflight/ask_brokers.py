@@ -7,21 +7,17 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from errno import errorcode
-from typing import TypeVar
 
 import msgspec
 import trio
 
-from protocol_codecs import ApiKey, CodecError, ErrorCode, MalformedMessage, Message, decode_bounded
-from protocol_codecs.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol_codecs import ApiKey
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse
 from proxy.config.host_names import is_host
 from proxy.config.schema import Address
 from proxy.preflight.facts import Apis, Unknown
-from proxy.transport.bootstrap import exchange
-from proxy.transport.dialer import Open, UnreachableError
-from proxy.wire.frame_splitter import FrameError
-from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset
+from proxy.transport.broker_calls import BrokerCalls, ConnectionClosedError, NoAnswerError
+from proxy.transport.dialer import Open
 
 CONCURRENT = 20
 """Brokers that are asked at once."""
@@ -41,8 +37,6 @@ _MOST_CHARS = 300
 
 
 _CLIENT_ID = "epochgate-preflight"
-_API_VERSIONS_VERSION = 3
-"""The first with the finalized features; Kafka 2.4 and newer have it, older ones answer UNSUPPORTED_VERSION."""
 _METADATA_VERSION = 1
 _UNREACHABLE_DO = "see that this machine reaches the brokers' addresses, with the TLS settings that they want"
 _NEEDS_ACCOUNT_DO = (
@@ -50,26 +44,7 @@ _NEEDS_ACCOUNT_DO = (
 )
 _ADDRESS_DO = "mend advertised.listeners of the broker"
 
-M = TypeVar("M", bound=Message)
-
-
-class _NoAnswer(Exception):
-    """What a broker sent is no answer to what it was asked."""
-
-
-_FAILURES = (
-    OSError,
-    UnicodeError,
-    trio.BrokenResourceError,
-    UnreachableError,
-    CodecError,
-    FrameError,
-    _NoAnswer,
-)
-
-
-_CLOSED = (UnreachableError, trio.BrokenResourceError)
-"""What becomes of a connection on which a broker wanted SASL first."""
+_FAILURES = (OSError, UnicodeError, trio.BrokenResourceError, trio.TooSlowError, NoAnswerError)
 
 
 class BrokerAddress(msgspec.Struct, frozen=True):
@@ -104,9 +79,10 @@ async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: flo
                 with trio.fail_after(timeout_s):
                     stream = await open_(address.host, address.port)
                     async with stream:
-                        answered[str(address)] = _read_versions(await _ask_versions(stream))
-                        told[address] = await _ask_metadata(stream)
-        except (*_FAILURES, trio.TooSlowError) as error:
+                        calls = _calls(stream)
+                        answered[str(address)] = await _apis(calls)
+                        told[address] = await _brokers(calls)
+        except _FAILURES as error:
             failures[address] = error
 
     async with trio.open_nursery() as nursery:
@@ -115,7 +91,7 @@ async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: flo
     brokers: tuple[BrokerAddress, ...] | Unknown
     if told:
         brokers = believable(next(iter(told.values())))
-    elif any(str(one) in answered and isinstance(failures[one], _CLOSED) for one in bootstrap):
+    elif any(str(one) in answered and isinstance(failures[one], ConnectionClosedError) for one in bootstrap):
         brokers = Unknown("brokers tell it to authenticated clients only", _NEEDS_ACCOUNT_DO)
     else:
         reasons = (f"{one}: {_reason(failures[one], timeout_s)}" for one in bootstrap)
@@ -168,66 +144,26 @@ async def _ask(broker: BrokerAddress, open_: Open, timeout_s: float) -> Apis | U
         with trio.fail_after(timeout_s):
             stream = await open_(address.host, address.port)
             async with stream:
-                return _read_versions(await _ask_versions(stream))
-    except (*_FAILURES, trio.TooSlowError) as error:
+                return await _apis(_calls(stream))
+    except _FAILURES as error:
         return Unknown(f"{address}: {_reason(error, timeout_s)}", _UNREACHABLE_DO)
 
 
-async def _exchange(
-    stream: trio.abc.Stream, api_key: int, version: int, number: int, message: Message
-) -> bytes:
-    """Ask, and return the frame of the answer to this request.
-
-    :raises _NoAnswer: it answers another one.
-    """
-    frame = await exchange(stream, request_frame(api_key, version, number, _CLIENT_ID, message), _MOST_BYTES)
-    answered = correlation_id_of(frame)
-    if answered != number:
-        raise _NoAnswer(f"the answer has the correlation id {answered}, and the request had {number}")
-    return frame
+def _calls(stream: trio.abc.Stream) -> BrokerCalls:
+    return BrokerCalls(stream, _CLIENT_ID, _MOST_BYTES, _MOST_ELEMENTS)
 
 
-def _decode(kind: type[M], version: int, frame: bytes, offset: int) -> M:
-    """:raises CodecError: the frame does not hold this message and nothing else, or it has too many elements."""
-    message, end = decode_bounded(kind, version, frame, offset, _MOST_ELEMENTS)
-    if end != len(frame):
-        raise MalformedMessage(
-            kind.__schema__.name, version, "the end", end, f"{len(frame) - end} bytes are left"
-        )
-    return message
-
-
-async def _ask_versions(stream: trio.abc.Stream) -> bytes:
-    message = ApiVersionsRequest(client_software_name="epochgate", client_software_version="preflight")
-    return await _exchange(stream, ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, 1, message)
-
-
-def _read_versions(frame: bytes) -> Apis:
-    """Read an answer to ApiVersions; a broker that lacks the version that was asked for answers in v0.
-
-    :raises CodecError: it is not the answer.
-    :raises _NoAnswer: it is an error.
-    """
-    offset = response_body_offset(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, frame)
-    try:
-        response = _decode(ApiVersionsResponse, _API_VERSIONS_VERSION, frame, offset)
-    except CodecError as error:
-        try:
-            response = _decode(ApiVersionsResponse, 0, frame, offset)
-        except CodecError:
-            raise error from None
-    if response.error_code not in (0, ErrorCode.UNSUPPORTED_VERSION):
-        raise _NoAnswer(f"the answer to ApiVersions is the error {response.error_code}")
+async def _apis(calls: BrokerCalls) -> Apis:
+    response = await calls.api_versions("preflight")
     return Apis(
         versions={one.api_key: (one.min_version, one.max_version) for one in response.api_keys},
         features={one.name: one.max_version_level for one in response.finalized_features},
     )
 
 
-async def _ask_metadata(stream: trio.abc.Stream) -> tuple[BrokerAddress, ...]:
-    frame = await _exchange(stream, ApiKey.METADATA, _METADATA_VERSION, 2, MetadataRequest(topics=()))
-    offset = response_body_offset(ApiKey.METADATA, _METADATA_VERSION, frame)
-    response = _decode(MetadataResponse, _METADATA_VERSION, frame, offset)
+async def _brokers(calls: BrokerCalls) -> tuple[BrokerAddress, ...]:
+    request = MetadataRequest(topics=())
+    response = await calls.call(ApiKey.METADATA, _METADATA_VERSION, request, MetadataResponse)
     return tuple(BrokerAddress(one.node_id, Address(one.host, one.port)) for one in response.brokers)
 
 

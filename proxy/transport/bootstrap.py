@@ -1,20 +1,18 @@
 """First contact at startup: connects to a bootstrap broker, checks that it speaks Kafka, and learns the nodes."""
 
 import random
-from contextlib import suppress
 
 import structlog
 import trio
 
-from protocol_codecs import ApiKey, CodecError, decode
+from protocol_codecs import ApiKey, CodecError
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse
 from proxy.config.schema import Address
+from proxy.transport.broker_calls import BrokerCalls, ConnectionClosedError, NoAnswerError
 from proxy.transport.dialer import Dialer, UnreachableError
 from proxy.transport.node_table import NodeTable
 from proxy.wire.api_versions import LEARNING_VERSION, ApiVersionsNegotiator, NegotiatedVersions
-from proxy.wire.frame_splitter import FrameError, FrameSplitter
-from proxy.wire.framing import request_frame, response_body_offset
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.bootstrap")
 
@@ -22,7 +20,6 @@ _CLIENT_ID = "epochgate"
 _MIN_BACKOFF_S = 0.1
 _MAX_BACKOFF_S = 5.0
 _TIMEOUT_S = 10.0
-_MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 _METADATA_VERSION = 1
 """The lowest version in which an empty list of topics means none, so the response is small. Every broker has it."""
 
@@ -38,7 +35,7 @@ async def reach_brokers(dialer: Dialer, nodes: NodeTable, timeout_s: float) -> A
         while True:
             try:
                 return await _contact(dialer, nodes)
-            except (UnreachableError, OSError, trio.BrokenResourceError, CodecError, FrameError) as error:
+            except (UnreachableError, NoAnswerError, OSError, CodecError) as error:
                 last = error
                 _log.warning("no broker reached yet", reason=str(error))
             await trio.sleep(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
@@ -50,52 +47,26 @@ async def _contact(dialer: Dialer, nodes: NodeTable) -> Address:
     dialed = await dialer.dial(None)
     async with dialed.stream as stream:
         with trio.move_on_after(_TIMEOUT_S):
-            frame = await exchange(
-                stream,
-                request_frame(ApiKey.API_VERSIONS, LEARNING_VERSION, 1, _CLIENT_ID, ApiVersionsRequest()),
-            )
+            calls = BrokerCalls(stream, _CLIENT_ID)
+            frame = await calls.exchange(ApiKey.API_VERSIONS, LEARNING_VERSION, ApiVersionsRequest())
             negotiated: NegotiatedVersions = ApiVersionsNegotiator(allow_unknown_apis=False).negotiate(
                 LEARNING_VERSION, frame
             )
             if not negotiated.broker:
                 raise UnreachableError(f"{dialed.address} refuses to tell its API versions")
-            await _learn_nodes(stream, nodes)
+            await _learn_nodes(calls, nodes)
             return dialed.address
     raise UnreachableError(f"{dialed.address} accepted the connection but does not answer")
 
 
-async def _learn_nodes(stream: trio.abc.Stream, nodes: NodeTable) -> None:
+async def _learn_nodes(calls: BrokerCalls, nodes: NodeTable) -> None:
     """Ask for the cluster's nodes. A broker that requires authentication closes the connection instead."""
-    request = request_frame(ApiKey.METADATA, _METADATA_VERSION, 2, _CLIENT_ID, MetadataRequest(topics=()))
+    request = MetadataRequest(topics=())
     try:
-        frame = await exchange(stream, request)
-    except (trio.BrokenResourceError, UnreachableError) as error:
+        response = await calls.call(ApiKey.METADATA, _METADATA_VERSION, request, MetadataResponse)
+    except ConnectionClosedError as error:
         _log.info("nodes will be learned from the first client's metadata", reason=str(error))
         return
-    offset = response_body_offset(ApiKey.METADATA, _METADATA_VERSION, frame)
-    response = decode(MetadataResponse, _METADATA_VERSION, frame, offset)
     for broker in response.brokers:
         nodes.learn(broker.node_id, Address(broker.host, broker.port))
         nodes.racks[broker.node_id] = broker.rack
-
-
-async def exchange(stream: trio.abc.Stream, request: bytes, most_bytes: int = _MAX_RESPONSE_BYTES) -> bytes:
-    """Send a request and return the frame of its response, on a connection that has no other under way.
-
-    ``most_bytes`` is how long the response may be.
-
-    :raises UnreachableError: the broker closed the connection instead of answering.
-    :raises FrameError: what it sent is no frame, or longer.
-    :raises trio.BrokenResourceError: the connection broke.
-    """
-    with suppress(trio.BrokenResourceError):  # read what it sent before it closed the connection
-        await stream.send_all(request)
-    splitter = FrameSplitter(most_bytes)
-    frame = b""
-    while data := await stream.receive_some():
-        splitter.feed(bytes(data))
-        while (piece := splitter.next_piece()) is not None:
-            frame += piece.data
-            if piece.last:
-                return frame
-    raise UnreachableError("the broker closed the connection instead of answering")

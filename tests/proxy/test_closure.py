@@ -48,7 +48,7 @@ journal: {{topic: epochgate-journal}}
 control: {{socket: FOLDER/control}}
 """,
 }
-MOST = {"smallest": (354, 43_200), "default": (385, 46_200), "chart's": (426, 52_300)}
+MOST = {"smallest": (355, 43_300), "default": (386, 46_300), "chart's": (427, 52_400)}
 """Modules and lines that were measured, the lines rounded up to hundreds."""
 CHARTS_KEYS = (
     "proxy.control",

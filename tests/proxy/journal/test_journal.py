@@ -10,7 +10,13 @@ import trio
 import trio.testing
 
 from protocol_codecs import ApiKey
-from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
+from protocol_codecs.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol_codecs.messages.produce import ProduceResponse
 from proxy.config.schema import Address
 from proxy.journal.journal import Journal, JournalError, JournalEvent, SinkQueue
 from proxy.journal.journal_topic import TopicSink
@@ -299,6 +305,29 @@ async def test_a_topic_without_partitions_costs_no_more_than_the_attempt(nursery
 
     nursery.start_soon(answer)
     with pytest.raises(JournalError, match="a partition has no leader") as caught:
+        await TopicSink("t", [Address("kafka-0", 9092)], open_).write([line(1)])
+    assert caught.value.keep
+
+
+async def test_an_answer_about_no_partition_costs_no_more_than_the_attempt(nursery):
+    theirs, ours = trio.testing.memory_stream_pair()
+
+    async def open_(_host: str, _port: int) -> trio.abc.Stream:
+        return ours
+
+    async def answer() -> None:
+        await theirs.receive_some()
+        leader = MetadataResponsePartition(partition_index=0, leader_id=1)
+        known = MetadataResponse(
+            brokers=(MetadataResponseBroker(node_id=1, host="kafka-0", port=9092),),
+            topics=(MetadataResponseTopic(name="t", partitions=(leader,)),),
+        )
+        await theirs.send_all(response_frame(ApiKey.METADATA, 9, 1, known))
+        await theirs.receive_some()
+        await theirs.send_all(response_frame(ApiKey.PRODUCE, 9, 2, ProduceResponse()))
+
+    nursery.start_soon(answer)
+    with pytest.raises(JournalError, match="about 0 partitions") as caught:
         await TopicSink("t", [Address("kafka-0", 9092)], open_).write([line(1)])
     assert caught.value.keep
 
