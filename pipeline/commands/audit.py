@@ -28,7 +28,7 @@ from pipeline.commands.common import (
 from pipeline.file_systems import FileSystems
 from pipeline.location import Location
 from pipeline.rules.unfinished import GONE_AFTER_S
-from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.console_output import Output, OutputFormat, print_json
 from proxy.runtime.exit_codes import ExitCode
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pipeline.commands.common import (
 )
 from pipeline.errors import PipelineError
 from pipeline.watch import console
-from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.console_output import Output, OutputFormat, print_json
 
 
 def capture(

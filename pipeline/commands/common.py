@@ -15,8 +15,8 @@ from pipeline.file_systems import FileSystems, explanation
 from pipeline.kafka_settings import for_java, is_of_java, joined, refuse_secrets, with_files
 from pipeline.location import Location
 from protocol_codecs.printable import printable
-from proxy.console.kafka_options import KafkaConf, KafkaConfFile, pairs
 from proxy.runtime.exit_codes import ExitCode
+from proxy.runtime.kafka_options import KafkaConf, KafkaConfFile, pairs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

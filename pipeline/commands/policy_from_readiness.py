@@ -10,7 +10,7 @@ import typer
 
 from pipeline.commands.common import LOCAL_FOLDER, exit_on_error, say
 from pipeline.errors import PipelineError
-from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.console_output import Output, OutputFormat, print_json
 
 if TYPE_CHECKING:
     from pipeline.readiness.policy_set import PlannedGroup

@@ -27,7 +27,7 @@ from pipeline.file_systems import FileSystems
 from pipeline.location import Location
 from pipeline.readiness import cluster
 from protocol_codecs.classic_clients import OPTIONS, STREAMS, Refusal
-from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.console_output import Output, OutputFormat, print_json
 
 
 def readiness(

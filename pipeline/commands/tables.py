@@ -6,7 +6,7 @@ import typer
 
 from pipeline.commands.common import FOLDER, Conf, Master, exit_on_error, pairs, say, session
 from pipeline.location import Location
-from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.console_output import Output, OutputFormat, print_json
 
 if TYPE_CHECKING:
     from pipeline.upkeep import Held

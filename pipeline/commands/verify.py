@@ -25,7 +25,7 @@ from pipeline.verify import files, job, printed, topic
 from pipeline.verify.job import Options
 from pipeline.verify.spool import Spool
 from pipeline.watch import console
-from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.console_output import Output, OutputFormat, print_json
 from proxy.runtime.exit_codes import ExitCode
 
 _DURATION = re.compile(r"(?P<number>[0-9]+)(?P<unit>[smhd])")

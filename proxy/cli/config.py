@@ -12,7 +12,7 @@ from proxy.cli.policy import policy_report, print_policy
 from proxy.config.document import ConfigError
 from proxy.config.policy_source import policy_path
 from proxy.config.schema import Config
-from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.console_output import Output, OutputFormat, print_json
 
 
 def check(

@@ -10,7 +10,7 @@ import typer.main
 
 from proxy import VERSION
 from proxy.cli.table import COMMANDS, GROUPS
-from proxy.console.output import NoColor
+from proxy.runtime.console_output import NoColor
 
 
 class LazyGroup(typer.core.TyperGroup):

@@ -18,8 +18,8 @@ from proxy.cli.control_client import (
     place,
 )
 from proxy.config.loader import ConfigError
-from proxy.console.output import Output, OutputFormat, print_json
 from proxy.control.requests import CommandAnswer, CommandBody
+from proxy.runtime.console_output import Output, OutputFormat, print_json
 from proxy.runtime.exit_codes import ExitCode
 from translation.moving.command_writes import CommandState
 from translation.rollout.commands import CommandKind

@@ -14,7 +14,7 @@ from proxy.config.policy_explanation import assignor_notes, explain, note_on_mov
 from proxy.config.policy_plan import LiveGroups, plan_lines, summary, unused, unused_rules
 from proxy.config.policy_plan import plan as changes_of
 from proxy.config.policy_source import LoadedPolicy, load_policy_from
-from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.console_output import Output, OutputFormat, print_json
 from proxy.runtime.exit_codes import ExitCode
 
 _ADMIN_S = 10.0

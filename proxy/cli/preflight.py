@@ -18,13 +18,13 @@ from proxy.config.fleet import UnreadableSecret
 from proxy.config.loader import ConfigError, load_config
 from proxy.config.policy_source import load_policy_from, policy_of
 from proxy.config.schema import Config
-from proxy.console.kafka_options import KafkaConf, KafkaConfFile, pairs
-from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.preflight.ask import Target, account_of, ask, replicas_url, upstream_of, with_files
 from proxy.preflight.checks.check import count
 from proxy.preflight.facts import BadProperty, Version
 from proxy.preflight.judge import acceptable, check_preflight, judge
+from proxy.runtime.console_output import NoColor, Output, OutputFormat, print_json
 from proxy.runtime.exit_codes import ExitCode
+from proxy.runtime.kafka_options import KafkaConf, KafkaConfFile, pairs
 from proxy.transport.tls_errors import TlsFilesError
 from translation.policy.policy import Mode, Policy
 

@@ -13,12 +13,12 @@ from rich.text import Text
 from protocol_codecs.printable import printable
 from proxy.admin.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.config.loader import ConfigError
-from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.groups.fleet_view import FleetView
 from proxy.groups.formatting import ago, command_argument, count_partitions, duration, partitions, time_of_day
 from proxy.groups.group_list import Query, chosen, is_stopped, needs_help
 from proxy.groups.snapshot import ConnectView, GroupView, Snapshot
 from proxy.groups.timeline import client_names
+from proxy.runtime.console_output import NoColor, Output, OutputFormat, print_json
 from proxy.runtime.exit_codes import ExitCode
 from translation.member_log.group_records import Phase
 

@@ -5,7 +5,7 @@ import platform
 import typer
 
 from proxy import VERSION
-from proxy.console.output import Output, OutputFormat, print_json
+from proxy.runtime.console_output import Output, OutputFormat, print_json
 
 
 def version(output: Output = OutputFormat.TEXT) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from proxy.console.output import NoColor
+from proxy.runtime.console_output import NoColor
 from proxy.runtime.exit_codes import ExitCode
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import msgspec
 import trio
 
-from proxy.lag.asking_process import AskingProcess
-from proxy.lag.messages import Answer, AskGroups, AskMembers, Groups, Members
-from proxy.lag.readings import Unknown
+from proxy.groups.lag.asking_process import AskingProcess
+from proxy.groups.lag.messages import Answer, AskGroups, AskMembers, Groups, Members
+from proxy.groups.lag.readings import Unknown
 
 GROUPS_AT_ONCE = 100
 """Groups of one question about members."""

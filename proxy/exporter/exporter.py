@@ -23,8 +23,8 @@ from proxy.exporter.broker_connection import BrokerAccount, UnsupportedAccount
 from proxy.exporter.census import Census
 from proxy.exporter.cluster_census import ClusterCount, count_cluster
 from proxy.exporter.families import LISTED, LeftOut, Shown, cluster_families, families
-from proxy.lag.reader import PATIENCE_S, LagReader
-from proxy.lag.readings import GroupLag, Unknown
+from proxy.groups.lag.reader import PATIENCE_S, LagReader
+from proxy.groups.lag.readings import GroupLag, Unknown
 from proxy.transport.listeners import bind, port_of
 
 _CENSUS_PATIENCE_S = 12.0

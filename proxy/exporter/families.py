@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 
 from proxy.config.exporter import Names
 from proxy.exporter.cluster_census import ClusterCount, Gap, Kind, MemberKind
-from proxy.lag.readings import GroupLag, Partition, PartitionLag
+from proxy.groups.lag.readings import GroupLag, Partition, PartitionLag
 
 AGE = "epochgate_exporter_reading_age_seconds"
 LEFT_OUT = "epochgate_exporter_left_out_groups"

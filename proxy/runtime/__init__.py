@@ -1,1 +1,1 @@
-"""What any long-running process needs: logging, descriptor limits, time slices, child processes, watched files."""
+"""What any process needs: output and logging, exit codes, descriptor limits, child processes, watched files."""

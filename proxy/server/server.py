@@ -66,8 +66,8 @@ from translation.translator import Translator
 
 if TYPE_CHECKING:
     from proxy.control.listener import ControlListener
-    from proxy.lag.reader import LagReader
-    from proxy.lag.shown_lags import ShownLags
+    from proxy.groups.lag.reader import LagReader
+    from proxy.groups.lag.shown_lags import ShownLags
     from proxy.member_log.driver import FleetDriver
     from proxy.proof.live_proof import LiveProof
     from proxy.transport.tls_context import Certificates, Contents
@@ -225,9 +225,9 @@ class Server:
     def _lag_reader(self) -> "LagReader | None":
         if self._config.fleet is None:
             return None  # there is no account to ask with
-        from proxy.lag.gate_lag import read_lags  # noqa: PLC0415
-        from proxy.lag.reader import LagReader  # noqa: PLC0415
-        from proxy.lag.shown_lags import ShownLags  # noqa: PLC0415
+        from proxy.groups.lag.gate_lag import read_lags  # noqa: PLC0415
+        from proxy.groups.lag.reader import LagReader  # noqa: PLC0415
+        from proxy.groups.lag.shown_lags import ShownLags  # noqa: PLC0415
 
         reader = LagReader(kafka_properties(self._config.fleet, os.environ))
         reader.asking.crashed = self.metrics.kafka_process_crashes.labels("lag").inc

@@ -20,10 +20,9 @@ from protocol_codecs.address_rewrite import (
     rewrite_find_coordinator,
     rewrite_metadata_brokers,
 )
-from proxy.config.schema import Address
 from proxy.wire.framing import correlation_id_of, response_body_offset, response_of_body
 
-MapAddress = Callable[[int, str, int], Address | None]
+MapAddress = Callable[[int, str, int], tuple[str, int] | None]
 """Node id and the broker's own host and port -> what clients are told, None to leave the node out."""
 
 KnownNodes = Callable[[], Iterable[Node]]

@@ -158,12 +158,13 @@ def _mapped(data: bytes, map_address: MapAddress) -> bytes:
     try:
         for node_id, host, port, rack_at, end in _endpoints(data):
             if (address := map_address(node_id, host, port)) is not None:
-                told = address.host.encode()
+                shown_host, shown_port = address
+                told = shown_host.encode()
                 kept.append(
                     _INT32.pack(node_id)
                     + encode_varint(len(told) + 1)
                     + told
-                    + _INT32.pack(address.port)
+                    + _INT32.pack(shown_port)
                     + data[rack_at:end]
                 )
     except (IndexError, struct.error, UnicodeDecodeError):

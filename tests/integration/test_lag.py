@@ -20,8 +20,8 @@ from confluent_kafka.admin import (
 )
 from support.secured import sasl_settings, secret
 
-from proxy.lag.reader import LagReader
-from proxy.lag.readings import GroupLag, Partition, Reading, Unknown, Why
+from proxy.groups.lag.reader import LagReader
+from proxy.groups.lag.readings import GroupLag, Partition, Reading, Unknown, Why
 from tools.kafka.cluster import Cluster, ExtraListener
 
 pytestmark = pytest.mark.kafka

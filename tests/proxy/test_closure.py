@@ -53,7 +53,7 @@ MOST = {"smallest": (355, 43_300), "default": (386, 46_300), "chart's": (427, 52
 CHARTS_KEYS = (
     "proxy.control",
     "proxy.reload.config_map_watch",
-    "proxy.lag",
+    "proxy.groups.lag",
     "proxy.groups.fleet_reading",
     "proxy.journal.journal_sinks",
     "translation.member_log.member_log",

@@ -7,7 +7,7 @@ import grimp
 import pytest
 
 from proxy.cli.table import COMMANDS
-from tests.proxy.console.commands import leaves
+from tests.proxy.cli.commands import leaves
 
 LOADED = """
 import sys
@@ -103,7 +103,7 @@ def loadable(imports: grimp.ImportGraph, module: str) -> set[str]:
 IN_PROCESSES_THAT_SERVE = {
     "proxy.cli.run": "proxy.member_log.driver",
     "proxy.workers.__main__": "proxy.member_log.driver",
-    "proxy.cli.exporter": "proxy.lag.asking_process",
+    "proxy.cli.exporter": "proxy.groups.lag.asking_process",
     "proxy.cli.preflight": "proxy.preflight.account",
 }
 """Where each begins, and a module that it loads when it needs it."""
@@ -120,5 +120,9 @@ def test_no_native_library_of_kafka_is_loaded_where_brokers_answers_could_end_th
 
 
 def test_what_the_children_load_would_be_found(imports: grimp.ImportGraph) -> None:
-    for module in ("proxy.member_log.log_process", "proxy.lag.__main__", "proxy.preflight.account_process"):
+    for module in (
+        "proxy.member_log.log_process",
+        "proxy.groups.lag.__main__",
+        "proxy.preflight.account_process",
+    ):
         assert "confluent_kafka" in loadable(imports, module)

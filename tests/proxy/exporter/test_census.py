@@ -4,9 +4,9 @@ import trio
 
 from proxy.exporter import census
 from proxy.exporter.census import Census
-from proxy.lag.asking_process import AskingProcess
-from proxy.lag.messages import AskGroups, AskMembers, Groups, Members, Question
-from proxy.lag.readings import Unknown, Why
+from proxy.groups.lag.asking_process import AskingProcess
+from proxy.groups.lag.messages import AskGroups, AskMembers, Groups, Members, Question
+from proxy.groups.lag.readings import Unknown, Why
 
 
 class Asked(AskingProcess):

@@ -3,7 +3,7 @@
 from prometheus_client.metrics_core import Metric
 
 from proxy.exporter.families import LeftOut, Shown, count_series, families
-from proxy.lag.readings import GroupLag, Partition, PartitionLag, Unknown, Why
+from proxy.groups.lag.readings import GroupLag, Partition, PartitionLag, Unknown, Why
 
 NO_LEADER = Unknown(Why.NO_LEADER)
 BOTH = ("kafka_exporter", "burrow")

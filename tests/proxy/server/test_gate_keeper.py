@@ -6,8 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from proxy.lag.gate_lag import lag_of
-from proxy.lag.readings import GroupLag, Partition, PartitionLag, Reading, Unknown, Why
+from proxy.groups.lag.gate_lag import lag_of
+from proxy.groups.lag.readings import GroupLag, Partition, PartitionLag, Reading, Unknown, Why
 from proxy.metrics.registry import Metrics
 from proxy.server.gate_keeper import GateKeeper
 from translation.actions import Event, EventKind, MemberProtocol

@@ -63,6 +63,10 @@ func consume(group sarama.ConsumerGroup, topics []string, app *application) {
 		if errors.Is(err, sarama.ErrClosedConsumerGroup) {
 			return
 		}
+		if errors.Is(err, sarama.ErrOutOfBrokers) {
+			line.Error(err) // no broker was there for Metadata.Retry, a second: applications call it again
+			continue
+		}
 		if err != nil {
 			line.Fail(err)
 		}

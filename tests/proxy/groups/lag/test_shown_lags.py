@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from proxy.lag.readings import GroupLag, Partition, PartitionLag, Reading, Unknown, Why
-from proxy.lag.shown_lags import EVERY_S, ShownLags
+from proxy.groups.lag.readings import GroupLag, Partition, PartitionLag, Reading, Unknown, Why
+from proxy.groups.lag.shown_lags import EVERY_S, ShownLags
 
 PARTITION = Partition("t", 0)
 

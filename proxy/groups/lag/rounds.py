@@ -17,8 +17,18 @@ from collections.abc import Collection, Generator, Iterable
 
 import msgspec
 
-from proxy.lag.messages import AskCommits, AskEnds, AskLeaders, Commit, Commits, End, Ends, Leaders, Question
-from proxy.lag.readings import GroupLag, Partition, PartitionLag, Reading, Unknown, Why
+from proxy.groups.lag.messages import (
+    AskCommits,
+    AskEnds,
+    AskLeaders,
+    Commit,
+    Commits,
+    End,
+    Ends,
+    Leaders,
+    Question,
+)
+from proxy.groups.lag.readings import GroupLag, Partition, PartitionLag, Reading, Unknown, Why
 
 MAX_GROUPS = 1_000
 """Groups of one round; the others are told :attr:`Why.TOO_MANY`."""

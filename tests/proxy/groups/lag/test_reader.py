@@ -6,8 +6,8 @@ import socket
 
 import trio
 
-from proxy.lag.reader import LagReader
-from proxy.lag.readings import Unknown, Why
+from proxy.groups.lag.reader import LagReader
+from proxy.groups.lag.readings import Unknown, Why
 
 
 async def test_without_an_account_nothing_is_known_and_no_process_runs():

@@ -3,7 +3,7 @@
 import msgspec
 
 from proxy.config.fleet import Property
-from proxy.lag.readings import Partition, Unknown
+from proxy.groups.lag.readings import Partition, Unknown
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):

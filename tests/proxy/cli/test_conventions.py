@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from proxy.cli import command_line
 from proxy.runtime.exit_codes import ExitCode
-from tests.proxy.console.commands import leaves, options
+from tests.proxy.cli.commands import leaves, options
 
 REPORTS = {
     "version",

@@ -1,4 +1,4 @@
-"""Runs ``python -m proxy.lag``, and carries questions to it and answers from it."""
+"""Runs ``python -m proxy.groups.lag``, and carries questions to it and answers from it."""
 
 import subprocess
 import sys
@@ -11,8 +11,8 @@ import trio
 
 from protocol_codecs.foreign import JsonDecoder, Undecodable
 from proxy.config.fleet import Property
-from proxy.lag.messages import Answer, Begin, Question, ToAsker
-from proxy.lag.readings import Unknown, Why
+from proxy.groups.lag.messages import Answer, Begin, Question, ToAsker
+from proxy.groups.lag.readings import Unknown, Why
 from proxy.runtime.kafka_process import exit_text
 from proxy.runtime.time_slice import TimeSlice
 
@@ -97,7 +97,7 @@ class AskingProcess:
         assert self._account is not None  # noqa: S101  run() has looked
         self._unsent.insert(0, self._encoder.encode(Begin(dict(self._account), TIMEOUT_S)) + b"\n")
         process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "proxy.lag"],
+            [sys.executable, "-m", "proxy.groups.lag"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # the terminal's signals are for the proxy alone

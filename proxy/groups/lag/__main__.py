@@ -26,7 +26,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from proxy.config.fleet import Property
-from proxy.lag.messages import (
+from proxy.groups.lag.messages import (
     AccountRefused,
     Answer,
     AskCommits,
@@ -45,7 +45,7 @@ from proxy.lag.messages import (
     Question,
     ToAsker,
 )
-from proxy.lag.readings import Partition, Unknown, Why
+from proxy.groups.lag.readings import Partition, Unknown, Why
 from proxy.runtime import child_process
 
 _WHYS = {

@@ -1,8 +1,8 @@
 """Reads the lag of groups at the brokers, for whoever needs it: gates, exporters.
 
-The thin shell of :mod:`proxy.lag.rounds`, which decides what is asked: it knows the time, and carries questions and
-answers to and from the asking process. Nothing here blocks, and a broker that is slow, dead or hostile to the account
-costs its groups their readings and nothing else.
+The thin shell of :mod:`proxy.groups.lag.rounds`, which decides what is asked: it knows the time, and carries questions
+and answers to and from the asking process. Nothing here blocks, and a broker that is slow, dead or hostile to the
+account costs its groups their readings and nothing else.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 import trio
 
 from proxy.config.fleet import Property
-from proxy.lag.asking_process import TIMEOUT_S, AskingProcess
-from proxy.lag.messages import AccountRefused, Answer, Commits, Ends, Leaders
-from proxy.lag.readings import Reading, Unknown, Why
-from proxy.lag.rounds import Rounds
+from proxy.groups.lag.asking_process import TIMEOUT_S, AskingProcess
+from proxy.groups.lag.messages import AccountRefused, Answer, Commits, Ends, Leaders
+from proxy.groups.lag.readings import Reading, Unknown, Why
+from proxy.groups.lag.rounds import Rounds
 from proxy.runtime.time_slice import TimeSlice
 
 PATIENCE_S = 3.0
@@ -55,8 +55,8 @@ class LagReader:
 
         It returns as soon as all groups have answered whose last reading did, and after ``patience_s`` at the latest. A
         group that did not answer keeps its last reading: :attr:`GroupLag.stale` then has the reason, and
-        :meth:`GroupLag.age_s` its age. Of more than :data:`~proxy.lag.rounds.MAX_GROUPS` groups the first are read.
-        Readings of the last second are used again, so several callers cost little more than one.
+        :meth:`GroupLag.age_s` its age. Of more than :data:`~proxy.groups.lag.rounds.MAX_GROUPS` groups the first are
+        read. Readings of the last second are used again, so several callers cost little more than one.
         """
         unable = self.asking.why_unable()
         if unable is not None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-from proxy.lag.reader import LagReader
-from proxy.lag.readings import Reading, Unknown
+from proxy.groups.lag.reader import LagReader
+from proxy.groups.lag.readings import Reading, Unknown
 
 _PATIENCE_S = 4.0
 

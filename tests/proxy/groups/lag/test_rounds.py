@@ -2,10 +2,10 @@
 
 import pytest
 
-from proxy.lag import rounds
-from proxy.lag.messages import AskCommits, AskEnds, AskLeaders, Commit, Commits, End, Ends, Leaders
-from proxy.lag.readings import GroupLag, Partition, PartitionLag, Unknown, Why
-from proxy.lag.rounds import FRESH_S, MAX_GROUPS, SLOW_AFTER_S, Rounds
+from proxy.groups.lag import rounds
+from proxy.groups.lag.messages import AskCommits, AskEnds, AskLeaders, Commit, Commits, End, Ends, Leaders
+from proxy.groups.lag.readings import GroupLag, Partition, PartitionLag, Unknown, Why
+from proxy.groups.lag.rounds import FRESH_S, MAX_GROUPS, SLOW_AFTER_S, Rounds
 
 NOT_AUTHORIZED = Unknown(Why.NOT_AUTHORIZED, "no")
 A0, A1, B0 = Partition("a", 0), Partition("a", 1), Partition("b", 0)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection
 
 import trio
 
-from proxy.lag.reader import LagReader
-from proxy.lag.readings import GroupLag
+from proxy.groups.lag.reader import LagReader
+from proxy.groups.lag.readings import GroupLag
 
 EVERY_S = 10.0
 """Between two readings. A page comes for the groups every two seconds."""

@@ -1,1 +1,0 @@
-"""What all commands share: output formats, colour, options. Other packages' commands import it too."""
