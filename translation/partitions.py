@@ -11,10 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from protocol_codecs import MalformedMessage, Uuid
+from protocol_codecs import Uuid
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
-from protocol_codecs.messages.consumer_protocol import decode_subscription, lacks_owned_partitions
-from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.uuids import uuid_to_text
 
 Partitions = frozenset[tuple[Uuid, int]]
@@ -137,20 +135,3 @@ def to_topic_partitions(partitions: Partitions, names: Mapping[Uuid, str]) -> To
             key=lambda one: (one.topic, one.id or ""),
         )
     )
-
-
-def lacks_owned_list(message: JoinGroupRequest) -> bool:
-    """Whether a JoinGroup has a subscription that brokers can't read in a consumer group, as kafka-go's."""
-    try:
-        return lacks_owned_partitions(message.protocols[0].metadata)
-    except MalformedMessage:
-        return False  # join_group.py says that it is not readable
-
-
-def owns_partitions(message: JoinGroupRequest) -> bool:
-    """Whether a JoinGroup reports owned partitions, so that the membership of its client must not end yet."""
-    try:
-        _, subscription = decode_subscription(message.protocols[0].metadata)
-    except MalformedMessage:
-        return False
-    return any(owned.partitions for owned in subscription.owned_partitions)

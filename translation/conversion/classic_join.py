@@ -14,7 +14,7 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused, without_member_id
 from translation.members.member_parts import PendingMove
 from translation.members.procedure import Procedure, Send, Wait
-from translation.partitions import lacks_owned_list
+from translation.policy.client_offer import lacks_owned_list
 from translation.upstream.relayed_responses import learn_join
 
 _JOIN_RETRIES = 50

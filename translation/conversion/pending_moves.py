@@ -15,7 +15,7 @@ from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.members.member import Group
 from translation.members.member_parts import PendingMove
-from translation.partitions import owns_partitions
+from translation.policy.client_offer import owns_partitions
 
 _FORGET_S = 900.0
 """A client that was made to rejoin and has not done so after this time is gone, and its timeouts have ended its

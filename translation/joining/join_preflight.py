@@ -39,7 +39,7 @@ from translation.members.procedure import Procedure
 from translation.membership import member_id_required
 from translation.membership.member_id_required import NeedsNewMemberId
 from translation.moving.slot_admission import hold_if_downgraded, why_only_as_a_whole
-from translation.partitions import lacks_owned_list
+from translation.policy.client_offer import lacks_owned_list
 from translation.upstream.member_lookup import Described, Found, lookup_member
 
 _IN_A_CONSUMER_GROUP = frozenset({Described.CLASSIC_MEMBER, Described.UNKNOWN, Described.HIDDEN})

@@ -12,11 +12,11 @@ Clients understand the answer since JoinGroup v4. Static members never get it: t
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation import partitions
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Outcome, refused
 from translation.members.member import Member
+from translation.policy.client_offer import owns_partitions
 
 _UNDERSTOOD_FROM = 4
 """The version of JoinGroup since which clients understand MEMBER_ID_REQUIRED."""
@@ -44,7 +44,7 @@ def older_join_may_arrive(context: Context, connection: Connection, request: Req
         context.ids.may_become_classic(message.member_id, connection.id)
         and _may_be_given_one(request)
         and context.registry.find(message.group_id, message.member_id) is None
-        and not partitions.owns_partitions(message)
+        and not owns_partitions(message)
     )
 
 

@@ -30,7 +30,7 @@ from translation.members.member_state import MemberState
 from translation.members.procedure import Procedure, UpstreamLost, WakeReason
 from translation.membership import static_members
 from translation.moving.return_in_place import return_in_place
-from translation.partitions import owns_partitions
+from translation.policy.client_offer import owns_partitions
 from translation.policy.policy import Mode
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
 

@@ -27,7 +27,7 @@ from translation.members.member_ids import is_issued_form
 from translation.members.member_parts import PendingMove
 from translation.members.procedure import Procedure, UpstreamLost, Wait
 from translation.moving.group_members import describe_members
-from translation.partitions import lacks_owned_list
+from translation.policy.client_offer import lacks_owned_list
 from translation.policy.policy import Rule
 from translation.rollout.next_step import Signals, begin, decide, describe
 from translation.rollout.slots import HIDDEN_MEMBERS, GroupMembers, is_filled, next_slot, taken

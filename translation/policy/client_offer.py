@@ -1,4 +1,4 @@
-"""What a classic client offers in its JoinGroup, as far as it decides whether its group can be translated."""
+"""What a classic client offers and owns by its JoinGroup, as far as it decides whether and how it is translated."""
 
 import msgspec
 
@@ -12,7 +12,11 @@ from protocol_codecs.classic_clients import (
     refusal,
 )
 from protocol_codecs.errors import TooManyElements
-from protocol_codecs.messages.consumer_protocol import decode_subscription, has_user_data
+from protocol_codecs.messages.consumer_protocol import (
+    decode_subscription,
+    has_user_data,
+    lacks_owned_partitions,
+)
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.policy.policy import Policy, Rule
 
@@ -73,6 +77,29 @@ def offer_of(message: JoinGroupRequest, *, rack: bool = True) -> ClientOffer:
         user_data=user_data,
         rack_aware=rack and is_rack_aware(offers, _rack(message.protocols[0].metadata)),
     )
+
+
+def why_not_translated(message: JoinGroupRequest, policy: Policy, rule: Rule) -> str | None:
+    """Why this client can't be translated, whatever the mode of its group; None if it can."""
+    refused = offer_of(message, rack=False).refused(policy, rule)
+    return None if refused is None else refused.text
+
+
+def lacks_owned_list(message: JoinGroupRequest) -> bool:
+    """Whether a JoinGroup has a subscription that brokers can't read in a consumer group, as kafka-go's."""
+    try:
+        return lacks_owned_partitions(message.protocols[0].metadata)
+    except MalformedMessage:
+        return False  # join_group.py says that it is not readable
+
+
+def owns_partitions(message: JoinGroupRequest) -> bool:
+    """Whether a JoinGroup reports owned partitions, so that the membership of its client must not end yet."""
+    try:
+        _, subscription = decode_subscription(message.protocols[0].metadata)
+    except MalformedMessage:
+        return False
+    return any(owned.partitions for owned in subscription.owned_partitions)
 
 
 def _has_user_data(metadata: bytes) -> bool:

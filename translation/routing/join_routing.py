@@ -26,9 +26,8 @@ from translation.members.procedure import Procedure, ProcedureQueue
 from translation.membership import member_id_required, static_members
 from translation.moving.downgrade import back_in_place, back_to_classic
 from translation.moving.slot_admission import join_by_steps
-from translation.partitions import lacks_owned_list, owns_partitions
+from translation.policy.client_offer import lacks_owned_list, owns_partitions, why_not_translated
 from translation.policy.policy import Mode, Rule
-from translation.upstream import relayed_responses
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
 
 
@@ -52,7 +51,7 @@ def route_join_group(
     context.actions.append(Authorized(request))
     context.classic_members.rejoins(message.group_id, message.member_id)
     rule = context.rules.rule_for(message.group_id)
-    why_not = relayed_responses.why_not_translated(context, message)
+    why_not = why_not_translated(message, context.rules.policy, rule)
     if rule.refusal(request.api_key) is not None:
         guarded_joins.refuse(context, request, rule)
     elif rule.mode is not Mode.TRANSLATE:

@@ -23,7 +23,7 @@ from translation.members import rebalance_timeout
 from translation.members.member_ids import LONGEST_MEMBER_ID
 from translation.members.member_state import MemberEvent
 from translation.mending.look import assigned_by
-from translation.policy.client_offer import offer_of
+from translation.policy.client_offer import why_not_translated
 from translation.policy.policy import LONGEST_GROUP_ID, Mode
 
 _CONSUMER = "consumer"
@@ -58,13 +58,6 @@ def observe_response(context: Context, connection: Connection, request: Request,
             _heard_native(context, request.message, response)
 
 
-def why_not_translated(context: Context, message: JoinGroupRequest) -> str | None:
-    """Why this client can't be translated, whatever the mode of its group; None if it can."""
-    rule = context.rules.rule_for(message.group_id)
-    refused = offer_of(message, rack=False).refused(context.rules.policy, rule)
-    return None if refused is None else refused.text
-
-
 def _joined_classic(
     context: Context, connection: Connection, request: Request, response: JoinGroupResponse
 ) -> None:
@@ -75,7 +68,7 @@ def _joined_classic(
     message: JoinGroupRequest = request.message
     if response.error_code == ErrorCode.NONE:
         learn_join(context, connection, request, response)
-    reason = why_not_translated(context, message)
+    reason = why_not_translated(message, context.rules.policy, context.rules.rule_for(message.group_id))
     if reason is None or context.rules.rule_for(message.group_id).mode is not Mode.TRANSLATE:
         return
     group = context.registry.group(message.group_id)
