@@ -6,7 +6,7 @@ from typing import Any
 
 from proxy.session.session_state import CLIENT, REQUEST, UPSTREAM
 from tools.markers import replaced
-from translation.member_log.seats import SEATS
+from translation.member_log.ownership import OWNERSHIPS
 from translation.members.group_migration import PACE, ROUTING
 from translation.members.member_state import OBSERVED_TRANSITIONS, TRANSITIONS
 
@@ -20,7 +20,7 @@ DIAGRAMS: Mapping[str, Mapping[str, Mapping[Any, Mapping[Any, Any]]]] = {
         "group pace": PACE,
     },
     "explanation/fleet.md": {
-        "member seats": SEATS,
+        "member ownership": OWNERSHIPS,
     },
     "reference/protocol-contracts.md": {
         "client states": CLIENT,

@@ -156,7 +156,7 @@ class Translator:
         if context.router is not None:
             context.router.connection_ended(connection_id)
         context.connections.client_disconnected(connection_id)
-        context.member_log.lapse(connection_id)
+        context.member_log.withdraw_confirmations(connection_id)
         context.abandon_joins(members, connection_id)
         return self._context.take_actions()
 

@@ -4,7 +4,7 @@ import trio
 
 from coordinator.broker import connect_groups, dispatch
 from coordinator.broker.cluster import EmbeddedCluster
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.broker.frames import BadFrame, FrameReader, framed
 from protocol_codecs.all_messages import RequestHeader
 from protocol_codecs.codec import decode_prefix
@@ -77,7 +77,7 @@ class _Connection:
         version = int.from_bytes(frame[2:4], "big", signed=True)
         header_version = dispatch.request_header_version(self._cluster.config, api_key, version)
         header, start = decode_prefix(RequestHeader, header_version, frame)
-        context = RequestContext(
+        context = RequestScope(
             self._cluster, self._node_id, version, header.client_id or "", self._host, self._id
         )
         body = await dispatch.answer(context, api_key, frame, start)

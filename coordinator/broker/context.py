@@ -6,7 +6,7 @@ from coordinator.broker.cluster import EmbeddedCluster
 from coordinator.broker.share_leader import ShareLeader
 
 
-class RequestContext(msgspec.Struct, frozen=True):
+class RequestScope(msgspec.Struct, frozen=True):
     """The node that received the request, the version, and the client."""
 
     cluster: EmbeddedCluster

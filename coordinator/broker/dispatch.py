@@ -20,7 +20,7 @@ from coordinator.broker.apis import (
     share_fetch,
     topics,
 )
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.broker.versions import OFFERED
 from coordinator.config import CoordinatorConfig
 from coordinator.errors import CoordinatorError
@@ -32,7 +32,7 @@ from protocol_codecs.codec import decode_prefix, encode
 from protocol_codecs.experimental import EXPERIMENTAL_APIS, REQUEST_HEADER_VERSION, RESPONSE_HEADER_VERSION
 from protocol_codecs.message import Message
 
-Served = Callable[[RequestContext, Any], Awaitable[Message | None]]
+Served = Callable[[RequestScope, Any], Awaitable[Message | None]]
 
 
 class UnknownApi(CoordinatorError):
@@ -76,7 +76,7 @@ APIS_SERVED: dict[int, Served] = {
 }
 
 
-async def answer(context: RequestContext, api_key: int, frame: bytes, start: int) -> bytes | None:
+async def answer(context: RequestScope, api_key: int, frame: bytes, start: int) -> bytes | None:
     """Return the answer to the request whose body begins at ``start``. Raises UnknownApi and CodecError."""
     version = context.version
     if api_key == ApiKey.API_VERSIONS:
@@ -108,7 +108,7 @@ def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     return encode(header, registry.response_header_version(api_key, version))
 
 
-def _served(context: RequestContext, api_key: int) -> tuple[type[Message], Served]:
+def _served(context: RequestScope, api_key: int) -> tuple[type[Message], Served]:
     """Return the request's class, and the function that serves it. Raises UnknownApi."""
     extended = experimental.request_type(context.cluster.config, api_key, context.version)
     if extended is not None:

@@ -24,7 +24,7 @@ from proxy.groups.proof_view import ProofView
 from proxy.groups.snapshot import BrokerView, GroupView
 from proxy.groups.vacant_groups import VacantGroups
 from proxy.metrics.bounds import Bound
-from proxy.shadow.view import ShadowView, not_told
+from proxy.shadow.view import ShadowView, not_computable
 from translation.actions import Event, EventKind
 from translation.mending.unowned import Unowned
 from translation.moving.move_view import MoveView
@@ -112,7 +112,7 @@ class GroupRegistry:
             members = tuple(truncate(one, most) for one in broker.members[: self._limits.members_of_group])
             group.broker = msgspec.structs.replace(broker, members=members)
             if broker.type == "consumer" and group.mode is Mode.OBSERVE:
-                group.shadow = not_told("it is a group of the new protocol already", broker.asked_at)
+                group.shadow = not_computable("it is a group of the new protocol already", broker.asked_at)
 
     def set_shadow(self, group_id: str, shadow: ShadowView) -> None:
         """Store what the new protocol would give to a group, if it is still observed."""

@@ -26,9 +26,9 @@ from proxy.groups.group_records import GroupRecord
 from proxy.groups.group_registry import GroupRegistry
 from proxy.metrics.registry import Metrics
 from proxy.runtime.wall_clock import WallClock
-from proxy.shadow.group import NotTold, Size, group_of, image_of, topics_of
+from proxy.shadow.group import NotComputable, Size, group_of, image_of, topics_of
 from proxy.shadow.sampling import forecast
-from proxy.shadow.view import ShadowView, not_told
+from proxy.shadow.view import ShadowView, not_computable
 from translation.actions import Connection
 from translation.policy.assignors import map_assignor
 from translation.policy.policy import Mode
@@ -106,7 +106,7 @@ class Shadowing:
                 }
             try:
                 await self._compute(group_id, described)
-            except NotTold as reason:
+            except NotComputable as reason:
                 self._store(group_id, self._not_told(str(reason)))
             except AssignmentImpossible:
                 self._store(group_id, self._not_told("the broker's own assignor would fail"))
@@ -129,7 +129,7 @@ class Shadowing:
             return
         assignor = _vote(group, described)
         if assignor not in ASSIGNORS:
-            raise NotTold(f"the assignor {assignor!r} is none of Kafka's own")
+            raise NotComputable(f"the assignor {assignor!r} is none of Kafka's own")
         with self._pace:
             topics = topics_of(described, self._size)
             is_set = group.assignor is not None
@@ -143,7 +143,7 @@ class Shadowing:
         if metadata is None:
             if told:
                 return  # what was told before still holds, as far as is known
-            raise NotTold("no broker could be asked for its topics")
+            raise NotComputable("no broker could be asked for its topics")
         with self._pace:
             image = image_of(metadata, topics, self._size)
             digest = _digest_of_image(image)
@@ -197,7 +197,7 @@ class Shadowing:
         self._registry.set_shadow(group_id, view)
 
     def _not_told(self, why: str) -> ShadowView:
-        return not_told(why, self._clock.now_us() / 1_000_000)
+        return not_computable(why, self._clock.now_us() / 1_000_000)
 
     def _take_out(self, group_id: str) -> DescribedGroup | None:
         described = self._waiting.pop(group_id, None)

@@ -32,8 +32,8 @@ class Size(msgspec.Struct, frozen=True):
     """Of all topics of the group together."""
 
 
-class NotTold(Exception):
-    """Nothing can be told of this group; the message says why."""
+class NotComputable(Exception):
+    """The forecast of this group can't be computed; the message says why."""
 
 
 class Client(msgspec.Struct, frozen=True, gc=False):
@@ -81,7 +81,7 @@ class ClassicGroup(msgspec.Struct, frozen=True, gc=False):
 
 
 def topics_of(described: DescribedGroup, size: Size) -> frozenset[str]:
-    """Return the topics that the members of a described group subscribe to. Raises NotTold.
+    """Return the topics that the members of a described group subscribe to. Raises NotComputable.
 
     Also if they have too many partitions already, so that no broker is asked for huge topics.
     """
@@ -91,19 +91,19 @@ def topics_of(described: DescribedGroup, size: Size) -> frozenset[str]:
     for member in described.members:
         topics.update(_subscription(member, size)[0])
         if len(topics) > _MOST_TOPICS:
-            raise NotTold(f"too large: more than {_MOST_TOPICS} topics")
+            raise NotComputable(f"too large: more than {_MOST_TOPICS} topics")
         assigned += sum(len(one.partitions) for one in _decoded(member, size).assigned_partitions)
         if assigned > size.partitions:
-            raise NotTold(f"too large: its members have more than {size.partitions} partitions")
+            raise NotComputable(f"too large: its members have more than {size.partitions} partitions")
     if not topics:
-        raise NotTold("its members subscribe to nothing")
+        raise NotComputable("its members subscribe to nothing")
     return frozenset(topics)
 
 
 def image_of(metadata: MetadataResponse, topics: Iterable[str], size: Size) -> MetadataImage:
-    """Return the topics as a broker's Metadata shows them, with racks. Raises NotTold for one that it does not show.
+    """Return the topics as a broker's Metadata shows them, with racks.
 
-    A topic that does not exist is left out, as assignors do.
+    Raises NotComputable for a topic that it does not show. A topic that does not exist is left out, as assignors do.
     """
     racks = {broker.node_id: broker.rack or "" for broker in metadata.brokers}
     shown = {topic.name: topic for topic in metadata.topics}
@@ -114,10 +114,12 @@ def image_of(metadata: MetadataResponse, topics: Iterable[str], size: Size) -> M
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             continue
         if topic is None or code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-            raise NotTold("its clients may not describe all of its topics, so their partitions are not known")
+            raise NotComputable(
+                "its clients may not describe all of its topics, so their partitions are not known"
+            )
         partitions += len(topic.partitions)
         if partitions > size.partitions:
-            raise NotTold(f"too large: its topics have more than {size.partitions} partitions")
+            raise NotComputable(f"too large: its topics have more than {size.partitions} partitions")
         by_number = {one.partition_index: one for one in topic.partitions}
         images.append(
             TopicImage(
@@ -136,7 +138,7 @@ def image_of(metadata: MetadataResponse, topics: Iterable[str], size: Size) -> M
 def group_of(
     described: DescribedGroup, image: MetadataImage, assignor: str, size: Size, *, assignor_is_set: bool
 ) -> ClassicGroup:
-    """Return the group as a broker describes it. Raises NotTold."""
+    """Return the group as a broker describes it. Raises NotComputable."""
     _check(described, size)
     clients, at_once = [], None
     for member in described.members:
@@ -161,15 +163,15 @@ def group_of(
 
 def _check(described: DescribedGroup, size: Size) -> None:
     if described.error_code != ErrorCode.NONE:
-        raise NotTold("the broker does not describe it")
+        raise NotComputable("the broker does not describe it")
     if described.protocol_type != _CONSUMER:
-        raise NotTold("it is no group of consumers")
+        raise NotComputable("it is no group of consumers")
     if described.group_state != _STABLE:
-        raise NotTold("it is rebalancing")
+        raise NotComputable("it is rebalancing")
     if not described.members:
-        raise NotTold("it has no members")
+        raise NotComputable("it has no members")
     if len(described.members) > size.members:
-        raise NotTold(
+        raise NotComputable(
             f"too large: it has {len(described.members)} members, and at most {size.members} are computed"
         )
 
@@ -178,28 +180,28 @@ def _subscription(member: DescribedGroupMember, size: Size) -> tuple[tuple[str, 
     try:
         _, subscription = decode_subscription(member.member_metadata, size.partitions)
     except MalformedMessage as error:
-        raise NotTold(f"the subscription of a member can't be read: {error}") from error
+        raise NotComputable(f"the subscription of a member can't be read: {error}") from error
     except TooManyElements:
-        raise NotTold(
+        raise NotComputable(
             f"too large: a member names more than {size.partitions} topics and partitions"
         ) from None
     return tuple(sorted(set(subscription.topics))), subscription.rack_id or None
 
 
 def _decoded(member: DescribedGroupMember, size: Size) -> ConsumerProtocolAssignment:
-    """The assignment of a member; an empty one if it has joined and never synced. Raises NotTold."""
+    """The assignment of a member; an empty one if it has joined and never synced. Raises NotComputable."""
     if not member.member_assignment:
         return ConsumerProtocolAssignment(assigned_partitions=())
     try:
         return decode_assignment(member.member_assignment, size.partitions + _MOST_TOPICS)[1]
     except MalformedMessage as error:
-        raise NotTold(f"the assignment of a member can't be read: {error}") from error
+        raise NotComputable(f"the assignment of a member can't be read: {error}") from error
     except TooManyElements:
-        raise NotTold(f"too large: its members have more than {size.partitions} partitions") from None
+        raise NotComputable(f"too large: its members have more than {size.partitions} partitions") from None
 
 
 def _assignment(member: DescribedGroupMember, image: MetadataImage, size: Size) -> tuple[Partitions, bool]:
-    """What a member has, as the broker takes it over, and whether user data comes with it. Raises NotTold."""
+    """What a member has, as the broker takes it over, and whether user data comes with it. Raises NotComputable."""
     assignment = _decoded(member, size)
     assigned = {}
     for one in assignment.assigned_partitions:

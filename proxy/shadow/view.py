@@ -67,6 +67,6 @@ class ShadowView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     notes: tuple[str, ...] = ()
 
 
-def not_told(why: str, computed_at: float) -> ShadowView:
+def not_computable(why: str, computed_at: float) -> ShadowView:
     """The shadow of a group of which nothing can be told."""
     return ShadowView(computed_at=computed_at, why_not=why)

@@ -13,7 +13,7 @@ from coordinator.broker import EmbeddedCluster
 from coordinator.broker.apis import share_acknowledge, share_fetch
 from coordinator.broker.clock import Clock
 from coordinator.broker.cluster import NodeAddress
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.config import CoordinatorConfig
 from coordinator.share_partitions import AcknowledgeType
 from coordinator.share_state import SharePartition
@@ -81,7 +81,7 @@ class Member:
         self.group = group
         self.connection = Member.connections
         self.epoch = 0
-        self.context = RequestContext(cluster.broker, node, version, name, "/127.0.0.1", self.connection)
+        self.context = RequestScope(cluster.broker, node, version, name, "/127.0.0.1", self.connection)
 
     async def fetch(
         self,

@@ -30,8 +30,8 @@ from proxy.member_log.topic import required_settings
 from proxy.metrics.registry import Metrics
 from translation.member_log.group_records import MOVE, encode_group_key, group_key
 from translation.member_log.outputs import Expired, Health, JoinTerms, Output, ServeDecision, Taken
+from translation.member_log.ownership import Ownership
 from translation.member_log.records import MemberKey, Writer, encode_key, member_key, partition_of
-from translation.member_log.seats import Seat
 
 pytestmark = pytest.mark.kafka
 
@@ -151,7 +151,7 @@ async def test_one_of_two_replicas_has_a_member_and_a_third_knows_who(kafka, top
     fleet = fleet_at(kafka.bootstrap, topic)
     async with replica(fleet) as first, replica(fleet) as second:
         assert await first.claim(KEY) is ServeDecision.SERVE
-        await second.until(lambda: second.log.seat(KEY) is Seat.ELSEWHERE)
+        await second.until(lambda: second.log.ownership(KEY) is Ownership.ELSEWHERE)
         assert await second.claim(KEY) is ServeDecision.SERVE
         await first.until(lambda: Taken(KEY) in first.said)
         assert not first.log.expire(KEY, trio.current_time())
@@ -159,11 +159,11 @@ async def test_one_of_two_replicas_has_a_member_and_a_third_knows_who(kafka, top
         second.driver.carry_out()
         await second.until(lambda: Expired(KEY) in second.said)
         async with replica(fleet) as third:
-            assert third.log.seat(KEY) is Seat.EXPIRED
+            assert third.log.ownership(KEY) is Ownership.EXPIRED
             assert third.log.record(KEY).session_timeout_ms == 10_000
             third.log.end(KEY, trio.current_time())
             third.driver.carry_out()
-            await first.until(lambda: first.log.seat(KEY) is Seat.ENDED)
+            await first.until(lambda: first.log.ownership(KEY) is Ownership.ENDED)
 
 
 V1, V99 = [("v", b"\x01")], [("v", b"\x63")]
@@ -210,7 +210,7 @@ async def test_garbage_in_the_topic_is_counted_and_ends_no_replica_also_after_a_
         assert await other.claim(KEY) is ServeDecision.SERVE
         async with replica(fleet) as late:
             assert late.driver.ignored == one.driver.ignored == other.driver.ignored
-            assert late.log.seat(KEY) is Seat.ELSEWHERE
+            assert late.log.ownership(KEY) is Ownership.ELSEWHERE
             assert (one.refusals, other.refusals, late.refusals) == ([], [], [])
             counted = late.metrics.registry.get_sample_value(
                 "epochgate_fleet_records_ignored_total", {"reason": "format"}
@@ -256,7 +256,7 @@ async def test_two_replicas_go_on_with_another_topic_of_the_name(kafka, topic):
             await one.until(lambda at=one: at.driver.refused is None, 90)
             assert "retention.ms=1000000" in one.driver.warning
         assert await second.claim(KEY) is ServeDecision.SERVE
-        await first.until(lambda: first.log.seat(KEY) is Seat.ELSEWHERE)
+        await first.until(lambda: first.log.ownership(KEY) is Ownership.ELSEWHERE)
 
 
 async def test_settings_that_change_are_told_until_they_are_mended(kafka, topic, monkeypatch):
@@ -340,7 +340,7 @@ async def test_a_reader_that_is_out_of_range_reads_everything_again(kafka, topic
         async with trio.open_nursery() as nursery:
             await nursery.start(other.driver.run)
             await other.until(lambda: other.log.health(partition) is Health.READY)
-            assert other.log.seat(KEY) is Seat.ELSEWHERE
+            assert other.log.ownership(KEY) is Ownership.ELSEWHERE
             assert other.driver._client.writer != first_writer
             nursery.cancel_scope.cancel()
 

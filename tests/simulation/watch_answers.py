@@ -63,6 +63,21 @@ class AnswerWatch:
         for code in codes & MEMBERSHIP_IS_OVER if arrives else ():
             self._told_it_is_over(process, standing, ask, ErrorCode(code))
 
+    def _crosses_an_answer(self, standing: Standing, ask: Ask, code: ErrorCode) -> bool:
+        """Whether a classic group has completed with the client's JoinGroup, and the answer to that is still under way.
+
+        The client commits on another connection meanwhile, and a broker refuses the generation before.
+        """
+        group = self._watch.broker.classic_group
+        return (
+            code == ErrorCode.ILLEGAL_GENERATION
+            and ask.api_key == ApiKey.OFFSET_COMMIT
+            and bool(standing.joins_waiting)
+            and group is not None
+            and standing.member_id in group.members
+            and group.generation > standing.generation
+        )
+
     def _may_not_begin(self, process: "ProxyProcess", member_id: str) -> bool:
         """Whether a replica may not begin under an id: the broker has no such member of the new protocol (any more)."""
         if process.member_log is None:
@@ -133,6 +148,9 @@ class AnswerWatch:
             return
         if excuse is None and _is_by_its_own_join_group(standing, ask, code):
             self._watch.count("clients fenced by their own JoinGroup")
+            excuse = "its own JoinGroup"
+        if excuse is None and self._crosses_an_answer(standing, ask, code):
+            self._watch.count("commits that crossed the answer to their client's JoinGroup")
             excuse = "its own JoinGroup"
         if excuse is None:
             raise Violation(6, f"{standing.client} is told {code.name} while it is within its contract")

@@ -25,8 +25,8 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.error_mapping import IS_OUT
 from translation.member_log.outputs import JoinTerms, ServeDecision
+from translation.member_log.ownership import Ownership
 from translation.member_log.records import Kind, MemberKey, member_key
-from translation.member_log.seats import Seat
 from translation.members import rebalance_timeout
 from translation.members.member import Member
 from translation.members.member_ids import is_issued_form
@@ -48,7 +48,7 @@ _REFUSALS: Mapping[ServeDecision, ErrorCode] = {
 
 _CLASSIC = frozenset({Described.CLASSIC_MEMBER, Described.CLASSIC_GROUP})
 
-_SERVED_BY_OTHERS = frozenset({Seat.ELSEWHERE, Seat.RELAYED})
+_SERVED_BY_OTHERS = frozenset({Ownership.ELSEWHERE, Ownership.RELAYED})
 
 Refuse = Callable[[ErrorCode], None]
 
@@ -103,7 +103,7 @@ def unless_served_since(
     before = log.record(key)
 
     def decide() -> None:
-        if log.record(key) is not before and log.seat(key) is Seat.ELSEWHERE:
+        if log.record(key) is not before and log.ownership(key) is Ownership.ELSEWHERE:
             refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             proceed()
@@ -161,7 +161,7 @@ def _settle(
         log.decided(key, ServeDecision.RELAYED)
         yield from _relay(context, connection, request, member_id, proceed)
         return
-    if log.seat(key) in _SERVED_BY_OTHERS:
+    if log.ownership(key) in _SERVED_BY_OTHERS:
         context.ids.forget(member_id)
     verdict = log.claim(key, connection.id, context.now, _terms(request))
     verdict = yield from _await_verdict(context, log, key, connection, verdict)

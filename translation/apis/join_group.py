@@ -33,7 +33,7 @@ from translation.joining.adoption import resync_epoch
 from translation.joining.join_preflight import ensure_convertible, ensure_may_begin, join_preflight
 from translation.members import generation, rebalance_timeout, session_timeout
 from translation.members.member import Member
-from translation.members.member_parts import PendingMove
+from translation.members.member_parts import PendingSwitch
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure, UpstreamLost
 from translation.membership import static_members
@@ -57,7 +57,7 @@ def join(
     member: Member,
     connection: Connection,
     request: Request,
-    old_classic_membership: PendingMove | None,
+    old_classic_membership: PendingSwitch | None,
 ) -> Procedure[None]:
     """Handle a JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
 

@@ -48,7 +48,7 @@ def is_predictable(
         and not member.queue.beside
         and member.connection_id == connection.id
         and not member.may_have_moved
-        and not member.group.pending_moves
+        and not member.group.pending_switches
         and message.member_id not in member.group.asked_to_rejoin
         and rule.mode is _TRANSLATE
         and (rule.wave is None or not context.moves.is_wave_check_due(message.group_id, rule))

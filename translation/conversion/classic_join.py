@@ -12,7 +12,7 @@ from translation.conversion import helper
 from translation.conversion.old_membership import leave_classic
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused, without_member_id
-from translation.members.member_parts import PendingMove
+from translation.members.member_parts import PendingSwitch
 from translation.members.procedure import Procedure, Send, Wait
 from translation.policy.client_offer import lacks_owned_list
 from translation.upstream.relayed_responses import learn_join
@@ -35,7 +35,7 @@ def _nothing() -> None:
 def relay_classic_join(
     context: Context,
     request: Request,
-    cancelled_move: PendingMove | None = None,
+    cancelled_move: PendingSwitch | None = None,
     *,
     on_accepted: Callable[[], None] = _nothing,
     hold: Callable[[JoinGroupResponse], Procedure[JoinGroupResponse]] | None = None,

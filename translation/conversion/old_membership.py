@@ -12,7 +12,7 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.error_mapping import IS_OUT, NO_COORDINATOR
 from translation.members.member import Group, Member
-from translation.members.member_parts import PendingMove
+from translation.members.member_parts import PendingSwitch
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure, Send
 from translation.membership.expiry import ensure_dead
@@ -39,15 +39,15 @@ def leave_consumer_membership(context: Context, member: Member, reason: str) -> 
             raise Failed(response.error_code, "its membership could not be ended")
         if response.error_code in IS_OUT:
             context.member_log.end(group.group_id, member.member_id)
-    group.pending_moves.pop(member.member_id, None)
+    group.pending_switches.pop(member.member_id, None)
     if member.joined:
         context.memberships.end(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)
 
 
-def leave_classic(group: Group, move: PendingMove) -> Procedure[None]:
+def leave_classic(group: Group, move: PendingSwitch) -> Procedure[None]:
     """End the classic membership that a client was told to leave; that it has ended by itself is no error."""
     yield from leave_classic_membership(group.group_id, move.member_id, move.instance_id)
-    group.pending_moves.pop(move.member_id, None)
+    group.pending_switches.pop(move.member_id, None)
 
 
 def leave_classic_membership(group_id: str, member_id: str, instance_id: str | None) -> Procedure[None]:

@@ -81,6 +81,10 @@ class ClassicMembers:
         """Whether any member of a group is known."""
         return self._sizes[group_id] > 0
 
+    def all(self) -> list[tuple[str, str]]:
+        """The group ids and member ids of all of them."""
+        return list(self._members)
+
     def find(self, group_id: str, member_id: str) -> ClassicMember | None:
         """The record of a member; None if its JoinGroup did not pass through here."""
         return self._members.get((group_id, member_id))

@@ -84,7 +84,7 @@ class Context(Environment):
             self.connections,
             self.authorized_groups.withdraw,
             self.connection_lost,
-            self.member_log.lapse,
+            self.member_log.withdraw_confirmations,
         )
         self.events = Events(self, self.connections, self.topic_names)
         self.memberships = Memberships(self, self.events, self.scheduler)
@@ -131,7 +131,7 @@ class Context(Environment):
             if not member.group.connected:
                 self.lose_sight(member.group)
         self.authorized_groups.forget(connection_id)
-        self.member_log.lapse(connection_id)
+        self.member_log.withdraw_confirmations(connection_id)
         self.abandon_joins(waiting, connection_id)
         self.scheduler.connection_lost(connection_id)
 

@@ -14,8 +14,8 @@ from protocol_codecs import ErrorCode
 from translation.actions import ConnectionId
 from translation.environment import Environment
 from translation.member_log.outputs import JoinTerms, ServeDecision
+from translation.member_log.ownership import Ownership
 from translation.member_log.records import NO_GENERATION, Kind, MemberKey, MemberRecord, member_key
-from translation.member_log.seats import Seat
 from translation.member_log.snapshots import NO_SNAPSHOT, Snapshot, decode_snapshot, encode_snapshot
 from translation.members.member import Member
 from translation.members.member_ids import MemberIds, is_issued_form
@@ -54,17 +54,17 @@ class MemberLogView:
 
     def is_served_elsewhere(self, member: Member) -> bool:
         """Whether another replica serves this member, as far as is read; here it can be served at its next try."""
-        return self.log is not None and self.log.seat(member.key) is Seat.ELSEWHERE
+        return self.log is not None and self.log.ownership(member.key) is Ownership.ELSEWHERE
 
     def heard(self, member: Member, connection_id: ConnectionId | None) -> None:
         """The client of a member that is served here gave a sign of life; a commit does not say where it is (None)."""
         if self.log is not None:
             self.log.heard(member.key, connection_id, self._environment.now)
 
-    def lapse(self, connection_id: ConnectionId) -> None:
+    def withdraw_confirmations(self, connection_id: ConnectionId) -> None:
         """A connection is closed, or its broker does not coordinate the group any more: it confirms nothing now."""
         if self.log is not None:
-            self.log.lapse(connection_id)
+            self.log.withdraw_confirmations(connection_id)
 
     def gives_up_on(self, key: MemberKey) -> bool:
         """Whether a member's calls have had no verdict for so long that its client is to join anew.
@@ -83,7 +83,7 @@ class MemberLogView:
 
     def settled(self, key: MemberKey) -> None:
         """The log has settled something of a member. Its calls have a verdict, unless another replica has won again."""
-        if self.log is None or self.log.seat(key) is not Seat.ELSEWHERE:
+        if self.log is None or self.log.ownership(key) is not Ownership.ELSEWHERE:
             self._unavailable.pop(key, None)
 
     def has_begun(self, member: Member) -> None:

@@ -53,7 +53,7 @@ class Registry:
         """Make room by forgetting a group without members; what was known of it can be found out again."""
         for group in list(islice(self.groups.values(), _EVICTION_CANDIDATES)):
             del self.groups[group.group_id]
-            if group is not newest and not (group.members or group.pending_moves or group.conversion):
+            if group is not newest and not (group.members or group.pending_switches or group.conversion):
                 return
             self.groups[group.group_id] = group  # behind the others: they are looked at next
 
@@ -150,7 +150,7 @@ class Registry:
             group.members
             or group.relayed_until
             or group.asked_to_rejoin
-            or group.pending_moves
+            or group.pending_switches
             or group.leaving
             or group.conversion
             or group.asked_to_rejoin

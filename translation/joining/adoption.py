@@ -26,7 +26,7 @@ from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure
 from translation.membership import static_members
 from translation.moving.in_place import repeat_conversion
-from translation.moving.upgrade import move_classic_member
+from translation.moving.upgrade import switch_classic_member
 from translation.policy.policy import Mode, Rule
 from translation.upstream.member_lookup import Described, Found, lookup_member, lookup_with_group
 
@@ -109,7 +109,7 @@ def _convert_or_relay(
     ):
         mixed = described is Described.CLASSIC_MEMBER
         with member.converting():
-            code = yield from move_classic_member(context, member, connection, request, rule, mixed=mixed)
+            code = yield from switch_classic_member(context, member, connection, request, rule, mixed=mixed)
         if code is not None:
             refuse(code)
             return

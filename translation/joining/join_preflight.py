@@ -34,7 +34,7 @@ from translation.joining.adoption import adopt_for_join, resync_epoch
 from translation.joining.starting import await_first_members
 from translation.members import session_timeout
 from translation.members.member import Group, Member
-from translation.members.member_parts import PendingMove
+from translation.members.member_parts import PendingSwitch
 from translation.members.procedure import Procedure
 from translation.membership import member_id_required
 from translation.membership.member_id_required import NeedsNewMemberId
@@ -54,7 +54,7 @@ def join_preflight(
     member: Member,
     connection: Connection,
     request: Request,
-    old_classic_membership: PendingMove | None,
+    old_classic_membership: PendingSwitch | None,
     deadline: float,
     *,
     owns_partitions: bool,
@@ -145,9 +145,9 @@ def _end_consumer_membership(
     member: Member,
     connection: Connection,
     request: Request,
-    old_classic_membership: PendingMove | None,
+    old_classic_membership: PendingSwitch | None,
     deadline: float,
-) -> Procedure[PendingMove | None]:
+) -> Procedure[PendingSwitch | None]:
     """End the membership of a client that was told to move back to the classic protocol, and is to be translated again.
 
     This comes before the broker is asked about the group. Returns the classic membership that is still to be ended.
@@ -168,7 +168,7 @@ def _end_consumer_membership(
     return None
 
 
-def _completes_a_move(old_classic_membership: PendingMove | None, *, owns_partitions: bool) -> bool:
+def _completes_a_move(old_classic_membership: PendingSwitch | None, *, owns_partitions: bool) -> bool:
     """Whether this JoinGroup completes the move that its client was told to make; one that owns partitions does not."""
     return old_classic_membership is not None and not owns_partitions
 
@@ -178,7 +178,7 @@ def _leave_classic_memberships(
     member: Member,
     request: Request,
     described: Described,
-    old_classic_membership: PendingMove | None,
+    old_classic_membership: PendingSwitch | None,
 ) -> Procedure[bool]:
     """End the classic memberships in a consumer group of a client that owns nothing; return whether it had any.
 
@@ -195,7 +195,7 @@ def _leave_classic_memberships(
 
 
 def _leave_before_joining(
-    context: Context, member: Member, request: Request, old_classic_membership: PendingMove, deadline: float
+    context: Context, member: Member, request: Request, old_classic_membership: PendingSwitch, deadline: float
 ) -> Procedure[None]:
     """End a client's classic membership; look at the group anew if its last translated member left meanwhile."""
     was_consumer_group = member.group.is_consumer_group(context.now)
@@ -302,7 +302,7 @@ def _await_convertible(
     member: Member,
     request: Request,
     deadline: float,
-    old_classic_membership: PendingMove | None = None,
+    old_classic_membership: PendingSwitch | None = None,
 ) -> Procedure[None]:
     """Wait until nothing stands in the way of converting the group.
 

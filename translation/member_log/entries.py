@@ -4,8 +4,8 @@ import math
 
 from translation.member_log.counting import PartitionView, Room
 from translation.member_log.outputs import Health, JoinTerms
+from translation.member_log.ownership import OwnershipMachine
 from translation.member_log.records import MemberKey, MemberRecord
-from translation.member_log.seats import SeatMachine
 
 
 class Write:
@@ -41,7 +41,7 @@ class Entry:
     )
 
     def __init__(self, terms: JoinTerms) -> None:
-        self.machine = SeatMachine()
+        self.machine = OwnershipMachine()
         self.terms = terms
         self.write: Write | None = None
         self.claims: dict[int, float] = {}

@@ -3,7 +3,7 @@
 Sans-IO. The translation asks (:meth:`MemberLog.claim`, :meth:`MemberLog.expire`, …), the shell reports what it has read
 and what became of its producer, and both take what is to be done from :meth:`MemberLog.outputs`. Times (``now``) are
 seconds of a monotonic clock. Which record counts is decided in :mod:`translation.member_log.counting`, and
-what that makes of a member here in :mod:`translation.member_log.seats`.
+what that makes of a member here in :mod:`translation.member_log.ownership`.
 
 Rules of writing
 ----------------
@@ -36,10 +36,10 @@ from translation.member_log.outputs import (
     ServeDecision,
     terms_of,
 )
+from translation.member_log.ownership import Ownership, OwnershipEvent, OwnershipMachine
 from translation.member_log.partition_health import PartitionHealth
 from translation.member_log.record_reader import RecordReader
 from translation.member_log.records import Kind, MemberKey, MemberRecord, Writer, shortened
-from translation.member_log.seats import Seat, SeatEvent, SeatMachine
 from translation.member_log.write_queue import WriteQueue
 
 _DECISIONS = {
@@ -138,7 +138,7 @@ class MemberLog:
         """Count a call that asked the log and does not wait any more, by the last verdict that it got."""
         if verdict in _DECISIONS:
             decision = _DECISIONS[verdict]
-        elif self.is_ready(key) and self.seat(key) is Seat.ELSEWHERE:
+        elif self.is_ready(key) and self.ownership(key) is Ownership.ELSEWHERE:
             decision = Decision.TAKEN
         else:
             decision = Decision.UNRESOLVED
@@ -183,7 +183,7 @@ class MemberLog:
             self._writes.want_later(key)
             self._writes.write_wanted(self._members.number(key), now)
 
-    def lapse(self, connection: int) -> None:
+    def withdraw_confirmations(self, connection: int) -> None:
         """A connection is closed, or the broker there coordinates the group no more: it confirms nothing now."""
         for key in self._members.confirmations.close(connection):
             entry = self._members.entries.get(key)
@@ -274,28 +274,35 @@ class MemberLog:
         present = self._members.present(key)
         if present is None:
             return entry.issued
-        return self._members.is_own_served(present) and entry.machine.seat is not Seat.EXPIRING
+        return self._members.is_own_served(present) and entry.machine.ownership is not Ownership.EXPIRING
 
     def may_keep_alive(self, key: MemberKey) -> bool:
         """Whether heartbeats of the proxy's own may keep the member at the broker: not past its deadline."""
         entry = self._members.entries.get(key)
         return entry is not None and entry.served and not entry.wants_expire and self.may_speak_for(key)
 
-    def seat(self, key: MemberKey) -> Seat:
-        """The seat of a member here."""
+    def ownership(self, key: MemberKey) -> Ownership:
+        """The ownership of a member here."""
         entry = self._members.entries.get(key)
         if entry is not None:
-            return entry.machine.seat
-        machine = SeatMachine()
+            return entry.machine.ownership
+        machine = OwnershipMachine()
         present = self._members.present(key)
         if present is not None:
             machine.handle(self._members.event_of(present))
-        return machine.seat
+        return machine.ownership
 
     def record(self, key: MemberKey) -> MemberRecord | None:
         """The record that counts for a member, as far as the log is read."""
         present = self._members.present(key)
         return present and present.record
+
+    def is_of_another(self, key: MemberKey, partition: int) -> bool:
+        """Whether the record that counts for a member is another replica's, and lies in this partition."""
+        if self._members.number(key) != partition:
+            return False
+        present = self._members.present(key)
+        return present is not None and present.writer not in self._members.own
 
     def terms(self, key: MemberKey) -> JoinTerms | None:
         """What the record that counts for a member says of its client, within bounds."""
@@ -387,7 +394,7 @@ class MemberLog:
         members.writer = writer
         members.own.add(writer)
         for key in list(self._writes.unresolved):
-            self._reader.give_up(key, members.entries[key])
+            self._reader.outcome_unknown(key, members.entries[key])
             self._health.set_away(members.number(key), now)
         for number in self.groups.give_up():
             self._health.set_away(number, now)
@@ -404,7 +411,7 @@ class MemberLog:
         self.groups.lose(partition)
         for key, entry in self._members.entries.items():
             if self._members.number(key) == partition:
-                entry.machine.handle(SeatEvent.LOG_LOST)
+                entry.machine.handle(OwnershipEvent.LOG_LOST)
                 self._writes.resolve(key, entry)
                 entry.confirmed.clear()
                 entry.issued = False

@@ -10,13 +10,13 @@ from translation.member_log.counting import Room, Stored
 from translation.member_log.entries import Entry, Partition
 from translation.member_log.formats import FORMATS
 from translation.member_log.outputs import FleetSettings, Health, JoinTerms, Output, terms_of
+from translation.member_log.ownership import OwnershipEvent
 from translation.member_log.records import Kind, MemberKey, Writer, partition_of
-from translation.member_log.seats import SeatEvent
 
 _SEAT_EVENT = {
-    Kind.EXPIRING: SeatEvent.EXPIRING_COUNTS,
-    Kind.ENDED: SeatEvent.ENDED_COUNTS,
-    Kind.RELAYED: SeatEvent.RELAYED_COUNTS,
+    Kind.EXPIRING: OwnershipEvent.EXPIRING_COUNTS,
+    Kind.ENDED: OwnershipEvent.ENDED_COUNTS,
+    Kind.RELAYED: OwnershipEvent.RELAYED_COUNTS,
 }
 
 
@@ -52,7 +52,7 @@ class Members:
         return self.partition(key).view.get(key)
 
     def entry(self, key: MemberKey, present: Stored | None) -> Entry:
-        """The entry of a member, made if it has none: with the terms and the seat of the record that counts."""
+        """The entry of a member, made if it has none: with the terms and the ownership of the record that counts."""
         entry = self.entries.get(key)
         if entry is None:
             entry = self.entries[key] = Entry(
@@ -72,10 +72,14 @@ class Members:
         """Whether a record says that this process serves the member."""
         return stored.record.kind is Kind.SERVED and stored.writer in self.own
 
-    def event_of(self, present: Stored | None) -> SeatEvent:
-        """What it means for a member's seat that this record counts."""
+    def event_of(self, present: Stored | None) -> OwnershipEvent:
+        """What it means for a member's ownership that this record counts."""
         if present is None:
-            return SeatEvent.NOTHING_COUNTS
+            return OwnershipEvent.NOTHING_COUNTS
         if present.record.kind is not Kind.SERVED:
             return _SEAT_EVENT[present.record.kind]
-        return SeatEvent.OWN_SERVED_COUNTS if present.writer in self.own else SeatEvent.OTHER_SERVED_COUNTS
+        return (
+            OwnershipEvent.OWN_SERVED_COUNTS
+            if present.writer in self.own
+            else OwnershipEvent.OTHER_SERVED_COUNTS
+        )

@@ -77,6 +77,12 @@ class Taken(msgspec.Struct, frozen=True):
     key: MemberKey
 
 
+class OtherSpeaks(msgspec.Struct, frozen=True):
+    """A record of another replica counts that serves or relays the member: what is known here of it is older."""
+
+    key: MemberKey
+
+
 class Expired(msgspec.Struct, frozen=True):
     """Our ``expiring`` counts: member epoch -1 is to be sent, and then :meth:`MemberLog.end` called."""
 
@@ -108,7 +114,18 @@ class HealthChanged(msgspec.Struct, frozen=True):
     health: Health
 
 
-Output = WriteRecord | Settled | Serving | Taken | Expired | Ended | Dying | GroupServed | HealthChanged
+Output = (
+    WriteRecord
+    | Settled
+    | Serving
+    | Taken
+    | Expired
+    | Ended
+    | Dying
+    | OtherSpeaks
+    | GroupServed
+    | HealthChanged
+)
 
 
 class JoinTerms(msgspec.Struct, frozen=True):

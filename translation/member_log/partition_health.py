@@ -134,7 +134,7 @@ class PartitionHealth:
         for key, entry in list(members.entries.items()):
             if members.number(key) == number:
                 if replayed:
-                    self._reader.find_again(key, entry)
+                    self._reader.reconcile_after_replay(key, entry)
                 self._writes.want(key)
         self._writes.write_wanted(number, now)
 

@@ -11,12 +11,22 @@ import crc32c
 from translation.member_log.counting import Stored
 from translation.member_log.entries import Entry, Partition, Write
 from translation.member_log.members import Members
-from translation.member_log.outputs import Dying, Ended, Expired, GroupServed, Health, Serving, Settled, Taken
+from translation.member_log.outputs import (
+    Dying,
+    Ended,
+    Expired,
+    GroupServed,
+    Health,
+    OtherSpeaks,
+    Serving,
+    Settled,
+    Taken,
+)
+from translation.member_log.ownership import Ownership, OwnershipEvent
 from translation.member_log.records import Kind, MemberKey
-from translation.member_log.seats import Seat, SeatEvent
 from translation.member_log.write_queue import WriteQueue
 
-_DEAD = frozenset({Seat.EXPIRED, Seat.ENDED})
+_DEAD = frozenset({Ownership.EXPIRED, Ownership.ENDED})
 
 
 class RecordReader:
@@ -51,7 +61,9 @@ class RecordReader:
             members.outputs.append(Ended(key))
         elif kind is Kind.EXPIRING:
             members.outputs.append(Dying(key))
-        elif kind is Kind.SERVED and key.group_id in members.awaited:
+        else:
+            members.outputs.append(OtherSpeaks(key))
+        if kind is Kind.SERVED and key.group_id in members.awaited:
             members.awaited.discard(key.group_id)
             members.outputs.append(GroupServed(key.group_id))
 
@@ -70,18 +82,18 @@ class RecordReader:
         for key in keys:
             entry = self._members.entries.get(key)
             if entry is not None and state.health is not Health.REPLAYING:
-                if entry.write is None or entry.machine.seat in _DEAD:
-                    entry.machine.handle(SeatEvent.NOTHING_COUNTS)
+                if entry.write is None or entry.machine.ownership in _DEAD:
+                    entry.machine.handle(OwnershipEvent.NOTHING_COUNTS)
                 self._writes.want(key)
 
-    def give_up(self, key: MemberKey, entry: Entry) -> None:
-        """Whether what was written will count is not known: the seat is what counts makes it, and more is wanted."""
+    def outcome_unknown(self, key: MemberKey, entry: Entry) -> None:
+        """Whether what was written will count is not known: ownership follows from what counts, and more is wanted."""
         self._writes.resolve(key, entry)
-        if entry.machine.seat in (Seat.CLAIMING, Seat.EXPIRING):
+        if entry.machine.ownership in (Ownership.CLAIMING, Ownership.EXPIRING):
             entry.machine.handle(self._members.event_of(self._members.present(key)))
         self._writes.want(key)
 
-    def find_again(self, key: MemberKey, entry: Entry) -> None:
+    def reconcile_after_replay(self, key: MemberKey, entry: Entry) -> None:
         """The partition has been replayed: see what counts for a member of before."""
         present = self._members.present(key)
         if present is None:
@@ -101,9 +113,9 @@ class RecordReader:
         if resolved is not None:
             self._writes.resolve(key, entry)
         if counts:
-            if entry.machine.seat in _DEAD and stored.record.kind is not Kind.ENDED:
+            if entry.machine.ownership in _DEAD and stored.record.kind is not Kind.ENDED:
                 # Somebody has forged it: no replica writes that of a dead id. What counts is what all go by.
-                entry.machine.handle(SeatEvent.LOG_LOST)
+                entry.machine.handle(OwnershipEvent.LOG_LOST)
             entry.machine.handle(self._members.event_of(stored))
             if self._members.is_own_served(stored):
                 self._serve(key, entry, resolved, now)
@@ -154,7 +166,7 @@ class RecordReader:
     def _lost(self, key: MemberKey, entry: Entry) -> None:
         """A record of ours is read back, and another counts."""
         present = self._members.present(key)
-        if entry.machine.seat in (Seat.CLAIMING, Seat.EXPIRING):
+        if entry.machine.ownership in (Ownership.CLAIMING, Ownership.EXPIRING):
             # It came too late, or what it saw is forgotten.
             entry.machine.handle(self._members.event_of(present))
         entry.tries += 1

@@ -12,6 +12,7 @@ from translation.member_log.entries import Entry, Write
 from translation.member_log.formats import Format
 from translation.member_log.members import Members
 from translation.member_log.outputs import Health, WriteRecord
+from translation.member_log.ownership import Ownership, OwnershipEvent
 from translation.member_log.records import (
     NO_GENERATION,
     Kind,
@@ -20,7 +21,6 @@ from translation.member_log.records import (
     encode_key,
     shortened,
 )
-from translation.member_log.seats import Seat, SeatEvent
 from translation.member_log.snapshots import NO_SNAPSHOT
 
 _RESERVED = 0.5
@@ -150,10 +150,10 @@ class WriteQueue:
         # As it will be read back: an older format may be unable to say all of it.
         entry.write = Write(members.format.decode(data), dict(entry.claims), now)
         self.unresolved[key] = None
-        if kind is Kind.SERVED and entry.machine.seat is not Seat.CLAIMING:
-            entry.machine.handle(SeatEvent.CLAIM_WRITTEN)
+        if kind is Kind.SERVED and entry.machine.ownership is not Ownership.CLAIMING:
+            entry.machine.handle(OwnershipEvent.CLAIM_WRITTEN)
         elif kind is Kind.EXPIRING:
-            entry.machine.handle(SeatEvent.EXPIRING_WRITTEN)
+            entry.machine.handle(OwnershipEvent.EXPIRING_WRITTEN)
         if kind is not Kind.SERVED:
             # From now on the id may be dead or relayed, also if the outcome of this write is never known.
             entry.confirmed.clear()

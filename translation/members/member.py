@@ -20,7 +20,7 @@ from translation.members.member_parts import (
     Deadlines,
     HeldPartitions,
     JoinProgress,
-    PendingMove,
+    PendingSwitch,
 )
 from translation.members.member_state import MemberState, MemberStateMachine
 from translation.members.procedure import ProcedureQueue
@@ -167,7 +167,7 @@ class Group:
         "members",
         "migration",
         "out_of_reach",
-        "pending_moves",
+        "pending_switches",
         "relayed_until",
         "scheduled_heartbeats",
         "settled",
@@ -192,7 +192,7 @@ class Group:
         """How many first heartbeats, which begin a membership of the new protocol, are on their way to the broker."""
         self.relayed_until: dict[str, float] = {}
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
-        self.pending_moves: dict[str, PendingMove] = {}
+        self.pending_switches: dict[str, PendingSwitch] = {}
         """Clients that were made to rejoin because the policy changed, by the member id that they leave behind."""
         self.conversion: Conversion | None = None
         """Its conversion in place, or its way back, while this process is at it."""

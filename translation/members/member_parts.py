@@ -18,7 +18,7 @@ from translation.partitions import NONE, Partitions
 from translation.policy.client_offer import ClientOffer
 
 
-class PendingMove(msgspec.Struct, frozen=True):
+class PendingSwitch(msgspec.Struct, frozen=True):
     """A client that was made to rejoin, and the membership that it leaves behind."""
 
     member_id: str

@@ -59,7 +59,7 @@ def carry_out_command(context: Context, command: Command) -> CommandOutcome:
         policy=context.rules.digest,
         now_ms=moves.now_ms(group_id),
         position=moves.records.position(group_id),
-        asks=moves.hook.asks,
+        hook_owner=moves.hook.owner,
     )
     try:
         after = apply_command(command, present)

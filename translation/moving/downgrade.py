@@ -12,7 +12,7 @@ from translation.actions import Connection, EventKind, Request
 from translation.conversion.classic_join import relay_classic_join
 from translation.conversion.last_consumer_member import has_to_wait_for_others
 from translation.conversion.old_membership import leave_consumer_membership
-from translation.conversion.pending_moves import request_rejoin
+from translation.conversion.pending_switches import request_rejoin
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
     Failed,
@@ -55,13 +55,13 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
         return None
     member = group.members.get(message.member_id)
     if member is None or not member.joined:
-        move = group.pending_moves.get(message.member_id)
+        move = group.pending_switches.get(message.member_id)
         if move is None:
             return None
         rejoins = move.is_eager and group.migration.moves_all(context.now)
         return ErrorCode.REBALANCE_IN_PROGRESS if rejoins else ErrorCode.UNKNOWN_MEMBER_ID
     if context.rules.rule_for(message.group_id).mode is _TRANSLATE:
-        group.pending_moves.pop(member.member_id, None)
+        group.pending_switches.pop(member.member_id, None)
         if member.member_id in group.asked_to_rejoin:
             _need_not_go_back(member)
         return None
@@ -73,7 +73,7 @@ def why_to_rejoin(context: Context, request: Request) -> ErrorCode | None:
     if not context.member_log.may_end(member) or generation.why_refused(member, request) != ErrorCode.NONE:
         return None
     context.unowned.moves_back(message.group_id)
-    if member.member_id in group.pending_moves:
+    if member.member_id in group.pending_switches:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if member.member_id not in group.asked_to_rejoin:
         group.asked_to_rejoin[member.member_id] = context.now

@@ -18,7 +18,7 @@ from translation.member_log.signals import GateState, GateVerdict, Report
 from translation.policy.policy import Rule
 from translation.rollout.gate_verdicts import SETTLES_S
 from translation.rollout.gates import FRESH_MS, ReceivedReport, aligned, baseline_of, judge, looks_of
-from translation.rollout.next_step import Signals, decide, describe
+from translation.rollout.next_step import RolloutInputs, decide, describe
 
 _LAST_STEP_S = 60.0
 """The last step is judged for at least so long once it has settled, and for ``hold_s``."""
@@ -73,7 +73,7 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report 
         if baseline is not None:
             _write(context, group_id, replace(move, baseline=baseline))
     elif verdict.state is GateState.HARM:
-        _write(context, group_id, decide(move, rule, Signals(now_ms=now_ms, harm=verdict.why)))
+        _write(context, group_id, decide(move, rule, RolloutInputs(now_ms=now_ms, harm=verdict.why)))
     elif verdict.state is GateState.CLEAR:
         _write(context, group_id, _when_clear(rule, move, now_ms))
     return verdict

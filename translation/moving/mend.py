@@ -201,7 +201,7 @@ def _is_being_moved(context: Context, group_id: str) -> bool:
     """Whether a member was told a moment ago to join anew: it comes back by itself, and the group changes then."""
     known = context.registry.groups.get(group_id)
     return known is not None and any(
-        context.now - move.told_at < _JOINS_ANEW_S for move in known.pending_moves.values()
+        context.now - move.told_at < _JOINS_ANEW_S for move in known.pending_switches.values()
     )
 
 

@@ -80,7 +80,7 @@ class MoveView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def view_of(
     move: Move, rule: Rule, now_ms: int, policy: str, verdict: GateVerdict = NO_GATES, unproven: str = ""
 ) -> MoveView:
-    """What is shown of a move. ``now_ms`` and ``unproven`` as in :class:`Signals`; ``policy`` names the policy."""
+    """What is shown of a move. ``now_ms`` and ``unproven``: :class:`RolloutInputs` (``missing_proof``)."""
     has_gates = rule.abort_if is not None and _goes_on(move)
     unproven = unproven if move.is_moving and move.settled_ms and not move.proven else ""
     gates = verdict.text if has_gates else ""

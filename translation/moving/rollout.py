@@ -75,7 +75,7 @@ class Rollout:
         move = moves.move(group_id, context.rules.written_rule_for(group_id))
         if move is None or move.hook is None or (move.number, move.hook.step) != (number, step):
             return context.take_actions()
-        if move.hook.by == moves.hook.asks:
+        if move.hook.by == moves.hook.owner:
             if veto is None:
                 moves.hook.agrees(group_id, number, step)
             else:

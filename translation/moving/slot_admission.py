@@ -17,19 +17,19 @@ from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Connection, EventKind, Request
 from translation.conversion.classic_join import relay_as_member_or_new
-from translation.conversion.pending_moves import match_pending_move
+from translation.conversion.pending_switches import match_pending_move
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.member_log.group_records import MOVE, GroupKey, Move, Slot, StoredGroup, slot_name
 from translation.member_log.records import LONGEST_NAME, member_key
 from translation.members.member import Member
 from translation.members.member_ids import is_issued_form
-from translation.members.member_parts import PendingMove
+from translation.members.member_parts import PendingSwitch
 from translation.members.procedure import Procedure, UpstreamLost, Wait
 from translation.moving.group_members import describe_members
 from translation.policy.client_offer import lacks_owned_list
 from translation.policy.policy import Rule
-from translation.rollout.next_step import Signals, begin, decide, describe
+from translation.rollout.next_step import RolloutInputs, begin, decide, describe
 from translation.rollout.slots import HIDDEN_MEMBERS, GroupMembers, is_filled, next_slot, taken
 from translation.rollout.step_start import may_come_in, why_nobody_is_told
 from translation.rollout.wave_counts import why_not_yet
@@ -141,11 +141,11 @@ def advance_rollout(context: Context, connection: Connection, group_id: str, rul
     if looked is None or looked.group_members.is_hidden or context.rules.rule_for(group_id) is not rule:
         return
     group_members = looked.group_members
-    held, signals = _found_out(context, group_id, rule, move, looked)
+    held, inputs = _found_out(context, group_id, rule, move, looked)
     members = group_members.members(held.values())
     quota = min(rule.staged[move.step].quota(members), members)  # a step of two may be that of a group of one
     is_done = bool(group_members.translated) and is_filled(held, group_members, quota)
-    yield from _go_on(context, group_id, rule, move, decide(move, rule, replace(signals, filled=is_done)))
+    yield from _go_on(context, group_id, rule, move, decide(move, rule, replace(inputs, filled=is_done)))
 
 
 def join_by_steps(
@@ -269,9 +269,9 @@ def _is_translated(
     return has_slot if group_members.is_hidden else member_id in group_members.translated
 
 
-def _pending_move(context: Context, connection: Connection, request: Request) -> PendingMove | None:
+def _pending_move(context: Context, connection: Connection, request: Request) -> PendingSwitch | None:
     group = context.registry.groups.get(request.message.group_id)
-    if group is None or not group.pending_moves:
+    if group is None or not group.pending_switches:
         return None
     given_here = context.ids.is_issued(request.message.member_id)
     return match_pending_move(group, connection, request, given_here=given_here)
@@ -412,7 +412,7 @@ def hold_if_downgraded(context: Context, connection: Connection, member: Member)
             return False
         now_ms = context.moves.records.now_ms(group_id, context.now)
         yield from _go_on(
-            context, group_id, rule, move, decide(move, rule, Signals(now_ms=now_ms, downgraded=True))
+            context, group_id, rule, move, decide(move, rule, RolloutInputs(now_ms=now_ms, downgraded=True))
         )
     context.moves.free(group_id, member.member_id)
     return True
@@ -446,40 +446,40 @@ def _free_slot(
 ) -> Procedure[int | None]:
     """The slot that a client may take; None if there is none, or if the move does not go on."""
     moves, group_members = context.moves, looked.group_members
-    held, signals = _found_out(context, group_id, rule, move, looked)
+    held, inputs = _found_out(context, group_id, rule, move, looked)
     known = group_members.classic | group_members.translated
     is_new = known.isdisjoint(client.names) and client.instance_id not in group_members.static
     members = group_members.members(held.values())
     moves.hook.looked(group_id, members, len(group_members.translated))
     quota = rule.staged[move.step].quota(members + is_new)
-    number = None if signals.downgraded else next_slot(held, group_members, quota)
+    number = None if inputs.downgraded else next_slot(held, group_members, quota)
     if number is None:
         moves.set_full(group_id, context.now + LOOK_AGAIN_S)
-    signals = replace(signals, filled=number is None and is_filled(held, group_members, quota))
-    yield from _go_on(context, group_id, rule, move, decide(move, rule, signals))
+    inputs = replace(inputs, filled=number is None and is_filled(held, group_members, quota))
+    yield from _go_on(context, group_id, rule, move, decide(move, rule, inputs))
     return number
 
 
 def _found_out(
     context: Context, group_id: str, rule: Rule, move: Move, looked: _Look
-) -> tuple[dict[int, Slot], Signals]:
+) -> tuple[dict[int, Slot], RolloutInputs]:
     """The slots that are taken, and what is known beside whether the step is filled."""
     moves, group_members = context.moves, looked.group_members
-    signals = _signals(context, group_id, rule, move)
-    held = taken(moves.slots(group_id), looked.before, group_members, moves.ended(group_id), signals.now_ms)
+    inputs = _inputs(context, group_id, rule, move)
+    held = taken(moves.slots(group_id), looked.before, group_members, moves.ended(group_id), inputs.now_ms)
     downgraded = not group_members.is_consumer_group and bool(group_members.classic) and looked.was_converted
-    return held, replace(signals, converted=bool(group_members.translated), downgraded=downgraded)
+    return held, replace(inputs, converted=bool(group_members.translated), downgraded=downgraded)
 
 
-def _signals(context: Context, group_id: str, rule: Rule, move: Move) -> Signals:
+def _inputs(context: Context, group_id: str, rule: Rule, move: Move) -> RolloutInputs:
     """What is known of a move without a look at its group."""
     moves = context.moves
-    return Signals(
+    return RolloutInputs(
         now_ms=moves.now_ms(group_id),
-        asks=moves.hook.asks,
-        agreed=moves.hook.agreed(group_id, move),
-        waits=moves.gates.why_waits(group_id, rule),
-        unproven=moves.why_not_proven(group_id, rule, move),
+        hook_owner=moves.hook.owner,
+        hook_approved_step=moves.hook.agreed(group_id, move),
+        gate_reason=moves.gates.why_waits(group_id, rule),
+        missing_proof=moves.why_not_proven(group_id, rule, move),
     )
 
 
@@ -495,9 +495,9 @@ def _present_move(context: Context, group_id: str, rule: Rule) -> Procedure[Move
         if move is None and wave_blocked_by(context, group_id, rule) is not None:
             return None
         if move is None:
-            after = begin(rule, records.position(group_id) + 1, now_ms, asks=context.moves.hook.asks)
+            after = begin(rule, records.position(group_id) + 1, now_ms, hook_owner=context.moves.hook.owner)
         else:
-            after = decide(move, rule, _signals(context, group_id, rule, move))
+            after = decide(move, rule, _inputs(context, group_id, rule, move))
         if after == move:
             return move
         if not (yield from _go_on(context, group_id, rule, move, after)):

@@ -12,7 +12,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from translation.actions import Connection, EventKind, Request
 from translation.conversion.convertibility import Obstacle, find_obstacle, passthrough_backoff_s
-from translation.conversion.pending_moves import request_rejoin
+from translation.conversion.pending_switches import request_rejoin
 from translation.engine.context import Context
 from translation.members.member import Member
 from translation.members.procedure import Procedure, Send
@@ -33,7 +33,7 @@ _BLOCKED_S = 10.0
 """After so long it is looked again whether a member of a group may be told whose move somebody, or a time, holds up."""
 
 
-def move_classic_member(
+def switch_classic_member(
     context: Context, member: Member, connection: Connection, request: Request, rule: Rule, *, mixed: bool
 ) -> Procedure[ErrorCode | None]:
     """Convert the member of a Heartbeat if its turn has come; return the code for its client, or None to relay it.
@@ -124,7 +124,7 @@ def _how_to_rejoin(context: Context, member: Member) -> ErrorCode:
     here the group's assignor says so: a client is eager as soon as one of its assignors is.
     """
     group = member.group
-    moves = group.pending_moves
+    moves = group.pending_switches
     known = context.classic_members.find(group.group_id, member.member_id)
     offered = (group.migration.classic_assignor,) if known is None else known.offered
     if is_cooperative(offered) or not any(offered) or member.member_id not in moves:

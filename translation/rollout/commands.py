@@ -55,7 +55,7 @@ class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     now_ms: int
     position: int
-    asks: str = ""
+    hook_owner: str = ""
 
 
 def apply_command(command: Command, present: CommandContext) -> Move:
@@ -72,7 +72,7 @@ def apply_command(command: Command, present: CommandContext) -> Move:
         raise Refused(
             "its move has not begun: none of its clients has called since the policy has these steps"
         )
-    move = move or begin(rule, present.position + 1, present.now_ms, asks=present.asks)
+    move = move or begin(rule, present.position + 1, present.now_ms, hook_owner=present.hook_owner)
     after = _BY_KIND[command.act](command, move, present)
     if after == move:
         return move
@@ -127,7 +127,7 @@ def _resume(_command: Command, move: Move, present: CommandContext) -> Move:
     if move.phase == Phase.PAUSED and has_begun:
         return replace(move, phase=Phase.MOVING, since_ms=present.now_ms, why="")
     # Nobody is translated by it, or soon nobody will be.
-    anew = begin(rule, present.position + 1, present.now_ms, asks=present.asks)
+    anew = begin(rule, present.position + 1, present.now_ms, hook_owner=present.hook_owner)
     return replace(anew, approved=move.approved if move.phase == Phase.PAUSED else 0)
 
 

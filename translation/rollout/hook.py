@@ -65,7 +65,7 @@ class HookCalls:
         """How many members a group had, and how many of them were translated, when the broker was asked last."""
 
     @property
-    def asks(self) -> str:
+    def owner(self) -> str:
         """Names this process, if it has a hook to ask before a step begins; else empty."""
         return self._records.writer_name if self._environment.settings.asks_hook else ""
 

@@ -26,7 +26,7 @@ from translation.rollout.hook import ask
 from translation.rollout.step_start import next_step, what_it_waits_for
 
 
-class Signals(msgspec.Struct, frozen=True, kw_only=True):
+class RolloutInputs(msgspec.Struct, frozen=True, kw_only=True):
     """What was found out about a group. ``now_ms`` is the log's clock, by which a move's times are, since 1970."""
 
     now_ms: int
@@ -36,63 +36,63 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
     """It is a consumer group with translated members."""
     downgraded: bool = False
     """It was a consumer group in this move, and is a classic one with members."""
-    waits: str = ""
+    gate_reason: str = ""
     """Why the gates let no step begin, in words; empty: they do."""
     harm: str = ""
     """What the step has done, in words; empty: nothing is known."""
-    asks: str = ""
+    hook_owner: str = ""
     """Names this process, if it has a hook to ask before a step begins; empty: it has none."""
-    agreed: int | None = None
+    hook_approved_step: int | None = None
     """The index of the step to which the hook has agreed a moment ago."""
-    unproven: str = ""
+    missing_proof: str = ""
     """Why the step is not proven as the rule asks, in words; empty: it is, or the rule does not ask."""
 
 
-def begin(rule: Rule, number: int, now_ms: int, *, asks: str = "") -> Move:
+def begin(rule: Rule, number: int, now_ms: int, *, hook_owner: str = "") -> Move:
     """The first step of a move by a rule's steps; ``number`` has to be greater than that of any move before.
 
-    ``asks`` as in :class:`Signals`.
+    ``hook_owner`` as in :class:`RolloutInputs`.
     """
-    waits = asks or rule.windows or rule.pause or rule.approval is Approval.REQUIRED
+    waits = hook_owner or rule.windows or rule.pause or rule.approval is Approval.REQUIRED
     # Of a group that moves as a whole nothing is counted, so nobody would look whether it may begin.
     phase = Phase.AWAITING if waits and not rule.staged[0].is_all else Phase.MOVING
     return Move(steps=text_of(rule.staged), number=number, since_ms=now_ms, phase=phase)
 
 
-def decide(move: Move, rule: Rule, signals: Signals) -> Move:
+def decide(move: Move, rule: Rule, inputs: RolloutInputs) -> Move:
     """How the move goes on: the same if nothing is to be changed."""
-    now_ms = signals.now_ms
+    now_ms = inputs.now_ms
     if move.phase == Phase.AWAITING:
-        return _begin_next(move, rule, signals)
+        return _begin_next(move, rule, inputs)
     if not move.is_moving:
         return move
-    if signals.harm:
-        return replace(move, phase=Phase.ABORTED, since_ms=now_ms, why=signals.harm)
-    if signals.downgraded:
+    if inputs.harm:
+        return replace(move, phase=Phase.ABORTED, since_ms=now_ms, why=inputs.harm)
+    if inputs.downgraded:
         why = "its last translated member has left, so the broker made it a classic group"
         return replace(move, phase=Phase.HELD, since_ms=now_ms, why=why)
-    if signals.converted and not move.converted:
+    if inputs.converted and not move.converted:
         move = replace(move, converted=True)
     if not move.settled_ms:
-        return replace(move, settled_ms=max(1, now_ms)) if signals.filled else move
+        return replace(move, settled_ms=max(1, now_ms)) if inputs.filled else move
     if now_ms - move.settled_ms < rule.hold_s * 1000:
         return move
-    return _begin_next(move, rule, signals)
+    return _begin_next(move, rule, inputs)
 
 
-def _begin_next(move: Move, rule: Rule, signals: Signals) -> Move:
+def _begin_next(move: Move, rule: Rule, inputs: RolloutInputs) -> Move:
     """The move at its next step, if there is one that may begin now."""
-    step, now_ms = next_step(move, rule), signals.now_ms
-    if signals.unproven and not rule.unproven_override:
+    step, now_ms = next_step(move, rule), inputs.now_ms
+    if inputs.missing_proof and not rule.unproven_override:
         return move
-    override = rule.unproven_override or "" if signals.unproven else ""
+    override = rule.unproven_override or "" if inputs.missing_proof else ""
     if step is None:
         is_news = bool(rule.proof_s) and not move.proven
         return replace(move, proven=True, unproven=override or move.unproven) if is_news else move
-    if signals.waits or what_it_waits_for(move, rule, step, now_ms):
+    if inputs.gate_reason or what_it_waits_for(move, rule, step, now_ms):
         return move
-    if signals.asks and signals.agreed != step:
-        return ask(move, step, signals.asks, now_ms)
+    if inputs.hook_owner and inputs.hook_approved_step != step:
+        return ask(move, step, inputs.hook_owner, now_ms)
     return replace(
         move, phase=Phase.MOVING, step=step, since_ms=now_ms, settled_ms=0, hook=None, unproven=override
     )

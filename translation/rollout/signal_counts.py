@@ -37,21 +37,21 @@ _COMES_BACK_S = 60.0
 _CLIENTS = 1_000
 """Clients of a group that are remembered for that."""
 
-_Lane = tuple[str, int]
+_TopicPartition = tuple[str, int]
 _Client = tuple[str | None, str]
 """Client id and host."""
 
 
 class _Member:
-    __slots__ = ("client", "is_translated", "lanes", "listed", "stopped_at")
+    __slots__ = ("client", "gave_up_all_at", "in_events", "is_translated", "owned")
 
     def __init__(self, client: _Client) -> None:
         self.client = client
         self.is_translated = False
-        self.stopped_at: float | None = None
+        self.gave_up_all_at: float | None = None
         """When it gave up everything, if it has not got its assignment since."""
-        self.listed: TopicPartitions | None = ()
-        self.lanes: frozenset[_Lane] | None = frozenset()
+        self.in_events: TopicPartitions | None = ()
+        self.owned: frozenset[_TopicPartition] | None = frozenset()
 
 
 class _Group:
@@ -59,7 +59,6 @@ class _Group:
 
     __slots__ = (
         "counts",
-        "gone",
         "harmed_for",
         "lag",
         "left",
@@ -68,28 +67,29 @@ class _Group:
         "owned_at",
         "owned_ms",
         "pauses",
+        "recent_leavers",
         "told",
-        "usual",
+        "unaffected_windows",
         "windows",
     )
 
     def __init__(self, now: float) -> None:
         self.members: dict[str, _Member] = {}
         self.counts: Counter[str] = Counter()
-        self.owned: Counter[_Lane] = Counter()
+        self.owned: Counter[_TopicPartition] = Counter()
         self.owned_ms = 0.0
         self.owned_at = now
         self.pauses: deque[float] = deque(maxlen=_PAUSES)
         self.told: OrderedDict[_Client, None] = OrderedDict()
         """Clients that were made to rejoin and have not: that rejoin is the policy's."""
-        self.gone: OrderedDict[_Client, float] = OrderedDict()
+        self.recent_leavers: OrderedDict[_Client, float] = OrderedDict()
         """Clients whose membership has ended, and when."""
         self.left = 0
         """Members that have left, and whose connections may be closed now."""
         self.lag: int | None = None
         self.windows: deque[Window] = deque(maxlen=KEPT)
         """The newest first."""
-        self.usual: deque[Window] = deque(maxlen=KEPT)
+        self.unaffected_windows: deque[Window] = deque(maxlen=KEPT)
         """The last windows that were no worse than those before."""
         self.harmed_for = 0
 
@@ -106,7 +106,7 @@ class SignalCounts:
         self._reported: set[str] = set()
         """Groups that were reported after the last window: they are not forgotten."""
         self._members = 0
-        self._lanes = 0
+        self._partitions = 0
         self._fault = self._fault_before = ""
         """What is wrong in the window that is not over, and in the one before."""
 
@@ -146,13 +146,13 @@ class SignalCounts:
             if event.kind is EventKind.LEFT:
                 group.left += 1
             if member is not None:
-                self._set_lanes(group, member, (), now)
+                self._set_owned(group, member, (), now)
                 del group.members[event.member_id]
                 self._members -= 1
                 group.counts["changes"] += 1
-                group.gone[member.client] = now
-                if len(group.gone) > _CLIENTS:
-                    group.gone.popitem(last=False)
+                group.recent_leavers[member.client] = now
+                if len(group.recent_leavers) > _CLIENTS:
+                    group.recent_leavers.popitem(last=False)
             return
         is_known = member is not None
         if member is None:
@@ -162,18 +162,18 @@ class SignalCounts:
             member = group.members[event.member_id] = _Member(client)
             self._members += 1
             group.counts["changes"] += 1
-            is_known = now - group.gone.pop(client, -_COMES_BACK_S) < _COMES_BACK_S
+            is_known = now - group.recent_leavers.pop(client, -_COMES_BACK_S) < _COMES_BACK_S
         if event.kind is EventKind.JOINED and is_known and not self._was_told(group, member):
             group.counts["rejoins" if is_translated else "classic_rejoins"] += 1
             group.counts["changes"] += is_translated
         member.is_translated = is_translated
         if event.owned is not None or event.kind is EventKind.ADOPTED:
-            self._set_lanes(group, member, event.owned, now)
+            self._set_owned(group, member, event.owned, now)
         # It is still Stable in the event that says what it has given up.
         is_back = event.state == MemberState.STABLE and event.kind is not EventKind.REVOKED
-        if is_back and member.stopped_at is not None:
-            group.pauses.append(now - member.stopped_at)
-            member.stopped_at = None
+        if is_back and member.gave_up_all_at is not None:
+            group.pauses.append(now - member.gave_up_all_at)
+            member.gave_up_all_at = None
 
     @staticmethod
     def _was_told(group: _Group, member: _Member) -> bool:
@@ -203,11 +203,11 @@ class SignalCounts:
         """Something is wrong outside of all groups, in the window that is not over; empty: nothing any more."""
         self._fault = why[:LONGEST_REASON]
 
-    def _set_lanes(self, group: _Group, member: _Member, listed: TopicPartitions | None, now: float) -> None:
-        if listed == member.listed:
+    def _set_owned(self, group: _Group, member: _Member, listed: TopicPartitions | None, now: float) -> None:
+        if listed == member.in_events:
             return
-        before = member.lanes or frozenset()
-        lanes = (
+        before = member.owned or frozenset()
+        owned = (
             None
             if listed is None
             else frozenset(
@@ -217,11 +217,11 @@ class SignalCounts:
                 for index in one.partitions
             )
         )
-        if lanes is not None and self._lanes + len(lanes) - len(before) > PARTITIONS_LIMIT:
-            lanes = None
-        member.listed, member.lanes = listed, lanes
-        after = lanes or frozenset()
-        self._lanes += len(after) - len(before)
+        if owned is not None and self._partitions + len(owned) - len(before) > PARTITIONS_LIMIT:
+            owned = None
+        member.in_events, member.owned = listed, owned
+        after = owned or frozenset()
+        self._partitions += len(after) - len(before)
         self._owned_so_far(group, now)
         for lane in before - after:
             group.owned[lane] -= 1
@@ -230,7 +230,7 @@ class SignalCounts:
         for lane in after - before:
             group.owned[lane] += 1
         if before and not after:
-            member.stopped_at = now
+            member.gave_up_all_at = now
 
     @staticmethod
     def _owned_so_far(group: _Group, now: float) -> None:
@@ -239,7 +239,7 @@ class SignalCounts:
 
     def _forget(self, group: _Group) -> None:
         self._members -= len(group.members)
-        self._lanes -= sum(len(member.lanes or ()) for member in group.members.values())
+        self._partitions -= sum(len(member.owned or ()) for member in group.members.values())
 
     def _add(self, group_id: str, now: float) -> _Group:
         """A group that was not seen: nothing has happened to it here in the windows before."""
@@ -275,18 +275,18 @@ class SignalCounts:
             commit_errors=group.counts["commit_errors"],
             disconnects=group.counts["disconnects"],
             owned_ms=round(group.owned_ms),
-            unknown=sum(member.lanes is None for member in group.members.values()),
+            unknown=sum(member.owned is None for member in group.members.values()),
             pause_ms=_p99_ms(group.pauses),
             lag=group.lag,
         )
         group.counts.clear()
         group.owned_ms, group.lag, group.left = 0.0, None, 0
         group.pauses.clear()
-        is_usual = not _worse(group, window, AbortIf(), now)
-        group.harmed_for = 0 if is_usual else group.harmed_for + 1
+        is_unaffected = not _worse(group, window, AbortIf(), now)
+        group.harmed_for = 0 if is_unaffected else group.harmed_for + 1
         group.windows.appendleft(window)
-        if is_usual or group.harmed_for > _CONTROL_IS_SO:
-            group.usual.appendleft(window)
+        if is_unaffected or group.harmed_for > _CONTROL_IS_SO:
+            group.unaffected_windows.appendleft(window)
 
     def report(self, group_id: str, abort_if: AbortIf, moving: Collection[str], now: float) -> Report:
         """What is to be reported of a group, after :meth:`cut`. ``moving`` are the groups that are no control."""
@@ -320,8 +320,8 @@ class SignalCounts:
 
 def _worse(group: _Group, window: Window, abort_if: AbortIf, now: float) -> list[Gate]:
     """By which gates a window is worse than is usual for the group."""
-    usual = [totals_of((one,)) for one in group.usual if one is not window]
-    baseline = baseline_of(usual, round(now * 1000))
+    unaffected = [totals_of((one,)) for one in group.unaffected_windows if one is not window]
+    baseline = baseline_of(unaffected, round(now * 1000))
     if baseline is None:
         return []
     found = excesses(totals_of((window,)), baseline, round(now * 1000))

@@ -17,7 +17,7 @@ from translation.actions import Authorized, Connection, EventKind, Request
 from translation.admission import authorization, guarded_joins, serving
 from translation.apis import join_group
 from translation.conversion.classic_join import relay_classic_join
-from translation.conversion.pending_moves import keeps_membership, match_pending_move, request_rejoin
+from translation.conversion.pending_switches import keeps_membership, match_pending_move, request_rejoin
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.joining.replaced_static_member import may_replace_translated, relay_in_its_place
@@ -188,7 +188,7 @@ def _free_slot(context: Context, connection: Connection, request: Request, *, gi
     message: JoinGroupRequest = request.message
     group = context.registry.groups.get(message.group_id)
     move = None
-    if group is not None and group.pending_moves:
+    if group is not None and group.pending_switches:
         move = match_pending_move(group, connection, request, given_here=given_here)
     names = (message.member_id if given_here else "", "" if move is None else move.member_id)
     context.moves.free_unused(message.group_id, *names)
@@ -210,7 +210,7 @@ def _relay_or_move(
     message: JoinGroupRequest = request.message
     may_replace = not is_known_new and may_replace_translated(connection, message)
     group = context.registry.groups.get(message.group_id)
-    if group is None or not (group.pending_moves or group.members or group.conversion):
+    if group is None or not (group.pending_switches or group.members or group.conversion):
         if not (may_replace or lacks_owned_list(message)):
             serving.relay_join(context, connection, request)
             return
@@ -223,7 +223,7 @@ def _relay_or_move(
     if (
         member is not None
         and member.joined
-        and member.member_id in group.pending_moves
+        and member.member_id in group.pending_switches
         and owns_partitions(message)
     ):
         _translate(
@@ -312,7 +312,7 @@ def _join(context: Context, connection: Connection, request: Request, member_id:
     group.relayed_until.pop(member_id, None)
     member = context.registry.member(group.group_id, member_id)
     move = None
-    if group.pending_moves:
+    if group.pending_switches:
         given_here = context.ids.is_issued(member_id)
         move = match_pending_move(group, connection, request, given_here=given_here)
     steps = join_group.join(context, member, connection, request, move)

@@ -16,12 +16,13 @@ from translation.member_log.outputs import (
     GroupServed,
     Health,
     HealthChanged,
+    OtherSpeaks,
     Output,
     Serving,
     Settled,
     Taken,
 )
-from translation.member_log.records import LENGTH_OF_HASH, MemberKey
+from translation.member_log.records import LENGTH_OF_HASH, MemberKey, member_key
 from translation.members.member import Member
 from translation.membership.expiry import drop_taken, forget_expired, remove_dead
 from translation.moving import judging
@@ -35,25 +36,35 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
         match output:
             case Settled(key):
                 _settled(context, key)
-            case Taken(key):
-                member = context.registry.find_key(key)
-                if member is not None:
-                    drop_taken(context, member)
-            case Expired(key):
-                _expired(context, context.registry.find_key(key))
-            case Ended(key):
-                _heartbeat_the_others(context, key)
-            case Dying(key):
-                _remember_dead(context, key)
             case GroupServed(group_id) if group_id in context.registry.groups:
                 in_reach(context, context.registry.groups[group_id])
             case HealthChanged(partition, Health.READY):
                 ready.add(partition)
+                _forget_what_is_older(context, partition)
                 context.moves.look_through()
+            case Taken() | Expired() | Ended() | Dying() | OtherSpeaks():
+                _of_member(context, output)
     log_is_ready(context, frozenset(ready))
     for output in outputs:
         if isinstance(output, Serving) and context.registry.find_key(output.key) is None:
             context.member_log.release_key(output.key)  # the call that claimed it is over
+
+
+def _of_member(context: Context, output: Taken | Expired | Ended | Dying | OtherSpeaks) -> None:
+    key = output.key
+    match output:
+        case Taken():
+            member = context.registry.find_key(key)
+            if member is not None:
+                drop_taken(context, member)
+        case Expired():
+            _expired(context, context.registry.find_key(key))
+        case Ended():
+            _heartbeat_the_others(context, key)
+        case Dying():
+            _remember_dead(context, key)
+        case OtherSpeaks():
+            context.classic_members.forget(key.group_id, key.member_id)
 
 
 def _settled(context: Context, key: MemberKey) -> None:
@@ -64,6 +75,16 @@ def _settled(context: Context, key: MemberKey) -> None:
     if context.router is not None:
         context.router.record_settled(key)
     judging.settled(context, key)
+
+
+def _forget_what_is_older(context: Context, partition: int) -> None:
+    """Forget the classic members of a partition that has been replayed, if other replicas have spoken for them."""
+    log = context.member_log.log
+    if log is None:
+        return
+    for group_id, member_id in context.classic_members.all():
+        if log.is_of_another(member_key(group_id, member_id), partition):
+            context.classic_members.forget(group_id, member_id)
 
 
 def _heartbeat_the_others(context: Context, key: MemberKey) -> None:

@@ -38,7 +38,7 @@ def observe_response(context: Context, connection: Connection, request: Request,
     if response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         context.authorized_groups.withdraw(connection.id, request.message.group_id)
     elif response.error_code in MOVED_AWAY:
-        context.member_log.lapse(connection.id)
+        context.member_log.withdraw_confirmations(connection.id)
     if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS and request.api_key in _OF_CLASSIC_MEMBER:
         message = request.message
         context.classic_members.rebalance_announced(message.group_id, message.member_id, context.now)

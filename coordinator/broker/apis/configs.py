@@ -3,7 +3,7 @@
 Topics keep whatever settings they are given and show them again; brokers show none.
 """
 
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.config import GROUP_SETTINGS, CoordinatorConfig, broker_value
 from coordinator.errors import RequestRefused
 from protocol_codecs.all_messages import (
@@ -28,14 +28,14 @@ _TYPES = {bool: TYPE_BOOLEAN, str: TYPE_STRING, int: TYPE_INT}
 _DEFAULTS = CoordinatorConfig()
 
 
-async def describe(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+async def describe(context: RequestScope, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Serve a DescribeConfigs request."""
     results = tuple(_describe(context, resource) for resource in request.resources)
     return DescribeConfigsResponse(results=results)
 
 
 async def alter(
-    context: RequestContext, request: IncrementalAlterConfigsRequest
+    context: RequestScope, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Serve an IncrementalAlterConfigs request."""
     responses = []
@@ -57,7 +57,7 @@ async def alter(
 
 
 def _describe(
-    context: RequestContext, resource: DescribeConfigsRequestResource
+    context: RequestScope, resource: DescribeConfigsRequestResource
 ) -> DescribeConfigsResponseResource:
     error, why = ErrorCode.NONE, None
     shown: tuple[DescribeConfigsResponseConfig, ...] = ()
@@ -76,7 +76,7 @@ def _describe(
     )
 
 
-def _configs(context: RequestContext, kind: int, name: str) -> list[DescribeConfigsResponseConfig]:
+def _configs(context: RequestScope, kind: int, name: str) -> list[DescribeConfigsResponseConfig]:
     if kind == GROUP:
         own = context.cluster.group_settings.get(name, {})
         return [
@@ -124,7 +124,7 @@ def _shown(value: int | str | bool) -> str:
 
 
 def _alter(
-    context: RequestContext, resource: IncrementalAlterConfigsRequestResource, *, validate_only: bool
+    context: RequestScope, resource: IncrementalAlterConfigsRequestResource, *, validate_only: bool
 ) -> None:
     cluster, name = context.cluster, resource.resource_name
     if resource.resource_type == GROUP:

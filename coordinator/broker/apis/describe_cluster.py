@@ -1,6 +1,6 @@
 """DescribeCluster (60), v0 to v2: lists the nodes."""
 
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from protocol_codecs.all_messages import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -8,7 +8,7 @@ from protocol_codecs.all_messages import (
 )
 
 
-async def serve(context: RequestContext, _request: DescribeClusterRequest) -> DescribeClusterResponse:
+async def serve(context: RequestScope, _request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Serve the request."""
     cluster = context.cluster
     return DescribeClusterResponse(

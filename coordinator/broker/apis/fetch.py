@@ -6,7 +6,7 @@ There are no fetch sessions: every request names all its partitions, as clients 
 import trio
 
 from coordinator.broker.cluster import Topic
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.broker.partition_log import LEADER_EPOCH, OffsetOutOfRange
 from protocol_codecs.all_messages import (
     FetchRequest,
@@ -24,7 +24,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 _NOTHING = -1
 
 
-async def serve(context: RequestContext, request: FetchRequest) -> FetchResponse:
+async def serve(context: RequestScope, request: FetchRequest) -> FetchResponse:
     """Serve the request as soon as ``min_bytes`` are available, there is an error, or ``max_wait_ms`` have passed."""
     if request.session_id != 0:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -46,14 +46,14 @@ async def serve(context: RequestContext, request: FetchRequest) -> FetchResponse
     return FetchResponse(responses=tuple(topics))
 
 
-def _find(context: RequestContext, asked: FetchRequestTopic) -> tuple[Topic | None, ErrorCode]:
+def _find(context: RequestScope, asked: FetchRequestTopic) -> tuple[Topic | None, ErrorCode]:
     """Return the topic, and the error code if it does not exist."""
     if context.version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return context.cluster.topic_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
     return context.cluster.topics.get(asked.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _is_due(context: RequestContext, request: FetchRequest) -> bool:
+def _is_due(context: RequestScope, request: FetchRequest) -> bool:
     """Whether there is enough to read, or an error to report."""
     available = 0
     for asked in request.topics:
@@ -69,7 +69,7 @@ def _is_due(context: RequestContext, request: FetchRequest) -> bool:
 
 
 def _error(
-    context: RequestContext, topic: Topic | None, missing: ErrorCode, asked: FetchRequestPartition
+    context: RequestScope, topic: Topic | None, missing: ErrorCode, asked: FetchRequestPartition
 ) -> ErrorCode | None:
     if topic is None:
         return missing
@@ -83,7 +83,7 @@ def _error(
 
 
 def _partition(
-    context: RequestContext,
+    context: RequestScope,
     topic: Topic | None,
     missing: ErrorCode,
     asked: FetchRequestPartition,

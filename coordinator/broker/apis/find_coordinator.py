@@ -1,7 +1,7 @@
 """FindCoordinator (10), v0 to v6, for groups only: transactions are not supported, and the share
 coordinator (key type 2) is none of a client's business."""
 
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from protocol_codecs.all_messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol_codecs.error_code import ErrorCode
 
@@ -10,7 +10,7 @@ FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 _NOBODY = -1
 
 
-async def serve(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+async def serve(context: RequestScope, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Serve the request."""
     if context.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
         found = tuple(_find(context, request.key_type, key) for key in request.coordinator_keys)
@@ -25,7 +25,7 @@ async def serve(context: RequestContext, request: FindCoordinatorRequest) -> Fin
     )
 
 
-def _find(context: RequestContext, key_type: int, key: str) -> Coordinator:
+def _find(context: RequestScope, key_type: int, key: str) -> Coordinator:
     if key_type != GROUP:
         return Coordinator(
             key=key,

@@ -1,6 +1,6 @@
 """Passes all group requests to the coordinators of their groups, if they are on this node."""
 
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.broker.shard_host import ShardHost
 from coordinator.handlers.refusal import refusal
 from coordinator.handlers.routing import groups_of, merged, restricted_to
@@ -9,7 +9,7 @@ from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
 
 
-async def serve(context: RequestContext, request: Message) -> Message:
+async def serve(context: RequestScope, request: Message) -> Message:
     """Serve a request; groups that another node coordinates are answered NOT_COORDINATOR."""
     groups = groups_of(request)
     if groups is None:
@@ -29,7 +29,7 @@ async def serve(context: RequestContext, request: Message) -> Message:
     return merged(answers)
 
 
-async def _ask(context: RequestContext, shard: ShardHost, request: Message) -> Message:
+async def _ask(context: RequestScope, shard: ShardHost, request: Message) -> Message:
     connect_groups = context.cluster.connect_groups  # an experiment
     if connect_groups is not None and (error := connect_groups.refuses(shard, request)) is not None:
         return refusal(request, context.version, error)

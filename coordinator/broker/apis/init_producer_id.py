@@ -1,11 +1,11 @@
 """InitProducerId (22), v0 to v5: gives ids to idempotent producers. Transactional producers are refused."""
 
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from protocol_codecs.all_messages import InitProducerIdRequest, InitProducerIdResponse
 from protocol_codecs.error_code import ErrorCode
 
 
-async def serve(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+async def serve(context: RequestScope, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Serve the request."""
     if request.transactional_id is not None:
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # final for every client

@@ -1,7 +1,7 @@
 """ListOffsets (2), v1 to v10: the ends of a log, or the batch of a timestamp; records inside a batch are not read."""
 
 from coordinator.broker.cluster import Topic
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.broker.partition_log import LEADER_EPOCH, PartitionLog
 from protocol_codecs.all_messages import (
     ListOffsetsRequest,
@@ -17,7 +17,7 @@ FIRST_VERSION_WITH_LEADER_EPOCH = 4
 _NOWHERE = (-1, -1)
 
 
-async def serve(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+async def serve(context: RequestScope, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Serve the request."""
     return ListOffsetsResponse(
         topics=tuple(
@@ -34,7 +34,7 @@ async def serve(context: RequestContext, request: ListOffsetsRequest) -> ListOff
 
 
 def _partition(
-    context: RequestContext, topic: Topic | None, asked: ListOffsetsRequestPartition
+    context: RequestScope, topic: Topic | None, asked: ListOffsetsRequestPartition
 ) -> ListOffsetsResponsePartition:
     number = asked.partition_index
     if topic is None or not 0 <= number < len(topic.logs):

@@ -1,7 +1,7 @@
 """Metadata (3), v0 to v13: nodes, topics, partitions and leaders. A request may create the topics that it names."""
 
 from coordinator.broker.cluster import EmbeddedCluster, Topic
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.broker.partition_log import LEADER_EPOCH
 from coordinator.broker.topic_names import is_valid
 from protocol_codecs.all_messages import (
@@ -16,7 +16,7 @@ from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.uuids import ZERO_UUID
 
 
-async def serve(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+async def serve(context: RequestScope, request: MetadataRequest) -> MetadataResponse:
     """Serve the request."""
     cluster = context.cluster
     wants_all = request.topics is None or (context.version == 0 and not request.topics)

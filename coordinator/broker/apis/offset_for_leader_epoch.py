@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (23), v2 to v4: there is one leader epoch, and its end offset is that of the log."""
 
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.broker.partition_log import LEADER_EPOCH
 from protocol_codecs.all_messages import (
     OffsetForLeaderEpochRequest,
@@ -12,9 +12,7 @@ from protocol_codecs.all_messages import (
 from protocol_codecs.error_code import ErrorCode
 
 
-async def serve(
-    context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+async def serve(context: RequestScope, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """Serve the request."""
     return OffsetForLeaderEpochResponse(
         topics=tuple(
@@ -28,7 +26,7 @@ async def serve(
 
 
 def _partition(
-    context: RequestContext, name: str, asked: OffsetForLeaderEpochRequestPartition
+    context: RequestScope, name: str, asked: OffsetForLeaderEpochRequestPartition
 ) -> OffsetForLeaderEpochResponsePartition:
     topic = context.cluster.topics.get(name)
     error = ErrorCode.NONE

@@ -1,7 +1,7 @@
 """Produce (0), v3 to v13: appends batches to partitions. With acks 0 there is no response."""
 
 from coordinator.broker.cluster import Topic
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.broker.partition_log import LEADER_EPOCH, OutOfOrderSequence
 from protocol_codecs.all_messages import (
     ProduceRequest,
@@ -22,14 +22,14 @@ _ALLOWED_ACKS = frozenset({-1, 0, 1})
 _NO_OFFSET = -1
 
 
-async def serve(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+async def serve(context: RequestScope, request: ProduceRequest) -> ProduceResponse | None:
     """Serve the request; return None for acks 0."""
     topics = tuple(_topic(context, topic, request.acks) for topic in request.topic_data)
     context.cluster.notify_records()
     return None if request.acks == _NO_ACKS else ProduceResponse(responses=topics)
 
 
-def _topic(context: RequestContext, asked: ProduceRequestTopic, acks: int) -> ProduceResponseTopic:
+def _topic(context: RequestScope, asked: ProduceRequestTopic, acks: int) -> ProduceResponseTopic:
     by_id = context.version >= FIRST_VERSION_WITH_TOPIC_IDS
     cluster = context.cluster
     topic = cluster.topic_by_id(asked.topic_id) if by_id else cluster.topics.get(asked.name)
@@ -47,7 +47,7 @@ def _topic(context: RequestContext, asked: ProduceRequestTopic, acks: int) -> Pr
 
 
 def _partition(
-    context: RequestContext, topic: Topic, asked: ProduceRequestPartition, acks: int
+    context: RequestScope, topic: Topic, asked: ProduceRequestPartition, acks: int
 ) -> ProduceResponsePartition:
     if acks not in _ALLOWED_ACKS:
         return _failed(asked.index, ErrorCode.INVALID_REQUIRED_ACKS)

@@ -5,7 +5,7 @@ Session epoch -1 closes the share session after that. Acknowledgements may come 
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.broker.partition_log import LEADER_EPOCH
 from coordinator.errors import RequestRefused
 from coordinator.share_partitions import (
@@ -34,7 +34,7 @@ Outcomes = dict[SessionPartition, RequestRefused | None]
 """What became of the acknowledgements for each partition."""
 
 
-async def serve(context: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+async def serve(context: RequestScope, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
     """Serve the request."""
     leader = context.share_leader
     try:
@@ -66,7 +66,7 @@ def member_of(group_id: str | None, member_id: str | None) -> tuple[str, str]:
 
 
 def acknowledged(
-    context: RequestContext, group_id: str, member_id: str, batches: Batches, *, is_renew_ack: bool
+    context: RequestScope, group_id: str, member_id: str, batches: Batches, *, is_renew_ack: bool
 ) -> Outcomes:
     """Apply the acknowledgements for each partition; an error of one partition leaves the others alone.
 
@@ -92,7 +92,7 @@ def acknowledged(
     return outcomes
 
 
-def check_partition(context: RequestContext, partition: SessionPartition) -> None:
+def check_partition(context: RequestScope, partition: SessionPartition) -> None:
     """Raise RequestRefused unless the partition exists."""
     topic = context.cluster.topic_by_id(partition.topic_id)
     if topic is None:
@@ -101,7 +101,7 @@ def check_partition(context: RequestContext, partition: SessionPartition) -> Non
         raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
 
 
-def led_elsewhere(context: RequestContext, partition: int, refused: RequestRefused | None) -> int | None:
+def led_elsewhere(context: RequestScope, partition: int, refused: RequestRefused | None) -> int | None:
     """Return the leader to name beside an error; None if the error is no matter of leaders."""
     if refused is None or refused.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
         return None
@@ -116,7 +116,7 @@ def by_topic(partitions: Iterable[SessionPartition]) -> dict[Uuid, list[SessionP
     return topics
 
 
-def _response(context: RequestContext, lock_duration_ms: int, outcomes: Outcomes) -> ShareAcknowledgeResponse:
+def _response(context: RequestScope, lock_duration_ms: int, outcomes: Outcomes) -> ShareAcknowledgeResponse:
     leaders = {
         leader
         for partition, refused in outcomes.items()
@@ -140,7 +140,7 @@ def _response(context: RequestContext, lock_duration_ms: int, outcomes: Outcomes
 
 
 def _partition(
-    context: RequestContext, number: int, refused: RequestRefused | None
+    context: RequestScope, number: int, refused: RequestRefused | None
 ) -> ShareAcknowledgeResponsePartition:
     leader_id = led_elsewhere(context, number, refused)
     return ShareAcknowledgeResponsePartition(

@@ -17,7 +17,7 @@ from coordinator.broker.apis.share_acknowledge import (
     led_elsewhere,
     member_of,
 )
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.broker.partition_log import LEADER_EPOCH, OffsetOutOfRange
 from coordinator.broker.share_leader import LedSharePartition
 from coordinator.errors import RequestRefused
@@ -49,7 +49,7 @@ MAX_BYTES = 55 * 1024 * 1024
 Partitions = dict[SessionPartition, ShareFetchResponsePartition]
 
 
-async def serve(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
+async def serve(context: RequestScope, request: ShareFetchRequest) -> ShareFetchResponse:
     """Serve the request as soon as ``min_bytes`` can be acquired, or ``max_wait_ms`` have passed."""
     try:
         group_id, member_id = member_of(request.group_id, request.member_id)
@@ -104,7 +104,7 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
 
 
 def _acknowledged(
-    context: RequestContext, group_id: str, member_id: str, request: ShareFetchRequest
+    context: RequestScope, group_id: str, member_id: str, request: ShareFetchRequest
 ) -> Outcomes:
     """Apply the acknowledgements that came with the request; without any, nothing has an outcome."""
     if not _has_acknowledgements(request):
@@ -121,7 +121,7 @@ def _acknowledged(
 
 
 async def _fetched(
-    context: RequestContext,
+    context: RequestScope,
     group_id: str,
     member_id: str,
     request: ShareFetchRequest,
@@ -181,7 +181,7 @@ def _is_due(request: ShareFetchRequest, led: Sequence[LedSharePartition]) -> boo
 
 
 def _acquired(
-    context: RequestContext,
+    context: RequestScope,
     member_id: str,
     request: ShareFetchRequest,
     led: dict[SessionPartition, LedSharePartition],
@@ -209,7 +209,7 @@ def _acquired(
 
 
 def _acquire(
-    context: RequestContext,
+    context: RequestScope,
     member_id: str,
     request: ShareFetchRequest,
     led: LedSharePartition,
@@ -240,7 +240,7 @@ def _acquire(
 
 
 def _failed(
-    context: RequestContext, partition: SessionPartition, refused: RequestRefused
+    context: RequestScope, partition: SessionPartition, refused: RequestRefused
 ) -> ShareFetchResponsePartition:
     leader_id = led_elsewhere(context, partition.partition, refused)
     return ShareFetchResponsePartition(
@@ -266,7 +266,7 @@ def _with_outcomes(found: Partitions, outcomes: Outcomes) -> Partitions:
     return combined
 
 
-def _response(context: RequestContext, group_id: str, found: Partitions) -> ShareFetchResponse:
+def _response(context: RequestScope, group_id: str, found: Partitions) -> ShareFetchResponse:
     leaders = {
         context.cluster.leader_of(partition.partition)
         for partition, answer in found.items()

@@ -1,6 +1,6 @@
 """CreateTopics (19), DeleteTopics (20) and CreatePartitions (37)."""
 
-from coordinator.broker.context import RequestContext
+from coordinator.broker.context import RequestScope
 from coordinator.broker.topic_names import is_valid
 from protocol_codecs.all_messages import (
     CreatePartitionsRequest,
@@ -24,13 +24,13 @@ _DEFAULT = -1
 _REPLICATION_FACTOR = 1
 
 
-async def create(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def create(context: RequestScope, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Serve a CreateTopics request."""
     topics = (_create(context, topic, validate_only=request.validate_only) for topic in request.topics)
     return CreateTopicsResponse(topics=tuple(topics))
 
 
-async def delete(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def delete(context: RequestScope, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Serve a DeleteTopics request."""
     asked = request.topics
     if context.version < FIRST_VERSION_DELETING_BY_ID:
@@ -39,7 +39,7 @@ async def delete(context: RequestContext, request: DeleteTopicsRequest) -> Delet
 
 
 async def create_partitions(
-    context: RequestContext, request: CreatePartitionsRequest
+    context: RequestScope, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Serve a CreatePartitions request."""
     results = (_grow(context, topic, validate_only=request.validate_only) for topic in request.topics)
@@ -47,7 +47,7 @@ async def create_partitions(
 
 
 def _create(
-    context: RequestContext, asked: CreateTopicsRequestTopic, *, validate_only: bool
+    context: RequestScope, asked: CreateTopicsRequestTopic, *, validate_only: bool
 ) -> CreateTopicsResponseTopic:
     cluster = context.cluster
     partitions = len(asked.assignments) or asked.num_partitions
@@ -77,7 +77,7 @@ def _create(
     )
 
 
-def _delete(context: RequestContext, asked: DeleteTopicsRequestTopic) -> DeleteTopicsResponseTopic:
+def _delete(context: RequestScope, asked: DeleteTopicsRequestTopic) -> DeleteTopicsResponseTopic:
     cluster = context.cluster
     topic = cluster.topics.get(asked.name) if asked.name is not None else cluster.topic_by_id(asked.topic_id)
     if topic is None:
@@ -89,7 +89,7 @@ def _delete(context: RequestContext, asked: DeleteTopicsRequestTopic) -> DeleteT
 
 
 def _grow(
-    context: RequestContext, asked: CreatePartitionsRequestTopic, *, validate_only: bool
+    context: RequestScope, asked: CreatePartitionsRequestTopic, *, validate_only: bool
 ) -> CreatePartitionsResponseTopic:
     topic = context.cluster.topics.get(asked.name)
     if topic is None:

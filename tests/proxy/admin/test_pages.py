@@ -25,7 +25,7 @@ from proxy.groups.group_registry import GroupRegistry
 from proxy.groups.proof_view import ProofView
 from proxy.groups.snapshot import GroupView, Snapshot
 from proxy.groups.timeline import longest_without_owner, timeline
-from proxy.shadow.view import ShadowView, Span, not_told
+from proxy.shadow.view import ShadowView, Span, not_computable
 from tests.proxy.admin.site import NOW_S, PAGE, Page, Site
 from tests.proxy.groups.events import MICRO, changed, event, life, topic
 from translation.actions import ConnectWorker, EventKind
@@ -179,7 +179,7 @@ def test_the_page_of_an_observed_group_tells_what_a_move_would_give_it(site):
         assert said in page
     assert "&lt;script&gt;" in page
 
-    site.registry.set_shadow("g", not_told("its topics are <hidden>", 996.0))
+    site.registry.set_shadow("g", not_computable("its topics are <hidden>", 996.0))
     assert "Nothing can be told: its topics are &lt;hidden&gt;." in site.http.get("/groups/g").text
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from proxy.groups.group_metrics import GroupCounts, GroupLabels, families
 from proxy.groups.snapshot import BrokerView, ConnectView
-from proxy.shadow.view import ShadowView, not_told
+from proxy.shadow.view import ShadowView, not_computable
 from translation.mending.unowned import Unowned
 
 RULES = Path(__file__).parents[3] / "charts" / "epochgate" / "files" / "rules.yaml"
@@ -93,7 +93,9 @@ def _unowned(partitions: int) -> Unowned:
 
 
 def _shadow(*, is_told: bool) -> ShadowView:
-    return ShadowView(computed_at=1.0, why_not=None) if is_told else not_told("its topics are hidden", 1.0)
+    return (
+        ShadowView(computed_at=1.0, why_not=None) if is_told else not_computable("its topics are hidden", 1.0)
+    )
 
 
 class Cluster:

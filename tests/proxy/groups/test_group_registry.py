@@ -14,7 +14,7 @@ from proxy.groups.group_views import view_of
 from proxy.groups.snapshot import BrokerView, Snapshot, merge
 from proxy.journal.journal import estimated_bytes
 from proxy.metrics.bounds import Bound
-from proxy.shadow.view import ShadowView, Span, not_told
+from proxy.shadow.view import ShadowView, Span, not_computable
 from tests.proxy.groups.events import MICRO, changed, event, life, topic
 from translation.actions import ConnectWorker, Event, EventKind
 from translation.mending.unowned import Unowned
@@ -378,7 +378,7 @@ def test_what_was_told_of_a_move_ends_when_the_group_has_another_type_or_is_tran
     registry.set_broker_view("g", broker(type="classic"))
     assert view(registry).shadow == told
     registry.set_broker_view("g", broker(type="consumer"))
-    assert view(registry).shadow == not_told("it is a group of the new protocol already", 1.0)
+    assert view(registry).shadow == not_computable("it is a group of the new protocol already", 1.0)
 
     registry.set_policy(Policy(default=Mode.TRANSLATE), 2)
     registry.set_shadow("g", told)
@@ -391,7 +391,7 @@ def test_of_several_workers_the_newest_shadow_that_tells_something_is_shown(regi
     shadows = [
         ShadowView(computed_at=1.0, why_not=None),
         ShadowView(computed_at=2.0, why_not=None),
-        not_told("no broker could be asked for its topics", 3.0),
+        not_computable("no broker could be asked for its topics", 3.0),
     ]
     parts = [snapshot(msgspec.structs.replace(view(registry), shadow=one)) for one in shadows]
 
@@ -406,7 +406,7 @@ def test_shadows_are_summed_up_in_metrics(registry):
             "a",
             ShadowView(computed_at=1.0, why_not=None, empty=Span(low=0, high=2), moved=Span(low=3, high=7)),
         ),
-        ("b", not_told("it is rebalancing", 1.0)),
+        ("b", not_computable("it is rebalancing", 1.0)),
     ):
         record(registry, life(group=group_id, protocol="classic"))
         registry.set_shadow(group_id, shadow)

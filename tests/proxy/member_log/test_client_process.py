@@ -15,8 +15,8 @@ from proxy.member_log.driver import FleetDriver
 from proxy.member_log.refusals import MemberLogRefused
 from proxy.metrics.registry import Metrics
 from translation.member_log.outputs import Health, HealthChanged, Output, ServeDecision, Taken
+from translation.member_log.ownership import Ownership
 from translation.member_log.records import member_key, partition_of
-from translation.member_log.seats import Seat
 
 PARTITIONS = 2
 PROPERTIES = {"bootstrap.servers": "127.0.0.1:1"}
@@ -118,7 +118,7 @@ async def test_members_go_on_and_what_was_read_is_not_read_again_when_the_client
         )
         assert await replica.claim(OTHER, 2) is ServeDecision.SERVE
         assert client.pid != pid
-        assert replica.log.seat(KEY) is Seat.SERVING
+        assert replica.log.ownership(KEY) is Ownership.SERVING
         assert Taken(KEY) not in replica.said
         for partition, (offset, _) in positions.items():
             assert client._positions[partition][0] >= offset

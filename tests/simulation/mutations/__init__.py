@@ -110,6 +110,7 @@ FLEET_MUTATIONS: tuple[Mutation, ...] = (
     replicas.tell_whose_member_was_taken_that_it_is_gone,
     replicas.adopt_with_timeouts_of_ones_own,
     replicas.do_not_write_what_began_under_a_classic_id,
+    replicas.keep_a_classic_member_that_another_serves,
     replicas.let_a_commit_take_a_member_over,
     replicas.commit_elsewhere_with_any_generation,
     replicas.keep_a_silent_client_alive,

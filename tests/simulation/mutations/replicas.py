@@ -54,7 +54,7 @@ def claim_ids_that_nobody_has() -> AbstractContextManager[Any]:
 
 def keep_a_connection_that_is_closed() -> AbstractContextManager[Any]:
     """A connection stays confirmed although it is lost, or the broker there coordinates the group no more."""
-    return patch.object(MemberLogView, "lapse", lambda *_: None)
+    return patch.object(MemberLogView, "withdraw_confirmations", lambda *_: None)
 
 
 def speak_for_members_of_others() -> AbstractContextManager[Any]:
@@ -98,6 +98,13 @@ def adopt_with_timeouts_of_ones_own() -> AbstractContextManager[Any]:
         member.client.subscription = frozenset(found.subscribed_topic_names)
 
     return patch.object(adoption, "_describe_client", broken)
+
+
+def keep_a_classic_member_that_another_serves() -> AbstractContextManager[Any]:
+    """What is known of a classic member is used after another replica has served or relayed it."""
+    return patch.multiple(
+        log_outputs, OtherSpeaks=type("Never", (), {}), _forget_what_is_older=lambda *_: None
+    )
 
 
 def do_not_write_what_began_under_a_classic_id() -> AbstractContextManager[Any]:

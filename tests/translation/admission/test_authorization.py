@@ -49,7 +49,7 @@ def state_of(bench: Bench) -> Any:
             dict(group.static_members),
             [getattr(group.migration, name) for name in GroupMigration.__slots__],
             dict(group.relayed_until),
-            dict(group.pending_moves),
+            dict(group.pending_switches),
         )
         for group in context.registry.groups.values()
     }

@@ -14,8 +14,8 @@ from translation.admission import serving
 from translation.conversion.classic_join import relay_as_member_or_new
 from translation.engine.context import Context
 from translation.member_log.outputs import Decision, FleetSettings
+from translation.member_log.ownership import Ownership
 from translation.member_log.records import Kind, MemberRecord, Writer, member_key
-from translation.member_log.seats import Seat
 from translation.members.procedure import ProcedureQueue
 from translation.settings import TranslatorSettings
 
@@ -95,7 +95,7 @@ def test_a_client_that_comes_to_another_replica_is_served_there_and_dropped_with
     one, other = log.replica(), log.replica()
     served_member(one)
     taken_over(other)
-    assert (one.log.seat(KEY), other.log.seat(KEY)) == (Seat.ELSEWHERE, Seat.SERVING)
+    assert (one.log.ownership(KEY), other.log.ownership(KEY)) == (Ownership.ELSEWHERE, Ownership.SERVING)
     assert one.reasons(EventKind.STATE_CHANGED)[-1] == "taken over by another replica"
     assert EventKind.FENCED not in one.kinds()
     log.advance(60.0)
@@ -129,8 +129,8 @@ def test_of_two_replicas_that_claim_at_once_one_serves(log: SharedLog) -> None:
     log.is_held = False
     log.settle()
     assert late not in other.answers
-    assert third.log.seat(KEY) is Seat.SERVING
-    assert other.log.seat(KEY) is Seat.ELSEWHERE
+    assert third.log.ownership(KEY) is Ownership.SERVING
+    assert other.log.ownership(KEY) is Ownership.ELSEWHERE
     assert [call.api_key for call in third.calls] == [ApiKey.CONSUMER_GROUP_DESCRIBE]
     assert other.calls == []
 

@@ -19,8 +19,9 @@ from tests.translation.answers import A, described
 from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench, owned
 from tests.translation.live_groups import OBSERVE_ALL
 from tests.translation.member_log.bench import Replica, SharedLog
-from translation.actions import Connection, EventKind, RequestId
+from translation.actions import Connection, ConnectionId, EventKind, RequestId
 from translation.engine import member_log_view
+from translation.engine.classic_members import ClassicMember
 from translation.engine.member_log_view import snapshot_of
 from translation.member_log.records import Kind, MemberRecord, Writer, member_key
 from translation.member_log.snapshots import (
@@ -419,3 +420,48 @@ def test_without_resuming_nothing_is_written_and_nothing_used(log: SharedLog) ->
     assert snapshots(log) == [None]
     other.heartbeat(other.connect(), A, 1)
     assert [call.api_key for call in other.calls] == [ApiKey.CONSUMER_GROUP_DESCRIBE]
+
+
+# -- a client that was classic here, and is translated elsewhere since -----------------------------------------------
+
+
+def classic_here(replica: Replica) -> None:
+    """Epochgate relayed the JoinGroup and SyncGroup of A here, in a generation that it may have once more elsewhere."""
+    known = replica.translator._context.classic_members
+    known.joined(
+        GROUP,
+        ClassicMember(
+            member_id=A,
+            instance_id=None,
+            client_id="app",
+            client_host="",
+            joined_on=ConnectionId(1),
+            protocol_type="consumer",
+            protocol_name="range",
+            offered=("range",),
+            metadata=b"",
+            session_timeout_ms=45_000,
+            rebalance_timeout_ms=60_000,
+            generation=1,
+        ),
+    )
+    known.synced(GROUP, A, 1, b"")
+
+
+def test_what_is_known_of_a_classic_member_does_not_outlive_the_record_of_another_replica(
+    log: SharedLog,
+) -> None:
+    one, other = log.replica(resumes=True), log.replica(resumes=True)
+    classic_here(other)
+    stable_at(one)
+    assert other.translator._context.classic_members.find(GROUP, A) is None
+
+
+def test_nor_does_it_if_the_record_is_read_after_an_outage(log: SharedLog) -> None:
+    one, other = two_replicas(log)
+    classic_here(other)
+    classic_here(one)
+    log.go_away()
+    log.come_back()
+    assert other.translator._context.classic_members.find(GROUP, A) is None
+    assert one.translator._context.classic_members.find(GROUP, A) is not None

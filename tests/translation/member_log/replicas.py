@@ -26,14 +26,15 @@ from translation.member_log.outputs import (
     Health,
     HealthChanged,
     JoinTerms,
+    OtherSpeaks,
     ServeDecision,
     Serving,
     Settled,
     Taken,
     WriteRecord,
 )
+from translation.member_log.ownership import IllegalOwnershipChange, Ownership
 from translation.member_log.records import PROBE, Kind, MemberKey, MemberRecord, Writer, decode_key
-from translation.member_log.seats import IllegalSeatChange, Seat
 
 SESSION_MS = 10_000
 HEARTBEAT_MS = 3_000
@@ -148,7 +149,7 @@ class Replica:
                 self.health = output.health
             else:
                 assert isinstance(
-                    output, Dying | Ended
+                    output, Dying | Ended | OtherSpeaks
                 )  # what a replica does for others of the group is not played here
 
     def end(self, key: MemberKey) -> None:
@@ -339,7 +340,7 @@ class Client:
     def hang_up(self, replica: Replica) -> None:
         connection = self.connections.pop(replica, None)
         if connection is not None and replica.is_alive:
-            replica.log.lapse(connection)
+            replica.log.withdraw_confirmations(connection)
             replica.drain()
 
 
@@ -519,7 +520,7 @@ class World:
     # -- invariants --------------------------------------------------------------------------------------------
 
     def check_view(self, replica: Replica) -> None:
-        """L1, and each seat is what the record that counts and the unresolved one make it."""
+        """L1, and each ownership is what the record that counts and the unresolved one make it."""
         log = replica.log
         if log.health(0) is Health.REPLAYING:
             return
@@ -531,24 +532,26 @@ class World:
             self.check_seat(log, key)
 
     def check_seat(self, log: MemberLog, key: MemberKey) -> None:
-        stored, seat = log._members.partitions[0].view.get(key), log.seat(key)
+        stored, ownership = log._members.partitions[0].view.get(key), log.ownership(key)
         kind = stored and stored.record.kind
         own = stored is not None and stored.writer in log._members.own
         entry = log._members.entries.get(key)
         expected = {
-            None: {Seat.UNKNOWN, Seat.CLAIMING},
-            Kind.SERVED: {Seat.SERVING, Seat.CLAIMING, Seat.EXPIRING}
+            None: {Ownership.UNKNOWN, Ownership.CLAIMING},
+            Kind.SERVED: {Ownership.SERVING, Ownership.CLAIMING, Ownership.EXPIRING}
             if own
-            else {Seat.ELSEWHERE, Seat.CLAIMING},
-            Kind.EXPIRING: {Seat.EXPIRED},
-            Kind.ENDED: {Seat.ENDED},
-            Kind.RELAYED: {Seat.RELAYED, Seat.CLAIMING},
+            else {Ownership.ELSEWHERE, Ownership.CLAIMING},
+            Kind.EXPIRING: {Ownership.EXPIRED},
+            Kind.ENDED: {Ownership.ENDED},
+            Kind.RELAYED: {Ownership.RELAYED, Ownership.CLAIMING},
         }[kind]
         unresolved = entry and entry.write and entry.write.record.kind
-        claims = seat is Seat.CLAIMING and unresolved is not Kind.SERVED
-        expires = seat is Seat.EXPIRING and unresolved is not Kind.EXPIRING
-        if seat not in expected or claims or expires:
-            raise Violation(f"{key} has the seat {seat}; {stored} counts, {unresolved} is unresolved")
+        claims = ownership is Ownership.CLAIMING and unresolved is not Kind.SERVED
+        expires = ownership is Ownership.EXPIRING and unresolved is not Kind.EXPIRING
+        if ownership not in expected or claims or expires:
+            raise Violation(
+                f"{key} has the ownership {ownership}; {stored} counts, {unresolved} is unresolved"
+            )
 
     def check_served(self, replica: Replica, call: Call, *, waited: bool) -> None:
         """Who serves a call that waited had the member at some moment since it came.
@@ -592,8 +595,8 @@ class World:
             if client.is_alive:
                 if client.served_at < self.now - 2 * HEARTBEAT_MS:
                     raise Violation(f"client {client.number} is not served")
-                if client.replica.log.seat(client.key) is not Seat.SERVING:
-                    raise Violation(f"client {client.number} has no seat where it is served")
+                if client.replica.log.ownership(client.key) is not Ownership.SERVING:
+                    raise Violation(f"client {client.number} has no ownership where it is served")
         living = {client.key for client in self.clients if client.is_alive}
         for key, history in self.landed.items():
             _, owner, kind = history[-1]
@@ -606,6 +609,6 @@ def plays(seed: int, formats: Iterable[int] = (DEFAULT_FORMAT,)) -> str | None:
     """Play a seed, with processes that write these formats. Return what went wrong, or None."""
     try:
         World(seed, formats).run()
-    except (Violation, IllegalSeatChange) as violation:
+    except (Violation, IllegalOwnershipChange) as violation:
         return str(violation)
     return None

@@ -15,8 +15,8 @@ from tests.translation.classic_group import GENERATION, consumer_group
 from tests.translation.live_groups import OBSERVE_ALL
 from tests.translation.member_log.bench import Replica, SharedLog
 from translation.actions import Connection, EventKind, RequestId
+from translation.member_log.ownership import Ownership
 from translation.member_log.records import NO_GENERATION, Kind, member_key
-from translation.member_log.seats import Seat
 from translation.members.conversion import is_helper
 
 KEY = member_key(GROUP, A)
@@ -82,7 +82,7 @@ def test_a_client_that_has_come_to_another_replica_meanwhile_is_not_removed(log:
     log.is_held = False
     log.settle()
     assert one.leave_epochs() == []
-    assert other.log.seat(KEY) is Seat.SERVING
+    assert other.log.ownership(KEY) is Ownership.SERVING
     assert EventKind.SESSION_EXPIRED not in one.kinds()
 
 
@@ -461,7 +461,7 @@ def test_a_join_group_is_relayed_when_the_log_has_its_id_as_a_classic_one(log: S
     log.settle()
     assert other.forwarded == [join]
     assert log.kinds(A)[-1] is Kind.RELAYED
-    assert one.log.seat(KEY) is Seat.RELAYED
+    assert one.log.ownership(KEY) is Ownership.RELAYED
     again = other.join(connection, A)
     assert other.forwarded == [join, again]
 
@@ -502,7 +502,7 @@ def test_a_join_group_under_an_id_of_a_replica_whose_record_is_not_read_is_relay
     log.settle()
     assert other.forwarded == [join]
     assert log.kinds(A)[-1] is Kind.RELAYED
-    assert log.replicas[0].log.seat(KEY) is Seat.RELAYED
+    assert log.replicas[0].log.ownership(KEY) is Ownership.RELAYED
 
 
 @pytest.mark.parametrize("found", [member("somebody-else"), member(A, classic=True)])
@@ -581,7 +581,7 @@ def test_a_commit_at_another_replica_goes_out_at_the_described_epoch_and_takes_n
     assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.OFFSET_COMMIT, 3)
     assert call.message.topics[0].name == TOPIC
     assert log.kinds(A) == [Kind.SERVED]
-    assert one.log.seat(KEY) is Seat.SERVING
+    assert one.log.ownership(KEY) is Ownership.SERVING
     other.calls.clear()
     log.advance(8.0)
     assert other.calls == []
@@ -649,7 +649,7 @@ def test_who_takes_a_member_over_keeps_its_generation_in_the_log(log: SharedLog)
     served_member(one)
     joined_anew_elsewhere(one, other)
     one.heartbeat(one.connect(), A, 3)
-    assert one.log.seat(KEY) is Seat.SERVING
+    assert one.log.ownership(KEY) is Ownership.SERVING
     assert log.generations(A) == [NO_GENERATION, 1, 3]
 
 

@@ -13,6 +13,7 @@ from translation.member_log.outputs import (
     Health,
     HealthChanged,
     JoinTerms,
+    OtherSpeaks,
     Output,
     ServeDecision,
     Serving,
@@ -20,6 +21,7 @@ from translation.member_log.outputs import (
     Taken,
     WriteRecord,
 )
+from translation.member_log.ownership import Ownership
 from translation.member_log.records import (
     PROBE,
     Kind,
@@ -30,7 +32,6 @@ from translation.member_log.records import (
     member_key,
     partition_of,
 )
-from translation.member_log.seats import Seat
 
 KEY = member_key("payments", "epochgate-1")
 OURS, THEIRS = Writer(b"ours"), Writer(b"theirs")
@@ -122,12 +123,12 @@ class Bench:
         self.served()
         assert self.log.expire(KEY, self.now)
         self.take()
-        assert self.seat is Seat.EXPIRING
+        assert self.ownership is Ownership.EXPIRING
         return self
 
     @property
-    def seat(self) -> Seat:
-        return self.log.seat(KEY)
+    def ownership(self) -> Ownership:
+        return self.log.ownership(KEY)
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
@@ -145,12 +146,12 @@ def bench() -> Bench:
 
 def test_a_claim_waits_until_it_is_read_back(bench: Bench) -> None:
     assert bench.claim(terms=JoinTerms(10_000, 60_000, "static-1")) is ServeDecision.PENDING
-    assert bench.seat is Seat.CLAIMING
+    assert bench.ownership is Ownership.CLAIMING
     assert not bench.log.may_speak_for(KEY)
     record = bench.read_back()
     assert record == MemberRecord(Kind.SERVED, 11, True, "pod-0", "static-1", 10_000, 60_000)  # noqa: FBT003
     assert bench.heard() == [Serving(KEY), Settled(KEY)]
-    assert bench.seat is Seat.SERVING
+    assert bench.ownership is Ownership.SERVING
     assert bench.claim() is ServeDecision.SERVE
     assert bench.log.may_speak_for(KEY)
     assert not bench.written
@@ -204,7 +205,7 @@ def test_a_new_connection_at_its_own_server_is_confirmed_by_another_record(bench
     bench.served()
     assert bench.claim(B) is ServeDecision.PENDING
     assert bench.claim(A) is ServeDecision.SERVE
-    assert bench.seat is Seat.CLAIMING
+    assert bench.ownership is Ownership.CLAIMING
     assert bench.log.may_speak_for(KEY)
     bench.read_back()
     assert bench.heard() == [Settled(KEY)]
@@ -245,20 +246,20 @@ def test_a_connection_whose_call_was_answered_meanwhile_is_confirmed_all_the_sam
 
 def test_a_connection_that_closed_is_not_confirmed(bench: Bench) -> None:
     bench.claim(A)
-    bench.log.lapse(A)
+    bench.log.withdraw_confirmations(A)
     bench.read_back()
     assert bench.verdict(A) is ServeDecision.UNAVAILABLE
-    assert bench.seat is Seat.SERVING  # and its session timeout runs
+    assert bench.ownership is Ownership.SERVING  # and its session timeout runs
     assert Serving(KEY) in bench.heard()
 
 
 def test_who_loses_a_claim_writes_it_again_while_a_call_waits(bench: Bench) -> None:
     bench.claim()
     bench.other(Kind.SERVED)
-    assert bench.seat is Seat.ELSEWHERE
-    assert bench.heard() == []  # nothing was served here
+    assert bench.ownership is Ownership.ELSEWHERE
+    assert bench.heard() == [OtherSpeaks(KEY)]  # nothing was served here
     bench.read_back()
-    assert bench.seat is Seat.CLAIMING
+    assert bench.ownership is Ownership.CLAIMING
     assert bench.read_back().version == 12
     assert bench.verdict() is ServeDecision.SERVE
 
@@ -269,9 +270,9 @@ def test_a_claim_that_loses_four_times_is_given_up(bench: Bench) -> None:
         bench.other(Kind.SERVED)
         bench.read_back()
     assert not bench.written
-    assert bench.heard() == [Settled(KEY)]
+    assert [one for one in bench.heard() if one != OtherSpeaks(KEY)] == [Settled(KEY)]
     assert bench.verdict() is ServeDecision.UNAVAILABLE
-    assert bench.seat is Seat.ELSEWHERE
+    assert bench.ownership is Ownership.ELSEWHERE
 
 
 def test_nobody_waits_any_more_for_a_claim_that_lost(bench: Bench) -> None:
@@ -288,7 +289,7 @@ def test_an_issued_id_does_not_wait_and_is_taken_by_whoever_else_claims_it(bench
     assert bench.log.may_speak_for(KEY)
     assert bench.claim() is ServeDecision.SERVE
     bench.other(Kind.SERVED)
-    assert bench.heard() == [Taken(KEY)]
+    assert bench.heard() == [Taken(KEY), OtherSpeaks(KEY)]
     assert not bench.log.may_speak_for(KEY)
 
 
@@ -330,9 +331,9 @@ def test_a_relayed_id_can_be_claimed_back(bench: Bench) -> None:
     bench.other(Kind.RELAYED)
     assert bench.verdict() is ServeDecision.RELAYED
     assert bench.claim() is ServeDecision.PENDING
-    assert bench.seat is Seat.CLAIMING
+    assert bench.ownership is Ownership.CLAIMING
     bench.read_back()
-    assert bench.seat is Seat.SERVING
+    assert bench.ownership is Ownership.SERVING
 
 
 # -- expiry ------------------------------------------------------------------------------------------------------
@@ -345,38 +346,38 @@ def test_epoch_minus_1_is_allowed_only_when_our_expiring_counts(bench: Bench) ->
     assert bench.heard() == []
     bench.read_back()
     assert bench.heard() == [Expired(KEY), Settled(KEY)]
-    assert bench.seat is Seat.EXPIRED
+    assert bench.ownership is Ownership.EXPIRED
     assert bench.claim() is ServeDecision.GONE
     bench.log.end(KEY, bench.now)
     bench.take()
     assert bench.read_back().kind is Kind.ENDED
-    assert bench.seat is Seat.ENDED
+    assert bench.ownership is Ownership.ENDED
     assert bench.claim() is ServeDecision.GONE
     assert bench.log.relay(KEY, bench.now) is ServeDecision.GONE
     assert KEY not in bench.log._members.entries
 
 
 @pytest.mark.parametrize(
-    ("kind", "seat"),
+    ("kind", "ownership"),
     [
-        (Kind.SERVED, Seat.ELSEWHERE),
-        (Kind.RELAYED, Seat.RELAYED),
-        (Kind.ENDED, Seat.ENDED),
-        (Kind.EXPIRING, Seat.EXPIRED),
+        (Kind.SERVED, Ownership.ELSEWHERE),
+        (Kind.RELAYED, Ownership.RELAYED),
+        (Kind.ENDED, Ownership.ENDED),
+        (Kind.EXPIRING, Ownership.EXPIRED),
     ],
 )
 @pytest.mark.parametrize("prepare", [Bench.served, Bench.expiring])
 def test_whose_member_is_taken_drops_it_without_a_word(
-    bench: Bench, prepare: Callable[[Bench], Bench], kind: Kind, seat: Seat
+    bench: Bench, prepare: Callable[[Bench], Bench], kind: Kind, ownership: Ownership
 ) -> None:
     prepare(bench)
     bench.other(kind)
-    assert bench.seat is seat
+    assert bench.ownership is ownership
     assert Taken(KEY) in bench.heard()
     assert not bench.log.may_speak_for(KEY)
     while bench.written:
         bench.read_back()
-    assert bench.seat is seat
+    assert bench.ownership is ownership
     assert Expired(KEY) not in bench.heard()
 
 
@@ -454,7 +455,7 @@ def test_a_member_that_left_is_written_off_and_again_if_another_wins(bench: Benc
     bench.other(Kind.SERVED)
     bench.read_back()
     assert bench.read_back().kind is Kind.ENDED
-    assert bench.seat is Seat.ENDED
+    assert bench.ownership is Ownership.ENDED
 
 
 def test_the_end_of_a_member_that_nobody_knows_is_not_written(bench: Bench) -> None:
@@ -471,7 +472,7 @@ def test_somebody_else_finishes_an_expiry(bench: Bench) -> None:
     bench.log.end(KEY, bench.now)
     bench.take()
     bench.read_back()
-    assert bench.seat is Seat.ENDED
+    assert bench.ownership is Ownership.ENDED
 
 
 def test_a_join_is_relayed_when_its_record_counts(bench: Bench) -> None:
@@ -494,7 +495,7 @@ def test_a_join_that_no_longer_waits_is_not_relayed(bench: Bench) -> None:
     bench.claim(B)
     bench.log.relay(KEY, bench.now)
     bench.now += 2.5
-    bench.log.lapse(B)
+    bench.log.withdraw_confirmations(B)
     bench.read_back()
     assert not bench.written
 
@@ -508,10 +509,10 @@ def test_what_failed_is_written_anew_by_another_writer_when_the_log_is_back(benc
     bench.writer = Writer(b"ours2")
     bench.log.replace_writer(bench.writer, bench.now)
     assert bench.heard() == [HealthChanged(0, Health.AWAY)]
-    assert bench.seat is Seat.UNKNOWN
+    assert bench.ownership is Ownership.UNKNOWN
     assert not bench.written
     bench.ready()
-    assert bench.seat is Seat.CLAIMING
+    assert bench.ownership is Ownership.CLAIMING
     bench.read_back()
     assert bench.verdict(A) is ServeDecision.SERVE
 
@@ -522,7 +523,7 @@ def test_what_failed_and_landed_all_the_same_is_ours_and_confirms_nothing(bench:
     bench.writer = Writer(b"ours2")
     bench.log.replace_writer(bench.writer, bench.now)
     bench.read(lost, OURS)
-    assert bench.seat is Seat.SERVING
+    assert bench.ownership is Ownership.SERVING
     assert bench.heard()[-2:] == [Serving(KEY), Settled(KEY)]
     assert bench.verdict(A) is ServeDecision.PENDING
     bench.ready()
@@ -548,7 +549,7 @@ def test_a_log_that_reads_nothing_back_is_away_and_gets_probes_only(bench: Bench
     assert len(bench.written) == 1
     bench.read_back()
     bench.ready()
-    assert bench.log.seat(fresh) is Seat.CLAIMING
+    assert bench.log.ownership(fresh) is Ownership.CLAIMING
 
 
 def test_it_is_back_when_the_last_probe_is_read_back(bench: Bench) -> None:
@@ -588,15 +589,15 @@ def test_what_was_read_is_lost_and_read_again(bench: Bench) -> None:
     bench.log.lose(0, bench.writer, bench.now)
     bench.probes = 0
     assert bench.heard() == [HealthChanged(0, Health.REPLAYING)]
-    assert bench.seat is Seat.UNKNOWN
+    assert bench.ownership is Ownership.UNKNOWN
     assert bench.claim(A) is ServeDecision.UNAVAILABLE
     bench.log.replay_to(0, bench.offset + 1, bench.now)
     bench.read(ours, OURS)
     bench.pass_time(0.0)
     bench.ready()
-    assert bench.seat is Seat.CLAIMING  # it is confirmed anew
+    assert bench.ownership is Ownership.CLAIMING  # it is confirmed anew
     bench.read_back()
-    assert bench.seat is Seat.SERVING
+    assert bench.ownership is Ownership.SERVING
 
 
 @pytest.mark.parametrize("found", [None, THEIRS])
@@ -628,7 +629,7 @@ def test_a_member_that_is_served_is_written_anew_before_its_record_is_old(bench:
         bench.ready()
     assert bench.read_back().kind is Kind.SERVED
     assert bench.verdict() is ServeDecision.UNAVAILABLE  # a refresh confirms no connection
-    assert bench.seat is Seat.SERVING
+    assert bench.ownership is Ownership.SERVING
 
 
 @pytest.mark.parametrize(
@@ -637,9 +638,9 @@ def test_a_member_that_is_served_is_written_anew_before_its_record_is_old(bench:
 def test_old_records_are_forgotten(bench: Bench, kind: Kind, age_ms: int) -> None:
     bench.other(kind)
     bench.pass_time(age_ms / 1000 + 1)
-    assert bench.seat is not Seat.UNKNOWN
+    assert bench.ownership is not Ownership.UNKNOWN
     bench.log.read_probe(0, THEIRS, bench.offset, int(bench.now * 1000), bench.now)
-    assert bench.seat is Seat.UNKNOWN
+    assert bench.ownership is Ownership.UNKNOWN
 
 
 def test_records_are_written_no_faster_than_allowed() -> None:
@@ -670,7 +671,7 @@ def test_a_process_that_served_many_remembers_none_of_them(bench: Bench) -> None
         bench.log.end(key, bench.now)
         bench.take()
         bench.read(bench.written.pop(), OURS, key)
-        bench.log.lapse(number)
+        bench.log.withdraw_confirmations(number)
         bench.pass_time(1.0)
         bench.ready()
     assert not bench.log._members.entries

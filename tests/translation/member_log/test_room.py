@@ -9,8 +9,8 @@ from translation.member_log.group_records import GroupKey, GroupRecord, StoredGr
 from translation.member_log.group_view import GroupRoom, GroupView
 from translation.member_log.member_log import MemberLog
 from translation.member_log.outputs import FleetSettings
+from translation.member_log.ownership import Ownership
 from translation.member_log.records import Kind, MemberKey, MemberRecord, Writer, member_key, partition_of
-from translation.member_log.seats import Seat
 
 THEIRS = Writer(b"theirs")
 PARTITIONS = 4
@@ -136,7 +136,7 @@ def test_a_member_that_is_served_is_written_again_when_a_flood_has_driven_it_out
     one.read()
     log.settle()
     assert one.log.forgotten >= 20
-    assert one.log.seat(KEY) is Seat.SERVING
+    assert one.log.ownership(KEY) is Ownership.SERVING
     assert one.log.record(KEY) is not None
     told = one.heartbeat(connection, KEY.member_id, 1)
     one.beat(1, orders=(0, 1))

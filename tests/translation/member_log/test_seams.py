@@ -16,8 +16,8 @@ from tests.translation.live_groups import A as CLASSIC
 from tests.translation.member_log.bench import Replica, SharedLog
 from tests.translation.member_log.test_ends import SESSION_S, fall_silent, leave_answer
 from translation.member_log.outputs import ServeDecision
+from translation.member_log.ownership import Ownership
 from translation.member_log.records import Kind, Writer, member_key
-from translation.member_log.seats import Seat
 
 KEY = member_key(GROUP, A)
 NATIVE_FORM = "vvT4/e3hRkqyt1NzTWv0cA"
@@ -258,7 +258,7 @@ def test_a_member_whose_call_is_over_when_its_claim_counts_is_not_renewed_in_the
     other.client_disconnected(connection)
     log.advance(2.1)
     log.come_back()
-    assert other.log.seat(KEY) is Seat.SERVING
+    assert other.log.ownership(KEY) is Ownership.SERVING
     before = len(log.kinds(A))
     log.advance(7 * 3600.0)
     assert len(log.kinds(A)) == before
@@ -288,7 +288,7 @@ def test_a_member_that_comes_back_while_its_join_group_is_under_way_is_not_ended
     one.reply(described(member(A, epoch=1, instance_id=instance_id)))
     taken_over(other)
     one.heartbeat(one.connect(), A, 1)
-    assert one.log.seat(KEY) is Seat.SERVING
+    assert one.log.ownership(KEY) is Ownership.SERVING
     one.beat(1, orders=(0, 1))
     assert one.leave_epochs() == []
     assert one.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE

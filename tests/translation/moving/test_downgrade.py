@@ -9,7 +9,7 @@ from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TOPIC, TRANSLATE_ALL, Bench
 from tests.translation.live_groups import OBSERVE_ALL, A, B, classic_group, leaves, told_to_move
 from translation.members.conversion import is_helper
-from translation.members.member_parts import PendingMove
+from translation.members.member_parts import PendingSwitch
 
 
 def helper_joins(bench: Bench) -> None:
@@ -114,7 +114,7 @@ def test_back_to_observe_a_member_keeps_its_own_membership_whatever_its_client_l
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), epoch=2)
-    bench.translator._context.registry.group(GROUP).pending_moves["older"] = PendingMove(
+    bench.translator._context.registry.group(GROUP).pending_switches["older"] = PendingSwitch(
         "older", None, connection.id, "app", "", bench.now
     )
     bench.translator.set_policy(bench.now, OBSERVE_ALL)

@@ -29,7 +29,7 @@ from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench
 from tests.translation.live_groups import A, B
 from translation.actions import Connection, EventKind, RequestId
-from translation.members.member_parts import PendingMove
+from translation.members.member_parts import PendingSwitch
 from translation.mending.look import CLIENTS_MAY_S, look_at_classic_group
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
@@ -255,8 +255,8 @@ def test_a_member_that_is_assigned_more_than_it_was_told_is_told_itself() -> Non
 
 def test_a_group_of_which_a_member_was_told_to_move_a_moment_ago_is_left_for_now() -> None:
     site = Site()
-    told = PendingMove("gone", None, site.connections[A].id, "app", "/10.0.0.1", site.bench.now)
-    site.bench.translator._context.registry.group(GROUP).pending_moves["gone"] = told
+    told = PendingSwitch("gone", None, site.connections[A].id, "app", "/10.0.0.1", site.bench.now)
+    site.bench.translator._context.registry.group(GROUP).pending_switches["gone"] = told
     site.look(later_s=1.0)
     site.bench.reply(sizes())
     for _ in range(2):

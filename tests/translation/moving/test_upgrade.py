@@ -28,7 +28,7 @@ from tests.translation.live_groups import (
 )
 from translation.actions import Connection, EventKind, RequestId
 from translation.members.conversion import is_helper
-from translation.members.member_parts import PendingMove
+from translation.members.member_parts import PendingSwitch
 
 HAS_TO_BE_EMPTY = classic_group(user_data=b"sticky", assignor="cooperative-sticky")
 
@@ -321,8 +321,8 @@ def test_a_classic_member_with_partitions_stays_classic_whatever_its_client_left
     """It was told to move once, joined the classic group anew instead, and works on what it was assigned there."""
     bench = Bench(new_group=False)
     connection = bench.connect()
-    old_classic_membership = PendingMove(B, None, connection.id, "app", "/10.0.0.1", bench.now)
-    bench.translator._context.registry.group(GROUP).pending_moves[B] = old_classic_membership
+    old_classic_membership = PendingSwitch(B, None, connection.id, "app", "/10.0.0.1", bench.now)
+    bench.translator._context.registry.group(GROUP).pending_switches[B] = old_classic_membership
     bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())

@@ -19,7 +19,7 @@ from translation.moving.move_view import view_of
 from translation.policy.policy import Approval, Mode, Rule
 from translation.policy.windows import Window
 from translation.rollout.hook import ANSWER_MS, asked_again_ms, vetoed
-from translation.rollout.next_step import Signals, begin, decide
+from translation.rollout.next_step import RolloutInputs, begin, decide
 from translation.rollout.step_start import may_come_in, what_it_waits_for
 
 NIGHT = (Window(from_="01:00", to="05:00"),)
@@ -48,12 +48,12 @@ SETTLED = replace(begin(rule(), 7, 1), settled_ms=1)
 def test_a_first_step_that_may_have_to_wait_is_awaited(
     settings: dict[str, Any], asks: str, expected: Phase
 ) -> None:
-    assert begin(rule(**settings), 7, 1, asks=asks).phase == expected
+    assert begin(rule(**settings), 7, 1, hook_owner=asks).phase == expected
 
 
 def test_a_group_that_moves_as_a_whole_waits_for_nothing() -> None:
     whole = Rule(group="g", mode=Mode.TRANSLATE, steps=("100%",))
-    assert begin(whole, 7, 1, asks="me").phase == Phase.MOVING
+    assert begin(whole, 7, 1, hook_owner="me").phase == Phase.MOVING
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_group_that_moves_as_a_whole_waits_for_nothing() -> None:
 def test_the_second_step_begins_only_if_nothing_stands_against_it(
     settings: dict[str, Any], approved: int, now_ms: int, *, begins: bool
 ) -> None:
-    after = decide(replace(SETTLED, approved=approved), rule(**settings), Signals(now_ms=now_ms))
+    after = decide(replace(SETTLED, approved=approved), rule(**settings), RolloutInputs(now_ms=now_ms))
     assert (after.step == 1) is begins
 
 
@@ -82,21 +82,21 @@ def test_the_second_step_begins_only_if_nothing_stands_against_it(
 def test_the_first_step_needs_an_approval_too(approved: int, by_policy: int, *, begins: bool) -> None:
     waiting = rule(approval=REQUIRED, approve=by_policy)
     awaited = replace(begin(waiting, 7, 1), approved=approved)
-    assert (decide(awaited, waiting, Signals(now_ms=2)).phase == Phase.MOVING) is begins
+    assert (decide(awaited, waiting, RolloutInputs(now_ms=2)).phase == Phase.MOVING) is begins
 
 
 def test_what_has_begun_goes_on_without_an_approval() -> None:
     """A policy that comes to require approvals calls no step back."""
     moving = begin(rule(), 7, 1)
-    assert decide(moving, rule(approval=REQUIRED), Signals(now_ms=2, filled=True)).settled_ms == 2
+    assert decide(moving, rule(approval=REQUIRED), RolloutInputs(now_ms=2, filled=True)).settled_ms == 2
 
 
 @pytest.mark.parametrize("settings", [{"pause": True}, {"windows": NIGHT}, {"approval": REQUIRED}])
 def test_harm_and_a_downgrade_wait_for_nobody(settings: dict[str, Any]) -> None:
-    signals = Signals(now_ms=CLOSED_MS, harm="lag grows")
-    assert decide(SETTLED, rule(**settings), signals).phase == Phase.ABORTED
-    signals = Signals(now_ms=CLOSED_MS, downgraded=True)
-    assert decide(SETTLED, rule(**settings), signals).phase == Phase.HELD
+    inputs = RolloutInputs(now_ms=CLOSED_MS, harm="lag grows")
+    assert decide(SETTLED, rule(**settings), inputs).phase == Phase.ABORTED
+    inputs = RolloutInputs(now_ms=CLOSED_MS, downgraded=True)
+    assert decide(SETTLED, rule(**settings), inputs).phase == Phase.HELD
 
 
 @pytest.mark.parametrize(
@@ -119,32 +119,34 @@ def test_whether_a_newcomer_may_be_translated(
 
 
 def test_one_process_asks_and_the_step_begins_when_the_hook_agrees() -> None:
-    asked = decide(SETTLED, rule(), Signals(now_ms=1_000, asks="me"))
+    asked = decide(SETTLED, rule(), RolloutInputs(now_ms=1_000, hook_owner="me"))
     assert asked == replace(SETTLED, hook=HookCall(step=1, by="me", asked_ms=1_000))
-    assert decide(asked, rule(), Signals(now_ms=1_000 + ANSWER_MS - 1, asks="other")) is asked
-    other = decide(asked, rule(), Signals(now_ms=1_000 + ANSWER_MS, asks="other"))
+    assert decide(asked, rule(), RolloutInputs(now_ms=1_000 + ANSWER_MS - 1, hook_owner="other")) is asked
+    other = decide(asked, rule(), RolloutInputs(now_ms=1_000 + ANSWER_MS, hook_owner="other"))
     assert other.hook == HookCall(step=1, by="other", asked_ms=1_000 + ANSWER_MS, tries=2)
-    begun = decide(asked, rule(), Signals(now_ms=2_000, asks="me", agreed=1))
+    begun = decide(asked, rule(), RolloutInputs(now_ms=2_000, hook_owner="me", hook_approved_step=1))
     assert (begun.step, begun.hook) == (1, None)
 
 
 def test_what_the_hook_said_about_another_step_does_not_count() -> None:
-    assert decide(SETTLED, rule(), Signals(now_ms=1_000, asks="me", agreed=0)).step == 0
+    assert (
+        decide(SETTLED, rule(), RolloutInputs(now_ms=1_000, hook_owner="me", hook_approved_step=0)).step == 0
+    )
 
 
 def test_the_hook_is_not_asked_before_everything_else_agrees() -> None:
     waiting = rule(approval=REQUIRED)
-    assert decide(SETTLED, waiting, Signals(now_ms=1_000, asks="me")) is SETTLED
+    assert decide(SETTLED, waiting, RolloutInputs(now_ms=1_000, hook_owner="me")) is SETTLED
 
 
 def test_what_the_hook_has_agreed_to_begins_only_in_a_window_all_the_same() -> None:
-    signals = Signals(now_ms=CLOSED_MS, asks="me", agreed=1)
-    assert decide(SETTLED, rule(windows=NIGHT), signals) is SETTLED
+    inputs = RolloutInputs(now_ms=CLOSED_MS, hook_owner="me", hook_approved_step=1)
+    assert decide(SETTLED, rule(windows=NIGHT), inputs) is SETTLED
 
 
 def test_what_is_counted_of_its_vetoes_is_a_record_that_all_read() -> None:
     call = HookCall(step=1, by="me", asked_ms=0, tries=MOST_HOOK_CALLS, why="no")
-    again = decide(replace(SETTLED, hook=call), rule(), Signals(now_ms=10**9, asks="me"))
+    again = decide(replace(SETTLED, hook=call), rule(), RolloutInputs(now_ms=10**9, hook_owner="me"))
     assert again.hook is not None
     assert again.hook.asked_ms == 10**9
     assert decode_group_value(encode_group_value(GroupRecord(1, move=again))).move == again
@@ -155,8 +157,8 @@ def test_after_a_veto_it_is_asked_again_later_each_time() -> None:
     waits = [asked_again_ms(replace(call, tries=tries, why="no")) // 1000 for tries in (1, 2, 3, 6, 7, 999)]
     assert waits == [10, 20, 40, 320, 600, 600]
     move = vetoed(replace(SETTLED, hook=call), call, "full moon")
-    assert decide(move, rule(), Signals(now_ms=9_999, asks="me")) is move
-    again = decide(move, rule(), Signals(now_ms=10_000, asks="me"))
+    assert decide(move, rule(), RolloutInputs(now_ms=9_999, hook_owner="me")) is move
+    again = decide(move, rule(), RolloutInputs(now_ms=10_000, hook_owner="me"))
     assert again.hook == HookCall(step=1, by="me", asked_ms=10_000, tries=2)
 
 

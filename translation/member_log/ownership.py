@@ -1,10 +1,10 @@
-"""The seat of a member at one replica: what the member log says of it there, and everything that changes that.
+"""Who owns a member, as one replica reads the member log, and everything that changes that.
 
 Theory of operation
 -------------------
-A seat follows from two things: the record that counts for the member, as far as this replica has read the log, and the
-record of the replica's own that it has written and not read back yet. *Own* is a record of any writer that this process
-has had.
+Ownership follows from two things: the record that counts for the member, as far as this replica has read the log, and
+the record of the replica's own that it has written and not read back yet. *Own* is a record of any writer that this
+process has had.
 
 * ``Unknown``: no record counts.
 * ``Claiming``: an own ``served`` is written and not read back. Another's record, none, or an own one may count.
@@ -15,10 +15,10 @@ has had.
 * ``Elsewhere``: another's ``served`` counts.
 * ``Relayed``: ``relayed`` counts. The broker itself serves the id, as a classic member.
 
-Two rules hold this file together, as in :mod:`translation.members.member_state`: whatever changes a seat is in this
-file, and this file knows no record, no offset and no time. A pair that is not in the table raises
-:class:`IllegalSeatChange` and leaves the seat as it was. What leads from a dead id is ``ended``, the passing of time,
-and the loss of the log; nothing else does. The diagram in ``docs/explanation/fleet.md`` is generated from the table
+Two rules hold this file together, as in :mod:`translation.members.member_state`: whatever changes an ownership is in
+this file, and this file knows no record, no offset and no time. A pair that is not in the table raises
+:class:`IllegalOwnershipChange` and changes nothing. What leads from a dead id is ``ended``, the passing of time, and
+the loss of the log; nothing else does. The diagram in ``docs/explanation/fleet.md`` is generated from the table
 (``python -m tools.docs``).
 """
 
@@ -26,8 +26,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 
-class Seat(StrEnum):
-    """What the member log says of a member, at one replica."""
+class Ownership(StrEnum):
+    """Who owns a member, by the member log, at one replica."""
 
     UNKNOWN = "Unknown"
     CLAIMING = "Claiming"
@@ -39,7 +39,7 @@ class Seat(StrEnum):
     RELAYED = "Relayed"
 
 
-class SeatEvent(StrEnum):
+class OwnershipEvent(StrEnum):
     """What can happen to a member in the log."""
 
     CLAIM_WRITTEN = "served written"
@@ -53,16 +53,16 @@ class SeatEvent(StrEnum):
     LOG_LOST = "log lost"
 
 
-class IllegalSeatChange(Exception):
-    """An event was reported that can't happen in the present seat."""
+class IllegalOwnershipChange(Exception):
+    """An event was reported that can't happen to a member of this ownership."""
 
-    def __init__(self, seat: Seat, event: SeatEvent) -> None:
-        super().__init__(f"{event.value!r} can't happen to a member whose seat is {seat.value}")
+    def __init__(self, ownership: Ownership, event: OwnershipEvent) -> None:
+        super().__init__(f"{event.value!r} can't happen to a member whose ownership is {ownership.value}")
 
 
-_S, _E = Seat, SeatEvent
+_S, _E = Ownership, OwnershipEvent
 
-SEATS: Mapping[Seat, Mapping[SeatEvent, Seat]] = {
+OWNERSHIPS: Mapping[Ownership, Mapping[OwnershipEvent, Ownership]] = {
     _S.UNKNOWN: {
         _E.CLAIM_WRITTEN: _S.CLAIMING,
         # Of an earlier call, for which nobody waits any more.
@@ -75,7 +75,7 @@ SEATS: Mapping[Seat, Mapping[SeatEvent, Seat]] = {
     },
     _S.CLAIMING: {
         _E.OWN_SERVED_COUNTS: _S.SERVING,
-        # A claim that is still wanted is written again, and the seat is Claiming again.
+        # A claim that is still wanted is written again, and the member is Claiming again.
         _E.OTHER_SERVED_COUNTS: _S.ELSEWHERE,
         _E.RELAYED_COUNTS: _S.RELAYED,
         _E.EXPIRING_COUNTS: _S.EXPIRED,
@@ -141,21 +141,21 @@ SEATS: Mapping[Seat, Mapping[SeatEvent, Seat]] = {
 }
 
 
-class SeatMachine:
-    """The seat of one member; the only thing in the project that changes it."""
+class OwnershipMachine:
+    """The ownership of one member; the only thing in the project that changes it."""
 
-    __slots__ = ("seat",)
+    __slots__ = ("ownership",)
 
     def __init__(self) -> None:
-        self.seat = Seat.UNKNOWN
+        self.ownership = Ownership.UNKNOWN
 
-    def handle(self, event: SeatEvent) -> Seat:
-        """Go through the table and return the new seat.
+    def handle(self, event: OwnershipEvent) -> Ownership:
+        """Go through the table and return the new ownership.
 
-        :raises IllegalSeatChange: the event can't happen in the present seat.
+        :raises IllegalOwnershipChange: the event can't happen in the present ownership.
         """
         try:
-            self.seat = SEATS[self.seat][event]
+            self.ownership = OWNERSHIPS[self.ownership][event]
         except KeyError:
-            raise IllegalSeatChange(self.seat, event) from None
-        return self.seat
+            raise IllegalOwnershipChange(self.ownership, event) from None
+        return self.ownership

@@ -14,7 +14,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.members.member import Group
-from translation.members.member_parts import PendingMove
+from translation.members.member_parts import PendingSwitch
 from translation.policy.client_offer import owns_partitions
 
 _FORGET_S = 900.0
@@ -28,9 +28,9 @@ def request_rejoin(
     """Remember a client that is made to rejoin, mostly by its Heartbeat."""
     message: HeartbeatRequest | JoinGroupRequest = request.message
     for forgotten in [
-        move for move in group.pending_moves.values() if move.told_at < context.now - _FORGET_S
+        move for move in group.pending_switches.values() if move.told_at < context.now - _FORGET_S
     ]:
-        del group.pending_moves[forgotten.member_id]
+        del group.pending_switches[forgotten.member_id]
     connection_id, client_id, client_host = connection.id, request.client_id, connection.client_host
     member = group.members.get(message.member_id)
     if member is not None and member.joined and member.last_join_on is not None:
@@ -38,7 +38,7 @@ def request_rejoin(
         if client != (client_id, client_host):
             # Somebody else who may read the group called in its name. The move is its client's all the same.
             connection_id, (client_id, client_host) = member.last_join_on, client
-    group.pending_moves[message.member_id] = PendingMove(
+    group.pending_switches[message.member_id] = PendingSwitch(
         message.member_id, message.group_instance_id, connection_id, client_id, client_host, context.now
     )
     context.events.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
@@ -46,7 +46,7 @@ def request_rejoin(
 
 def match_pending_move(
     group: Group, connection: Connection, request: Request, *, given_here: bool
-) -> PendingMove | None:
+) -> PendingSwitch | None:
     """Find the move that this JoinGroup completes: by member id, else by connection, else by client.
 
     Most clients forget their member id with UNKNOWN_MEMBER_ID, and some open a new connection. ``given_here`` says
@@ -54,14 +54,14 @@ def match_pending_move(
     its move before; another client with the same client id and host may not have done so, and still work.
     """
     message: JoinGroupRequest = request.message
-    if message.member_id in group.pending_moves:
-        return group.pending_moves[message.member_id]
+    if message.member_id in group.pending_switches:
+        return group.pending_switches[message.member_id]
     # It may have moved before, and left something behind there.
-    for move in reversed(group.pending_moves.values()):
+    for move in reversed(group.pending_switches.values()):
         if move.connection_id == connection.id:
             return move
     is_new = given_here or not message.member_id
-    for move in group.pending_moves.values():
+    for move in group.pending_switches.values():
         same_instance = (
             message.group_instance_id is not None and message.group_instance_id == move.instance_id
         )
@@ -71,7 +71,7 @@ def match_pending_move(
     return None
 
 
-def keeps_membership(message: JoinGroupRequest, move: PendingMove) -> bool:
+def keeps_membership(message: JoinGroupRequest, move: PendingSwitch) -> bool:
     """Whether a client that was made to rejoin goes on with the classic membership that it had.
 
     It does so if it comes with its old member id, still reports owned partitions, or has an instance id, by which the
