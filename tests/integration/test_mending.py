@@ -20,7 +20,7 @@ from support.raw_new_member import LEAVE, STATIC_LEAVE, RawNewMember
 from support.waiting import eventually
 
 from tools.kafka.settings import GROUP_DEFAULTS
-from translation.mending.look import SECOND_LOOK_S
+from translation.mending.findings import CONFIRMED_AFTER_S
 
 pytestmark = pytest.mark.kafka
 
@@ -408,7 +408,7 @@ def test_nothing_is_stirred_in_healthy_groups(broker, count, folder: Path, opene
         for _ in range(
             3
         ):  # two looks ten seconds apart are what a group is mended after; the third would be it
-            groups.are_looked_at(time.time() + SECOND_LOOK_S)
+            groups.are_looked_at(time.time() + CONFIRMED_AFTER_S)
         after = groups.epochs()
         assert [new - old for new, old in zip(after, before, strict=True)] == [
             0 if number % 3 else 1 for number in range(count)

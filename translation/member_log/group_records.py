@@ -202,7 +202,7 @@ class Mend(msgspec.Struct, frozen=True, omit_defaults=True):
     tries: Annotated[int, Meta(ge=0, le=MOST_MENDS)] = 0
     """How often something was done about the same partitions; the last time is when the record was appended."""
     unowned: Count = 0
-    """Names these partitions (:func:`translation.mending.look.digest_of`)."""
+    """Names these partitions (:func:`translation.mending.findings.digest_of`)."""
 
 
 class Host(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,7 +14,7 @@ import msgspec
 from translation.environment import Environment
 from translation.member_log.group_log import GroupLog
 from translation.member_log.group_records import MEND, GroupKey, Mend
-from translation.mending.look import REMEMBERED_MS, Suspicion, TopicPartition
+from translation.mending.findings import REMEMBERED_MS, Suspicion, TopicPartition
 
 if TYPE_CHECKING:
     from translation.member_log.member_log import MemberLog
@@ -26,7 +26,7 @@ _MEMBERS_LIMIT = 10_000
 _PARTITIONS_LIMIT = 200_000
 """What members of classic groups were assigned, all of them together."""
 _STALE_S = 600.0
-"""A suspicion that no look has confirmed for so long is not shown: nobody looks at the group any more."""
+"""A suspicion that was not confirmed for so long is not shown: the group is not described any more."""
 
 SIZES_S = 300.0
 """After so long the broker is asked for the size of a topic again; before anything is done it is asked in any case."""
@@ -107,7 +107,7 @@ class UnownedPartitions:
         suspicion = self.suspicions.get(group_id)
         if suspicion is None or self._environment.now - suspicion.seen_at >= _STALE_S:
             return None
-        count = len(suspicion.look.unowned)
+        count = len(suspicion.findings.unowned)
         text = "1 partition has no owner" if count == 1 else f"{count} partitions have no owner"
         if suspicion.tries:
             text += f"; tries to mend it: {suspicion.tries}"

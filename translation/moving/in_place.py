@@ -256,7 +256,10 @@ def _facts(
     pairs = {(topic.topic, index) for topic in assigned for index in topic.partitions}
     reported = {(topic.topic, index) for topic in subscription.owned_partitions for index in topic.partitions}
     if not reported <= pairs:
-        raise _NotConverted(_Missing.TIME, "it has partitions to give up")
+        # It rejoins when it has given them up; a client that reported what it did not have any more does not.
+        is_late = context.now - known.synced_at >= context.settings.revocation_grace_s
+        missing = _Missing.KNOWLEDGE if is_late else _Missing.TIME
+        raise _NotConverted(missing, "it has partitions to give up")
     topics = frozenset(subscription.topics)
     _ensure_subscribed(known, pairs, topics)
     ids: dict[str, Uuid] = {}

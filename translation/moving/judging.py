@@ -17,7 +17,7 @@ from translation.member_log.records import MemberKey
 from translation.member_log.signals import GateState, GateVerdict, Report
 from translation.policy.policy import Rule
 from translation.rollout.gate_verdicts import SETTLES_S
-from translation.rollout.gates import FRESH_MS, ReceivedReport, aligned, baseline_of, judge, looks_of
+from translation.rollout.gates import FRESH_MS, ReceivedReport, aligned, baseline_of, history_of, judge
 from translation.rollout.next_step import RolloutInputs, decide, describe
 
 _LAST_STEP_S = 60.0
@@ -69,7 +69,7 @@ def _judge(context: Context, group_id: str, rule: Rule, move: Move, own: Report 
     has_moved = move.converted or _has_translated(context, group_id)
     verdict = judge(move, rule.abort_if, heard, alive, now_ms, has_moved=has_moved)
     if verdict.state is GateState.BASELINE:
-        baseline = baseline_of(looks_of(aligned(heard, now_ms)[1]), now_ms)
+        baseline = baseline_of(history_of(aligned(heard, now_ms)[1]), now_ms)
         if baseline is not None:
             _write(context, group_id, replace(move, baseline=baseline))
     elif verdict.state is GateState.HARM:

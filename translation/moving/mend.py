@@ -9,9 +9,9 @@ JoinGroup begins a rebalance (``classicGroupJoinExistingMember``). If the leader
 JoinGroup is answered without a rebalance, and names the leader. A member to which the broker has assigned more than its
 client got is asked itself: its SyncGroup brings it.
 
-Three looks say that nobody has a partition, in the same group epoch (:mod:`translation.mending`): two of those that are
-made anyway, some time apart, and one just before anything is done. Of several replicas one does it, whose record in the
-member log counts; the next try is later each time, and after the last one somebody has to look.
+Three descriptions show that nobody has a partition, in the same group epoch (:mod:`translation.mending`): two of those
+that are made anyway, some time apart, and one just before anything is done. Of several replicas one does it, whose
+record in the member log counts; the next try is later each time, and after the last one a person has to act.
 """
 
 from collections.abc import Callable
@@ -38,15 +38,15 @@ from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.context import Context
 from translation.member_log.group_records import MEND, MOST_MENDS, Mend
 from translation.members.procedure import Procedure, ProcedureQueue, Send, Wait
-from translation.mending.look import (
+from translation.mending.findings import (
     TOPICS_LIMIT,
-    Look,
+    Findings,
     Suspicion,
     backoff_ms,
     digest_of,
+    findings_of_classic_group,
+    findings_of_consumer_group,
     is_confirmed,
-    look_at_classic_group,
-    look_at_consumer_group,
     topics_of,
     topics_of_classic_group,
 )
@@ -89,7 +89,7 @@ def described(context: Context, connection: Connection | None, group_id: str, gr
     if unknown := topics - sizes.keys():
         _start(context, group_id, connection, _learn_sizes(context, frozenset(unknown)))
     else:
-        _looked(context, connection, group_id, group, _look(context, group, sizes))
+        _note(context, connection, group_id, group, _findings(context, group, sizes))
 
 
 def _has_only_classic_members(group: Description) -> bool:
@@ -120,40 +120,40 @@ def _topics(group: Description) -> frozenset[str]:
     return topics_of_classic_group(group) if isinstance(group, DescribedGroup) else topics_of(group)
 
 
-def _look(context: Context, group: Description, sizes: dict[str, int]) -> Look | None:
+def _findings(context: Context, group: Description, sizes: dict[str, int]) -> Findings | None:
     if isinstance(group, DescribedGroup):
         told = context.unowned.assigned(group.group_id, (member.member_id for member in group.members))
-        return look_at_classic_group(group, sizes, told)
-    return look_at_consumer_group(group, sizes)
+        return findings_of_classic_group(group, sizes, told)
+    return findings_of_consumer_group(group, sizes)
 
 
 def _learn_sizes(context: Context, topics: frozenset[str]) -> Procedure[None]:
     context.unowned.learn_sizes((yield from lookup_sizes(topics)).items())
 
 
-def _looked(
-    context: Context, connection: Connection, group_id: str, group: Description, look: Look | None
+def _note(
+    context: Context, connection: Connection, group_id: str, group: Description, findings: Findings | None
 ) -> None:
-    """Note what one of the looks says that are made anyway, and mend the group if it has said so for long enough."""
+    """Note what a description shows that is requested anyway; mend the group if it has shown it for long enough."""
     unowned, now = context.unowned, context.now
-    if look is None:
+    if findings is None:
         return
     known = unowned.suspicions.get(group_id)
-    if not look.unowned:
+    if not findings.unowned:
         if known is not None:
             del unowned.suspicions[group_id]
             if known.tries:
                 context.events.emit_mending(
-                    EventKind.MENDING, group_id, "all partitions have an owner again", known.look.unowned
+                    EventKind.MENDING, group_id, "all partitions have an owner again", known.findings.unowned
                 )
         return
-    if known is None or (known.look.mark, known.look.unowned) != (look.mark, look.unowned):
+    if known is None or (known.findings.mark, known.findings.unowned) != (findings.mark, findings.unowned):
         told = "" if known is None else known.told
-        known = Suspicion(look, now, told=told)
+        known = Suspicion(findings, now, told=told)
         unowned.suspect(group_id, known)
     mend, appended_ms = unowned.mend(group_id)
     known.seen_at = now
-    known.tries = mend.tries if mend.unowned == digest_of(look.unowned) else 0
+    known.tries = mend.tries if mend.unowned == digest_of(findings.unowned) else 0
     known.why_not = _why_not(context, group_id, known)
     is_classic = isinstance(group, DescribedGroup)
     if not is_confirmed(known, now, is_classic=is_classic) or _is_being_moved(context, group_id):
@@ -184,7 +184,7 @@ def _why_not(context: Context, group_id: str, suspicion: Suspicion) -> str:
     rule, moves, unowned = context.rules.rule_for(group_id), context.moves, context.unowned
     if rule.mend is False:
         return "the policy says `mend: false`"
-    if suspicion.look.has_classic:
+    if suspicion.findings.has_classic:
         return "classic members in it would all have to join again"
     if not unowned.is_alone():
         return "several processes serve it without a member log (`fleet`)"
@@ -208,7 +208,7 @@ def _is_being_moved(context: Context, group_id: str) -> bool:
 def _is_to_be_asked_here(context: Context, group_id: str, suspicion: Suspicion) -> bool:
     """Whether somebody who comes through this process has to be asked to rejoin, as far as is known here."""
     leader = context.unowned.leader(group_id)
-    return bool(suspicion.look.lacking) or (leader is not None and leader.is_here)
+    return bool(suspicion.findings.lacking) or (leader is not None and leader.is_here)
 
 
 def _may_be_asked_elsewhere(context: Context, suspicion: Suspicion) -> bool:
@@ -221,7 +221,7 @@ def _alert(context: Context, group_id: str, suspicion: Suspicion) -> None:
     if suspicion.told != suspicion.why_not:
         suspicion.told = suspicion.why_not
         context.events.emit_mending(
-            EventKind.LEFT_UNOWNED, group_id, suspicion.why_not, suspicion.look.unowned
+            EventKind.LEFT_UNOWNED, group_id, suspicion.why_not, suspicion.findings.unowned
         )
 
 
@@ -249,20 +249,24 @@ def _mend(
     context: Context, group_id: str, connection: Connection, suspicion: Suspicion, *, is_classic: bool
 ) -> Procedure[None]:
     """Mend a group, if this process is the one whose record counts, and nothing has changed in the group since."""
-    unowned, look = context.unowned, suspicion.look
+    unowned, findings = context.unowned, suspicion.findings
     before, _ = unowned.mend(group_id)
-    mend = Mend(before.moved_back, suspicion.tries + 1, digest_of(look.unowned))
+    mend = Mend(before.moved_back, suspicion.tries + 1, digest_of(findings.unowned))
     if not (yield from _claim(context, group_id, mend)):
         return
     again = yield from _look_again(context, group_id, connection, is_classic=is_classic)
-    if again is None or (again.mark, again.unowned, again.has_classic) != (look.mark, look.unowned, False):
+    if again is None or (again.mark, again.unowned, again.has_classic) != (
+        findings.mark,
+        findings.unowned,
+        False,
+    ):
         return
     if _why_not(context, group_id, suspicion) or _is_being_moved(context, group_id):
         return  # the policy may have changed while the broker was asked
     suspicion.tries = mend.tries
     if is_classic:
         leader = unowned.leader(group_id)
-        whom = look.lacking or frozenset(() if leader is None else {leader.member_id})
+        whom = findings.lacking or frozenset(() if leader is None else {leader.member_id})
         unowned.leaders_to_ask[group_id] = AskedToRejoin(whom, context.now + _TELL_S)
         return
     yield from _join_and_leave(context, group_id, suspicion)
@@ -281,8 +285,8 @@ def _claim(context: Context, group_id: str, mend: Mend) -> Procedure[bool]:
 
 def _look_again(
     context: Context, group_id: str, connection: Connection, *, is_classic: bool
-) -> Procedure[Look | None]:
-    """Ask the broker for all that a look needs; None if it does not say."""
+) -> Procedure[Findings | None]:
+    """Request all that findings need from the broker; None if it does not say."""
     group: Description
     if is_classic:
         classic: DescribeGroupsResponse = yield Send(
@@ -301,7 +305,9 @@ def _look_again(
         return None
     group = groups[0]
     topics = _topics(group)
-    return _look(context, group, (yield from lookup_sizes(topics))) if len(topics) <= TOPICS_LIMIT else None
+    return (
+        _findings(context, group, (yield from lookup_sizes(topics))) if len(topics) <= TOPICS_LIMIT else None
+    )
 
 
 def _join_and_leave(context: Context, group_id: str, suspicion: Suspicion) -> Procedure[None]:
@@ -326,7 +332,7 @@ def _join_and_leave(context: Context, group_id: str, suspicion: Suspicion) -> Pr
         _alert(context, group_id, suspicion)
         return
     reason = f"a member without topics joined and leaves, try {suspicion.tries}"
-    context.events.emit_mending(EventKind.MENDING, group_id, reason, suspicion.look.unowned, member_id)
+    context.events.emit_mending(EventKind.MENDING, group_id, reason, suspicion.findings.unowned, member_id)
     leaves = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=-1)
     yield Send(ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, leaves)
     group = context.registry.groups.get(group_id)
@@ -354,7 +360,7 @@ def _ask_to_rejoin(context: Context, request: Request) -> Procedure[None]:
             EventKind.MENDING,
             group_id,
             f"told to join again, try {0 if suspicion is None else suspicion.tries}",
-            frozenset() if suspicion is None else suspicion.look.unowned,
+            frozenset() if suspicion is None else suspicion.findings.unowned,
             member_id,
         )
         response = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)

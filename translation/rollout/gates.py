@@ -148,75 +148,77 @@ def aligned(reports: Sequence[ReceivedReport], now_ms: int) -> tuple[int, list[R
     ]
 
 
-def looks_of(reports: Sequence[Report]) -> list[WindowTotals]:
+def history_of(reports: Sequence[Report]) -> list[WindowTotals]:
     """The windows that all of these have, the newest first."""
     depth = min((len(one.windows) for one in reports), default=0)
     columns = [[one.windows[number] for one in reports] for number in range(depth)]
     changes = [0, *(sum(window.changes for window in column) for column in columns), 0]
-    looks = [totals_of(column, changes[n] + changes[n + 2]) for n, column in enumerate(columns)]
-    before = [*(look.members for look in looks[1:]), None][
-        : len(looks)
+    history = [totals_of(column, changes[n] + changes[n + 2]) for n, column in enumerate(columns)]
+    before = [*(totals.members for totals in history[1:]), None][
+        : len(history)
     ]  # nothing if there is no window that all have
     return [
-        look if began_with is None else msgspec.structs.replace(look, members=min(look.members, began_with))
-        for look, began_with in zip(looks, before, strict=True)
+        totals
+        if began_with is None
+        else msgspec.structs.replace(totals, members=min(totals.members, began_with))
+        for totals, began_with in zip(history, before, strict=True)
     ]
 
 
 # -- the baseline ------------------------------------------------------------------------------------------------------
 
 
-def baseline_of(looks: Sequence[WindowTotals], now_ms: int) -> Baseline | None:
+def baseline_of(history: Sequence[WindowTotals], now_ms: int) -> Baseline | None:
     """What the group is like without the move; None if it was not looked at for long enough."""
-    looks = _since_it_is_complete(looks)
-    if len(looks) < WINDOWS:
+    history = _since_it_is_complete(history)
+    if len(history) < WINDOWS:
         return None
     # A member that goes to another replica is counted at both for a moment: the median, not the highest.
-    owned = median(look.owned for look in looks)
-    lags = [look.lag for look in looks if look.lag is not None]
+    owned = median(totals.owned for totals in history)
+    lags = [totals.lag for totals in history if totals.lag is not None]
     growth = 0.0
     if len(lags) > 1:
         growth = max(0.0, (lags[0] - lags[-1]) / ((len(lags) - 1) * WINDOW_S / 60))
     return Baseline(
         at_ms=now_ms,
         owned=owned,
-        unowned_s=max(0.0, *((owned - look.owned) * 60 for look in looks)),
-        commit_errors=max(look.commit_errors for look in looks),
-        rejoins=max(look.rejoins for look in looks),
-        pause_ms=max(look.pause_ms for look in looks),
-        disconnects=max(look.disconnects for look in looks),
+        unowned_s=max(0.0, *((owned - totals.owned) * 60 for totals in history)),
+        commit_errors=max(totals.commit_errors for totals in history),
+        rejoins=max(totals.rejoins for totals in history),
+        pause_ms=max(totals.pause_ms for totals in history),
+        disconnects=max(totals.disconnects for totals in history),
         lag=max(lags, default=0),
         lag_growth=growth,
     )
 
 
-def _since_it_is_complete(looks: Sequence[WindowTotals]) -> Sequence[WindowTotals]:
+def _since_it_is_complete(history: Sequence[WindowTotals]) -> Sequence[WindowTotals]:
     """The windows since the group has come together, or since this process knows it; all if it never does.
 
     While its first members come, most partitions have no owner. If that counted, nothing later would be worse.
     """
-    complete = list(looks)
+    complete = list(history)
     while complete and (complete[-1].changes or complete[-1].unknown or not complete[-1].members):
         complete.pop()
-    return looks if len(looks) >= KEPT and len(complete) < WINDOWS else complete
+    return history if len(history) >= KEPT and len(complete) < WINDOWS else complete
 
 
 # -- harm --------------------------------------------------------------------------------------------------------------
 
 
-def excesses(look: WindowTotals, baseline: Baseline, now_ms: int) -> dict[Gate, float]:
+def excesses(totals: WindowTotals, baseline: Baseline, now_ms: int) -> dict[Gate, float]:
     """How much worse a window is than the baseline, as far as it is known."""
     found = {
-        Gate.COMMIT_ERRORS: look.commit_errors - baseline.commit_errors,
-        Gate.REJOINS: look.rejoins - baseline.rejoins,
-        Gate.PAUSE: look.pause_ms - baseline.pause_ms,
-        Gate.DISCONNECTS: look.disconnects - baseline.disconnects,
+        Gate.COMMIT_ERRORS: totals.commit_errors - baseline.commit_errors,
+        Gate.REJOINS: totals.rejoins - baseline.rejoins,
+        Gate.PAUSE: totals.pause_ms - baseline.pause_ms,
+        Gate.DISCONNECTS: totals.disconnects - baseline.disconnects,
     }
-    if look.members and not look.unknown:
-        found[Gate.UNOWNED] = (baseline.owned - look.owned) * 60 - baseline.unowned_s
-    if look.lag is not None:
+    if totals.members and not totals.unknown:
+        found[Gate.UNOWNED] = (baseline.owned - totals.owned) * 60 - baseline.unowned_s
+    if totals.lag is not None:
         minutes = max(0, now_ms - baseline.at_ms) / _MINUTE_MS
-        found[Gate.LAG] = look.lag - baseline.lag - baseline.lag_growth * minutes
+        found[Gate.LAG] = totals.lag - baseline.lag - baseline.lag_growth * minutes
     return found
 
 
@@ -266,21 +268,21 @@ def judge(
         who = ", ".join(sorted(names)[:_NAMES]) or "a replica"
         return GateVerdict(GateState.MISSING, f"{who} does not report")
     passed, reports_then = aligned(fresh, now_ms)
-    looks = looks_of(reports_then)
+    history = history_of(reports_then)
     limits = thresholds(abort_if)
-    missing = _missing(limits, fresh, looks)
+    missing = _missing(limits, fresh, history)
     if missing:
         return GateVerdict(GateState.MISSING, missing)
-    paused = _elsewhere(looks, limits)
+    paused = _elsewhere(history, limits)
     if paused:
         return GateVerdict(GateState.PAUSED, paused)
     if move.baseline is None:
         return GateVerdict(GateState.BASELINE, _MEASURED)
     found = [
-        {} if look.told else _not_caused(excesses(look, move.baseline, now_ms), number, move, now_ms)
-        for number, look in enumerate(looks[:WINDOWS], start=passed)
+        {} if totals.told else _not_caused(excesses(totals, move.baseline, now_ms), number, move, now_ms)
+        for number, totals in enumerate(history[:WINDOWS], start=passed)
     ]
-    return _of_the_group(looks[:WINDOWS], found, limits, has_moved=has_moved)
+    return _of_the_group(history[:WINDOWS], found, limits, has_moved=has_moved)
 
 
 def _not_caused(found: dict[Gate, float], number: int, move: Move, now_ms: int) -> dict[Gate, float]:
@@ -296,7 +298,7 @@ def _not_caused(found: dict[Gate, float], number: int, move: Move, now_ms: int) 
 
 
 def _missing(
-    limits: Mapping[Gate, int], fresh: Sequence[ReceivedReport], looks: Sequence[WindowTotals]
+    limits: Mapping[Gate, int], fresh: Sequence[ReceivedReport], history: Sequence[WindowTotals]
 ) -> str:
     """Which source has failed for two windows; empty if none has. The lag is known if one replica knows it."""
     failed = [why for one in fresh for why in one.report.failed]
@@ -304,22 +306,22 @@ def _missing(
     if (
         other
         or Gate.LAG not in limits
-        or len(looks) < _FAILS
-        or any(look.lag is not None for look in looks[:_FAILS])
+        or len(history) < _FAILS
+        or any(totals.lag is not None for totals in history[:_FAILS])
     ):
         return other
     return next(iter(failed), f"{Gate.LAG}: nobody knows it")
 
 
-def _elsewhere(looks: Sequence[WindowTotals], limits: Mapping[Gate, int]) -> str:
+def _elsewhere(history: Sequence[WindowTotals], limits: Mapping[Gate, int]) -> str:
     """What is wrong besides this group; empty if nothing is."""
-    for look in looks[:CONTROL_WINDOWS]:
-        if look.fault:
-            return look.fault
+    for totals in history[:CONTROL_WINDOWS]:
+        if totals.fault:
+            return totals.fault
         for gate in limits:
-            harmed = look.harmed.get(gate, 0)
-            if harmed and harmed * CONTROL_SHARE >= look.watched:
-                return f"{gate}: {harmed} of {look.watched} groups that are not moved have it too"
+            harmed = totals.harmed.get(gate, 0)
+            if harmed and harmed * CONTROL_SHARE >= totals.watched:
+                return f"{gate}: {harmed} of {totals.watched} groups that are not moved have it too"
     return ""
 
 
@@ -335,7 +337,7 @@ def _of_the_group(
         if (
             not has_moved
             and all(one == [Gate.UNOWNED] for one in over)
-            and not any(look.changes for look in newest)
+            and not any(totals.changes for totals in newest)
         ):
             return GateVerdict(
                 GateState.BASELINE, f"{_MEASURED}: it has fewer partitions, and nobody has been moved"
@@ -349,8 +351,8 @@ def _of_the_group(
         return GateVerdict(
             GateState.SUSPECT, f"{gate}: {found[0][gate]:.0f} {_UNITS[gate]} more than before the move"
         )
-    is_quiet = len(newest) == WINDOWS and not any(look.told for look in newest)
-    is_known = Gate.LAG not in limits or all(look.lag is not None for look in newest)
+    is_quiet = len(newest) == WINDOWS and not any(totals.told for totals in newest)
+    is_known = Gate.LAG not in limits or all(totals.lag is not None for totals in newest)
     return GateVerdict(GateState.CLEAR if is_quiet and is_known and not any(over) else GateState.WATCHING)
 
 

@@ -22,7 +22,7 @@ from translation.error_mapping import MOVED_AWAY
 from translation.members import rebalance_timeout
 from translation.members.member_ids import LONGEST_MEMBER_ID
 from translation.members.member_state import MemberEvent
-from translation.mending.look import assigned_by
+from translation.mending.findings import assigned_by
 from translation.policy.client_offer import why_not_translated
 from translation.policy.policy import LONGEST_GROUP_ID, Mode
 
@@ -120,7 +120,11 @@ def learn_join(
 
 def _assigned(context: Context, message: SyncGroupRequest, response: SyncGroupResponse) -> None:
     context.classic_members.synced(
-        message.group_id, message.member_id, message.generation_id, bytes(response.assignment)
+        message.group_id,
+        message.member_id,
+        message.generation_id,
+        bytes(response.assignment),
+        context.now,
     )
     if _may_be_mended(context, message.group_id) and len(message.member_id) <= LONGEST_MEMBER_ID:
         partitions = assigned_by(response.assignment)

@@ -230,6 +230,16 @@ def test_a_member_with_partitions_to_give_up_is_not_converted_yet() -> None:
     assert not is_relayed_now(bench, connection)
 
 
+def test_a_member_that_never_gives_up_what_it_reported_rejoins() -> None:
+    """Its client had given that up before its JoinGroup, so it has no reason to join by itself."""
+    bench, connection = live_group(claims=(0, 1, 2), protocol="cooperative-sticky")
+    bench.advance(bench.translator._context.settings.revocation_grace_s)
+    heartbeat = bench.heartbeat(connection, A, GENERATION)
+    answer_up_to(bench, "its Heartbeat")
+    bench.reply(USUAL["its Heartbeat"])
+    assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_a_member_with_a_topic_outside_its_subscription_stays_classic() -> None:
     """Clients break on partitions of topics that they did not subscribe to."""
     bench, connection = live_group(assignment=assigned(**{TOPIC: A_OWNS, OTHER_TOPIC: (0,)}))

@@ -26,7 +26,7 @@ from protocol_codecs.messages.metadata import (
 from tests.translation.bench import GROUP, TOPIC, TOPIC_ID, Bench
 from translation.actions import Call, Connection, Event, EventKind, RequestId
 from translation.member_log.group_records import MOST_MENDS
-from translation.mending.look import PARTITIONS_LIMIT, REMEMBERED_MS, SECOND_LOOK_S, TOPICS_LIMIT
+from translation.mending.findings import CONFIRMED_AFTER_S, PARTITIONS_LIMIT, REMEMBERED_MS, TOPICS_LIMIT
 from translation.mending.unowned import SIZES_S
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
@@ -292,7 +292,7 @@ def test_two_looks_have_to_lie_apart() -> None:
     site.look()
     site.reply(sizes(3))
     site.look()
-    site.look(later_s=SECOND_LOOK_S - 1)
+    site.look(later_s=CONFIRMED_AFTER_S - 1)
     assert site.asked == []
     site.look(later_s=1.5)
     assert site.asked == [ApiKey.CONSUMER_GROUP_DESCRIBE]

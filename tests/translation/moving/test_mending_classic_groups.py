@@ -30,7 +30,7 @@ from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench
 from tests.translation.live_groups import A, B
 from translation.actions import Connection, EventKind, RequestId
 from translation.members.member_parts import PendingSwitch
-from translation.mending.look import CLIENTS_MAY_S, look_at_classic_group
+from translation.mending.findings import CLIENTS_MAY_S, findings_of_classic_group
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 
@@ -228,11 +228,11 @@ def test_what_is_missing_between_others_is_not_taken_for_what_a_topic_has_grown_
         member_id=A, member_metadata=metadata, member_assignment=encode_assignment(has, 0)
     )
     described = replace(WITH_A_GAP, members=(one,))
-    look = look_at_classic_group(described, {TOPIC: 3, OTHER_TOPIC: 3}, {})
+    look = findings_of_classic_group(described, {TOPIC: 3, OTHER_TOPIC: 3}, {})
     assert look is not None
     assert look.unowned == {(TOPIC, 1), (OTHER_TOPIC, 2)}
     assert not look.clients_may
-    grown = look_at_classic_group(described, {TOPIC: 3, OTHER_TOPIC: 2}, {})
+    grown = findings_of_classic_group(described, {TOPIC: 3, OTHER_TOPIC: 2}, {})
     assert grown is not None
     assert not grown.clients_may
 

@@ -11,7 +11,7 @@ from translation.member_log.group_records import Move
 from translation.member_log.records import Writer
 from translation.member_log.signals import KEPT, Baseline, Gate, GateState, GateVerdict, Report, Window
 from translation.policy.gates import AbortIf
-from translation.rollout.gates import FRESH_MS, ReceivedReport, baseline_of, judge, looks_of
+from translation.rollout.gates import FRESH_MS, ReceivedReport, baseline_of, history_of, judge
 
 A, B = Writer(b"a" * 16), Writer(b"b" * 16)
 NOW_MS = 10**6
@@ -83,10 +83,10 @@ def test_harm_that_shows_in_one_way_and_then_in_another_aborts_too() -> None:
 @pytest.mark.parametrize("gate", Gate)
 def test_what_the_baseline_has_is_no_harm(gate: Gate) -> None:
     bad = worse(gate)
-    baseline = baseline_of(looks_of([Report(windows=(bad,) * 3)]), NOW_MS)
+    baseline = baseline_of(history_of([Report(windows=(bad,) * 3)]), NOW_MS)
     full = replace(bad, owned_ms=80_000)  # it has had all of them at a time
     if gate is Gate.UNOWNED:
-        baseline = baseline_of(looks_of([Report(windows=(bad, bad, full))]), NOW_MS)
+        baseline = baseline_of(history_of([Report(windows=(bad, bad, full))]), NOW_MS)
     assert baseline is not None
     assert verdict_on(heard(bad, bad, bad), move=replace(MOVE, baseline=baseline)).state is GateState.CLEAR
 
@@ -134,7 +134,7 @@ def test_a_group_that_has_less_although_nobody_was_moved_is_measured_anew() -> N
     assert verdict_on(heard(bad, bad, coming), has_moved=False).state is GateState.PAUSED, (
         "its members come and go"
     )
-    baseline = baseline_of(looks_of([Report(windows=(bad,) * 4 + (CALM,) * 2)]), NOW_MS)
+    baseline = baseline_of(history_of([Report(windows=(bad,) * 4 + (CALM,) * 2)]), NOW_MS)
     assert baseline is not None
     assert verdict_on(heard(bad, bad, bad), move=replace(MOVE, baseline=baseline)).state is GateState.CLEAR
 
@@ -162,7 +162,7 @@ def test_classic_members_rejoin_at_each_new_target() -> None:
 def test_the_lag_may_grow_as_it_did_before() -> None:
     """A hundred records each ten seconds, before the move and in it."""
     before = tuple(replace(CALM, lag=lag) for lag in (300, 200, 100))
-    baseline = baseline_of(looks_of([Report(windows=before)]), NOW_MS - 60_000)
+    baseline = baseline_of(history_of([Report(windows=before)]), NOW_MS - 60_000)
     assert baseline is not None
     assert (baseline.lag, baseline.lag_growth) == (300, 600)
     now = tuple(replace(CALM, lag=lag) for lag in (1_900, 1_800, 1_700))
@@ -280,7 +280,7 @@ def test_harm_elsewhere_by_a_gate_that_is_off_does_not_pause() -> None:
 def test_before_the_first_step_the_group_is_measured() -> None:
     verdict = verdict_on(heard(CALM, CALM, CALM), move=replace(MOVE, baseline=None))
     assert (verdict.state, verdict.may_move_members) == (GateState.BASELINE, False)
-    assert baseline_of(looks_of([Report(windows=(CALM, CALM))]), 0) is None
+    assert baseline_of(history_of([Report(windows=(CALM, CALM))]), 0) is None
 
 
 def test_a_group_is_measured_from_when_it_is_complete() -> None:
@@ -289,15 +289,15 @@ def test_a_group_is_measured_from_when_it_is_complete() -> None:
     restarted = replace(CALM, unknown=1, owned_ms=0)
     nobody = replace(CALM, members=0, owned_ms=0)
     for windows in ((CALM, CALM, coming), (CALM, CALM, restarted, nobody)):
-        assert baseline_of(looks_of([Report(windows=windows)]), NOW_MS) is None
-    baseline = baseline_of(looks_of([Report(windows=(CALM, CALM, CALM, coming, nobody))]), NOW_MS)
+        assert baseline_of(history_of([Report(windows=windows)]), NOW_MS) is None
+    baseline = baseline_of(history_of([Report(windows=(CALM, CALM, CALM, coming, nobody))]), NOW_MS)
     assert baseline is not None
     assert (baseline.owned, baseline.unowned_s) == (CALM.owned_ms / CALM.ms, 0)
 
 
 def test_a_group_whose_members_always_come_and_go_is_measured_as_it_is() -> None:
     coming = replace(CALM, changes=1, owned_ms=10_000)
-    baseline = baseline_of(looks_of([Report(windows=(CALM,) + (coming,) * (KEPT - 1))]), NOW_MS)
+    baseline = baseline_of(history_of([Report(windows=(CALM,) + (coming,) * (KEPT - 1))]), NOW_MS)
     assert baseline is not None
     assert baseline.owned == 1
 
@@ -325,7 +325,7 @@ _reports = st.lists(st.lists(_windows, min_size=1, max_size=6), min_size=1, max_
 def test_what_was_so_before_the_move_is_never_harm(replicas: list[list[Window]]) -> None:
     """Whatever a group is like: the same again does not abort its move."""
     reports = [Report(windows=tuple(one), writers=(b"%016d" % n,)) for n, one in enumerate(replicas)]
-    baseline = baseline_of(looks_of(reports), NOW_MS)
+    baseline = baseline_of(history_of(reports), NOW_MS)
     if baseline is not None:
         heard_of = [ReceivedReport(one, NOW_MS) for one in reports]
         move = replace(MOVE, baseline=baseline)

@@ -1,8 +1,8 @@
 """Finds the partitions that a settled group leaves to nobody, in how the broker describes it, and says when to mend it.
 
-A look says nothing (None) where a partition without an owner may be on its way to one, or where not everything is seen:
-a rebalance is under way, a static member is away, a topic's size is not known, an assignor is not one of Kafka's own
-and may leave partitions out on purpose. So "nothing is known" is never taken for "nobody has it".
+There are no findings (None) where a partition without an owner may be on its way to one, or where not everything is
+seen: a rebalance is under way, a static member is away, a topic's size is not known, an assignor is not one of Kafka's
+own and may leave partitions out on purpose. So "nothing is known" is never taken for "nobody has it".
 
 ``sizes`` has the numbers of partitions by topic: 0 of a topic that does not exist. A topic that the account can't see
 is not in it.
@@ -23,10 +23,10 @@ from protocol_codecs.messages.consumer_protocol import (
 from protocol_codecs.messages.describe_groups import DescribedGroup
 
 TOPICS_LIMIT = 500
-"""A group that subscribes to more topics is not looked at: each look would ask for the sizes of all of them."""
+"""A group that subscribes to more topics is not checked: each time the sizes of all of them would be requested."""
 
 PARTITIONS_LIMIT = 100_000
-"""Nor is one whose topics have more partitions together: a look compares all of them."""
+"""Nor is one whose topics have more partitions together: a check compares all of them."""
 
 _STABLE = "Stable"
 _CONSUMER = "consumer"
@@ -39,7 +39,7 @@ Sizes = Mapping[str, int]
 TopicPartition = tuple[str, int]
 
 
-class Look(msgspec.Struct, frozen=True):
+class Findings(msgspec.Struct, frozen=True):
     """What a description of a settled group says. ``mark`` is another one after each change of its assignments.
 
     ``has_classic`` says that a consumer group has members of the classic protocol. ``clients_may`` says that those of a
@@ -68,7 +68,9 @@ def topics_of(group: ConsumerGroupDescribeResponseDescribedGroup) -> frozenset[s
     )
 
 
-def look_at_consumer_group(group: ConsumerGroupDescribeResponseDescribedGroup, sizes: Sizes) -> Look | None:
+def findings_of_consumer_group(
+    group: ConsumerGroupDescribeResponseDescribedGroup, sizes: Sizes
+) -> Findings | None:
     """What nobody has of a consumer group that was described without an error; None if that can't be said."""
     if not _is_settled(group):
         return None
@@ -76,7 +78,7 @@ def look_at_consumer_group(group: ConsumerGroupDescribeResponseDescribedGroup, s
     for member in group.members:
         for topic in member.target_assignment.topic_partitions:
             assigned[topic.topic_name].update(topic.partitions)
-    return _look(
+    return _findings(
         group.group_epoch,
         assigned,
         sizes,
@@ -108,9 +110,9 @@ def topics_of_classic_group(group: DescribedGroup) -> frozenset[str]:
         return frozenset()
 
 
-def look_at_classic_group(
+def findings_of_classic_group(
     group: DescribedGroup, sizes: Sizes, told: Mapping[str, frozenset[TopicPartition]]
-) -> Look | None:
+) -> Findings | None:
     """The same of a classic group of consumers. ``told`` is what members were told of their assignments, by member id.
 
     A broker that makes a consumer group a classic one may not have told each member what it is assigned by then.
@@ -134,12 +136,12 @@ def look_at_classic_group(
                 mark = crc32(data, mark)
     except MalformedMessage:
         return None
-    look = _look(mark, assigned, sizes, gives_up=gives_up) if assigned else None
-    if look is None or not untold:
-        return look
+    findings = _findings(mark, assigned, sizes, gives_up=gives_up) if assigned else None
+    if findings is None or not untold:
+        return findings
     return msgspec.structs.replace(
-        look,
-        unowned=look.unowned.union(*untold.values()),
+        findings,
+        unowned=findings.unowned.union(*untold.values()),
         clients_may=False,
         lacking=frozenset(untold),
     )
@@ -157,20 +159,20 @@ def _named(topics: Iterable[ConsumerProtocolTopicPartition]) -> set[TopicPartiti
     return {(topic.topic, number) for topic in topics for number in topic.partitions}
 
 
-def _look(
+def _findings(
     mark: int,
     assigned: Mapping[str, set[int]],
     sizes: Sizes,
     *,
     has_classic: bool = False,
     gives_up: bool = False,
-) -> Look | None:
+) -> Findings | None:
     if not assigned.keys() <= sizes.keys() or sum(sizes[name] for name in assigned) > PARTITIONS_LIMIT:
         return None
     if all(len(numbers) == sizes[name] for name, numbers in assigned.items()):
-        return Look(mark, frozenset(), has_classic)  # the usual case, without sets of partitions
+        return Findings(mark, frozenset(), has_classic)  # the usual case, without sets of partitions
     missing = {name: set(range(sizes[name])) - numbers for name, numbers in assigned.items()}
-    return Look(
+    return Findings(
         mark,
         frozenset((name, number) for name, numbers in missing.items() for number in numbers),
         has_classic,
@@ -186,8 +188,8 @@ def digest_of(unowned: Iterable[TopicPartition]) -> int:
     return crc32(repr(sorted(unowned)).encode())
 
 
-SECOND_LOOK_S = 10.0
-"""What nobody has at two looks that are so far apart is left to nobody: what a change takes is over by then."""
+CONFIRMED_AFTER_S = 10.0
+"""What nobody has in two descriptions that are so far apart is left to nobody: any change is over by then."""
 
 CLIENTS_MAY_S = 360.0
 """The same where clients may be about to change it themselves: within ``metadata.max.age.ms`` they find new partitions,
@@ -201,7 +203,7 @@ REMEMBERED_MS = 3_600_000
 class Suspicion(msgspec.Struct):
     """What a process has seen of a group that leaves partitions to nobody. Times are seconds."""
 
-    look: Look
+    findings: Findings
     since: float
     tries: int = 0
     """How often something was done about it, as far as this process knows."""
@@ -216,7 +218,7 @@ class Suspicion(msgspec.Struct):
 
 def is_confirmed(suspicion: Suspicion, now: float, *, is_classic: bool) -> bool:
     """Whether it has lasted for long enough to do something about it now."""
-    lasts_s = CLIENTS_MAY_S if is_classic and suspicion.look.clients_may else SECOND_LOOK_S
+    lasts_s = CLIENTS_MAY_S if is_classic and suspicion.findings.clients_may else CONFIRMED_AFTER_S
     return now - suspicion.since >= lasts_s
 
 
