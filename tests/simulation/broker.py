@@ -252,6 +252,7 @@ class Broker:
 
     def fail_over(self, *, away_ms: int, loading_ms: int, cuts: bool) -> None:
         """Make another broker the coordinator: first none answers for the group, then the new one loads the log."""
+        self.watch.moved_on_ms = self.kernel.now_ms
         self.oversights.failed_over(self._group)
         for reply in self.coordinator.unload():
             self._answer(reply.request_id, reply.response)
@@ -262,6 +263,7 @@ class Broker:
 
     def go_down(self, *, for_ms: int, loading_ms: int) -> None:
         """Be away with all connections, and load the log when it is back; no request that waits is answered."""
+        self.watch.moved_on_ms = self.kernel.now_ms
         self.oversights.failed_over(self._group)
         self.is_down = True
         self.trouble = ErrorCode.NOT_COORDINATOR

@@ -6,7 +6,8 @@ from tests.simulation.authorizer import PRINCIPALS
 from tests.simulation.broker import LEFT_OUT
 from tests.simulation.clients.habits import ALL_KINDS
 from tests.simulation.plan import CHANGES, FAULTS, PRODUCER_COMMITS, SHOWS_OLD_STATE
-from tests.simulation.watch_answers import DEAD_BEFORE_JOINED
+from tests.simulation.standing import LEFT_BEHIND
+from tests.simulation.watch_answers import CROSSED, DEAD_BEFORE_JOINED
 from tests.simulation.watch_commits import LATE_COMMIT
 from tests.simulation.watch_producers import ACCEPTED, OLD, REFUSED
 
@@ -41,7 +42,7 @@ OTHERS = (
     "commits of members of the new protocol, through the proxy",
 )
 
-NOT_JUDGED = (LATE_COMMIT, DEAD_BEFORE_JOINED)
+NOT_JUDGED = (LATE_COMMIT, DEAD_BEFORE_JOINED, CROSSED, LEFT_BEHIND)
 """What only a fleet has, and no invariant forbids: who counts it says why."""
 
 OLD_STATE = (

@@ -36,6 +36,9 @@ def flat(partitions: Any) -> frozenset[Pid]:
     return frozenset((topic_id, number) for topic_id, numbers in partitions.items() for number in numbers)
 
 
+LEFT_BEHIND = "commits of clients whose group became a classic one without them"
+
+
 class Standing:
     """The state of one client process and its membership, as seen from outside."""
 

@@ -84,10 +84,23 @@ class Watch:
         self.client_of: dict[str, Standing] = {}
         """The client that uses each member id."""
         self.last_fault_ms = -(10**9)
+        self.moved_on_ms = -(10**9)
+        """When the coordinator failed over last, or removed a helper that had not called for its session."""
         self.counts: dict[str, int] = {}
         self._promptness = Promptness()
         self._broker_said: Any = None
         """The last answer of the broker to a request of the proxy's own."""
+
+    def is_left_behind(self, standing: Standing) -> bool:
+        """Whether the group has become a classic one with a newer generation than the client has, by a failover or the
+        end of a helper: members that are to rejoin are at the generation before, and the broker refuses it."""
+        group = self.broker.classic_group
+        return (
+            group is not None
+            and standing.member_id in group.members
+            and group.generation > standing.generation
+            and self.moved_on_ms >= standing.answered_ms
+        )
 
     # -- the story -------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ Also, an API is answered only with errors that its old clients survive.
 from typing import TYPE_CHECKING, Any
 
 from protocol_codecs import ApiKey, ErrorCode
-from tests.simulation.standing import MEMBERSHIP_IS_OVER, Standing
+from tests.simulation.standing import LEFT_BEHIND, MEMBERSHIP_IS_OVER, Standing
 from tests.simulation.violation import Violation
 from tests.simulation.wire import Ask, codes_in, generation_in
 
@@ -30,6 +30,7 @@ _ALLOWED: dict[int, frozenset[ErrorCode]] = {
 }
 """The error codes that each API may be answered with. Every other one is fatal in some old client."""
 
+CROSSED = "commits that crossed the answer to their client's JoinGroup"
 DEAD_BEFORE_JOINED = "JoinGroups under an id that died before anybody was let in under it"
 
 
@@ -77,6 +78,12 @@ class AnswerWatch:
             and standing.member_id in group.members
             and group.generation > standing.generation
         )
+
+    def _is_left_behind(self, standing: Standing, code: ErrorCode) -> bool:
+        is_so = code == ErrorCode.ILLEGAL_GENERATION and self._watch.is_left_behind(standing)
+        if is_so:
+            self._watch.count(LEFT_BEHIND)
+        return is_so
 
     def _may_not_begin(self, process: "ProxyProcess", member_id: str) -> bool:
         """Whether a replica may not begin under an id: the broker has no such member of the new protocol (any more)."""
@@ -150,8 +157,10 @@ class AnswerWatch:
             self._watch.count("clients fenced by their own JoinGroup")
             excuse = "its own JoinGroup"
         if excuse is None and self._crosses_an_answer(standing, ask, code):
-            self._watch.count("commits that crossed the answer to their client's JoinGroup")
+            self._watch.count(CROSSED)
             excuse = "its own JoinGroup"
+        if excuse is None and self._is_left_behind(standing, code):
+            excuse = "its group went on without it"
         if excuse is None:
             raise Violation(6, f"{standing.client} is told {code.name} while it is within its contract")
         standing.end(f"it was told {code.name}")

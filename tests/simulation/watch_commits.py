@@ -10,7 +10,7 @@ first is answered: else an older one would set the offset back.
 from typing import TYPE_CHECKING, Any
 
 from protocol_codecs import ErrorCode
-from tests.simulation.standing import Pid, Standing
+from tests.simulation.standing import LEFT_BEHIND, Pid, Standing
 from tests.simulation.violation import Violation
 from tests.simulation.wire import Ask, generation_in
 
@@ -96,6 +96,9 @@ class CommitWatch:
             self._watch.count("commits refused")
         refusals = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
         if must is True and codes & refusals and standing.excuse() is None:
+            if self._watch.is_left_behind(standing):
+                self._watch.count(LEFT_BEHIND)
+                return
             raise Violation(3, f"a commit of {standing.client} with its generation is refused")
 
     def accepted(self, message: Any, link: "Link") -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.standing import Pid, Standing
 from tests.simulation.story import short
 from tests.simulation.violation import Violation
+from translation.members.conversion import is_helper
 
 if TYPE_CHECKING:
     from tests.simulation.broker import Broker
@@ -49,6 +50,8 @@ class OwnershipWatch:
         """The coordinator removed a member because one of its own timeouts passed."""
         watch = self._watch
         watch.tell(broker, f"removes {short(member_id)}: its timeout has passed")
+        if is_helper(member_id):
+            watch.moved_on_ms = watch.kernel.now_ms
         standing = watch.client_of.get(member_id)
         if standing is None or standing.member_id != member_id or standing.excuse() is not None:
             return

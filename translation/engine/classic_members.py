@@ -45,8 +45,9 @@ class ClassicMember(msgspec.Struct, kw_only=True):
     rebalance_timeout_ms: int
     generation: int
     assignment: bytes | None = None
-    synced_at: float = -math.inf
-    """When it got the assignment (seconds of the caller's clock)."""
+    differs_since: float = math.inf
+    """Since when the broker has something else of it, or it has partitions to give up (seconds of the caller's clock),
+    as far as that stood in the way of its conversion."""
     timers_until: float = -math.inf
     """Until when a timer of the broker may run that removes the member, because it was answered REBALANCE_IN_PROGRESS
     (seconds of the caller's clock)."""
@@ -121,12 +122,11 @@ class ClassicMembers:
         if member is not None:
             member.timers_until = now + member.rebalance_timeout_ms / 1000
 
-    def synced(self, group_id: str, member_id: str, generation: int, assignment: bytes, now: float) -> None:
-        """The broker answered the SyncGroup of a member with this assignment at ``now`` (seconds)."""
+    def synced(self, group_id: str, member_id: str, generation: int, assignment: bytes) -> None:
+        """The broker answered the SyncGroup of a member with this assignment."""
         member = self.find(group_id, member_id)
         if member is not None and member.generation == generation and len(assignment) <= MOST_BYTES:
             self._set_assignment(member, assignment)
-            member.synced_at = now
 
     def commits(self, group_id: str, connection: Connection, request: Request) -> None:
         """A commit of a member comes on this connection; its client may use another one for its Heartbeats."""

@@ -190,7 +190,7 @@ def _convert(
         ensure_unchanged()
     if described is not None and not _is_described(described, known, owned):
         # A topic that is new is not known to the coordinator when it converts the group, and is lost without an error.
-        raise _NotConverted(_Missing.TIME, "the broker describes it otherwise")
+        raise _NotConverted(_missing_while_it_differs(context, known), "the broker describes it otherwise")
     member_epoch = known.generation
     if context.now < known.timers_until:
         if described is None or described.group_epoch != known.generation:
@@ -242,6 +242,17 @@ def _settled(
     return known
 
 
+def _missing_while_it_differs(context: Context, known: ClassicMember) -> _Missing:
+    """What is missing while the broker has something else of a member, or it has partitions to give up.
+
+    Time, since it rejoins when it has given them up. A client that reported what it did not have any more does not, nor
+    does one whose topic was deleted and created again: those need a JoinGroup.
+    """
+    known.differs_since = min(known.differs_since, context.now)
+    is_late = context.now - known.differs_since >= context.settings.revocation_grace_s
+    return _Missing.KNOWLEDGE if is_late else _Missing.TIME
+
+
 def _facts(
     context: Context, known: ClassicMember
 ) -> Procedure[tuple[ConsumerProtocolSubscription, Partitions, frozenset[str]]]:
@@ -256,10 +267,7 @@ def _facts(
     pairs = {(topic.topic, index) for topic in assigned for index in topic.partitions}
     reported = {(topic.topic, index) for topic in subscription.owned_partitions for index in topic.partitions}
     if not reported <= pairs:
-        # It rejoins when it has given them up; a client that reported what it did not have any more does not.
-        is_late = context.now - known.synced_at >= context.settings.revocation_grace_s
-        missing = _Missing.KNOWLEDGE if is_late else _Missing.TIME
-        raise _NotConverted(missing, "it has partitions to give up")
+        raise _NotConverted(_missing_while_it_differs(context, known), "it has partitions to give up")
     topics = frozenset(subscription.topics)
     _ensure_subscribed(known, pairs, topics)
     ids: dict[str, Uuid] = {}

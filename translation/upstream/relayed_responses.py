@@ -120,11 +120,7 @@ def learn_join(
 
 def _assigned(context: Context, message: SyncGroupRequest, response: SyncGroupResponse) -> None:
     context.classic_members.synced(
-        message.group_id,
-        message.member_id,
-        message.generation_id,
-        bytes(response.assignment),
-        context.now,
+        message.group_id, message.member_id, message.generation_id, bytes(response.assignment)
     )
     if _may_be_mended(context, message.group_id) and len(message.member_id) <= LONGEST_MEMBER_ID:
         partitions = assigned_by(response.assignment)

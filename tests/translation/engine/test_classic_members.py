@@ -39,7 +39,7 @@ def of_one(**joined: Any) -> ClassicMembers:
     """Has joined and synced."""
     members = ClassicMembers(limit=100, bytes_limit=1 << 20)
     members.joined(GROUP, member(**joined))
-    members.synced(GROUP, MEMBER, 4, ASSIGNMENT, 0.0)
+    members.synced(GROUP, MEMBER, 4, ASSIGNMENT)
     return members
 
 
@@ -75,12 +75,12 @@ def test_the_bytes_of_what_is_forgotten_or_rejoins_count_no_more() -> None:
     members = ClassicMembers(limit=100, bytes_limit=2 * (member(size=5_000).size + len(ASSIGNMENT)))
     for _ in range(50):
         members.joined(GROUP, member("a", size=5_000))
-        members.synced(GROUP, "a", 4, ASSIGNMENT, 0.0)
+        members.synced(GROUP, "a", 4, ASSIGNMENT)
         members.rejoins(GROUP, "a")
         members.joined(GROUP, member("a", size=5_000))
-        members.synced(GROUP, "a", 4, ASSIGNMENT, 0.0)
+        members.synced(GROUP, "a", 4, ASSIGNMENT)
         members.joined(GROUP, member("gone", size=5_000))
-        members.synced(GROUP, "gone", 4, ASSIGNMENT, 0.0)
+        members.synced(GROUP, "gone", 4, ASSIGNMENT)
         assert len(members) == 2
         members.forget(GROUP, "gone")
     assert len(members) == 1
@@ -91,7 +91,7 @@ def test_assignments_count_as_bytes_too() -> None:
     members = ClassicMembers(limit=100, bytes_limit=40_000)
     for name in ("a", "b"):
         members.joined(GROUP, member(name))
-    members.synced(GROUP, "b", 4, bytes(38_900), 0.0)
+    members.synced(GROUP, "b", 4, bytes(38_900))
     assert [name for name in "ab" if members.find(GROUP, name)] == ["b"]
 
 
@@ -118,9 +118,9 @@ def test_an_earlier_subscription_does_not_stand_for_one_that_is_too_large() -> N
 def test_an_assignment_that_is_too_large_is_not_kept() -> None:
     members = of_one()
     members.joined(GROUP, member(generation=5))
-    members.synced(GROUP, MEMBER, 5, bytes(MOST_BYTES + 1), 0.0)
+    members.synced(GROUP, MEMBER, 5, bytes(MOST_BYTES + 1))
     assert found(members).assignment is None
-    members.synced(GROUP, MEMBER, 5, bytes(MOST_BYTES), 0.0)
+    members.synced(GROUP, MEMBER, 5, bytes(MOST_BYTES))
     assert found(members).assignment is not None
 
 
@@ -137,18 +137,18 @@ def test_what_a_member_owns_is_unknown_while_it_rejoins() -> None:
 def test_the_answer_to_a_sync_group_from_before_a_rejoin_does_not_count() -> None:
     members = of_one()
     members.rejoins(GROUP, MEMBER)
-    members.synced(GROUP, MEMBER, 4, ASSIGNMENT, 0.0)
+    members.synced(GROUP, MEMBER, 4, ASSIGNMENT)
     assert found(members).assignment is None
     members.joined(GROUP, member(generation=5))
-    members.synced(GROUP, MEMBER, 4, ASSIGNMENT, 0.0)
+    members.synced(GROUP, MEMBER, 4, ASSIGNMENT)
     assert found(members).assignment is None
-    members.synced(GROUP, MEMBER, 5, b"its own", 0.0)
+    members.synced(GROUP, MEMBER, 5, b"its own")
     assert found(members).assignment == b"its own"
 
 
 def test_a_sync_group_of_a_member_that_is_not_known_is_not_kept() -> None:
     members = ClassicMembers(limit=100, bytes_limit=1 << 20)
-    members.synced(GROUP, MEMBER, 4, ASSIGNMENT, 0.0)
+    members.synced(GROUP, MEMBER, 4, ASSIGNMENT)
     members.rejoins(GROUP, MEMBER)
     members.rebalance_announced(GROUP, MEMBER, 1000.0)
     assert len(members) == 0

@@ -445,7 +445,7 @@ def classic_here(replica: Replica) -> None:
             generation=1,
         ),
     )
-    known.synced(GROUP, A, 1, b"", 0.0)
+    known.synced(GROUP, A, 1, b"")
 
 
 def test_what_is_known_of_a_classic_member_does_not_outlive_the_record_of_another_replica(
