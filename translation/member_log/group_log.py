@@ -13,6 +13,7 @@ A process without a member log has the same class, and reads back at once what i
 forgets its moves when it ends, and before that only those of the groups that were used longest ago.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping, Sized
 from typing import Protocol
@@ -368,10 +369,16 @@ class GroupLog:
     def give_up(self) -> set[int]:
         """The producer was replaced: the outcome of what is not read back is unknown. Return the partitions of that."""
         numbers = {self._number(key.group_id) for key in self._unresolved}
-        for key in self._unresolved:
-            self._members.outputs.append(Settled(key.member))
-        self._unresolved.clear()
+        for number in numbers:
+            self.give_up_before(number, math.inf)
         return numbers
+
+    def give_up_before(self, number: int, written_at: float) -> None:
+        """The records of a partition that were written before this time and not read back will not be."""
+        for key, write in list(self._unresolved.items()):
+            if write.written_at < written_at and self._number(key.group_id) == number:
+                del self._unresolved[key]
+                self._members.outputs.append(Settled(key.member))
 
     def lose(self, number: int) -> None:
         """What was read of a partition may not be so any more."""

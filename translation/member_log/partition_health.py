@@ -70,7 +70,24 @@ class PartitionHealth:
             state.probes -= 1
             if not state.probes and state.is_replayed:
                 state.read_until = state.probe_written_at
+                self._give_up_before(number, state.probe_written_at)
                 self._set_ready(number, now)
+
+    def _give_up_before(self, number: int, written_at: float) -> None:
+        """Give up records of ours that are not read back, though a probe that was written after them is.
+
+        They were skipped, because the topic had another timestamp type then. Waiting for them would keep the partition
+        away for ever, and write a probe at each round trip.
+        """
+        for key in list(self._writes.unresolved):
+            entry = self._members.entries[key]
+            if (
+                entry.write is not None
+                and entry.write.written_at < written_at
+                and self._members.number(key) == number
+            ):
+                self._reader.outcome_unknown(key, entry)
+        self._groups.give_up_before(number, written_at)
 
     def skip_probe(self, number: int, writer: Writer, now: float) -> None:
         """A probe was skipped when it was read: those behind it are waited for, and prove what it would have."""

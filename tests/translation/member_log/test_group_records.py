@@ -170,6 +170,17 @@ def test_a_record_that_is_not_read_back_in_time_takes_the_log_away_until_a_probe
     assert one.groups.write("payments", MOVE, 3.0, move=Move("1")) is None
 
 
+def test_a_record_that_is_skipped_when_it_is_read_is_given_up_once_a_later_probe_is_read() -> None:
+    one = OneReplica()
+    one.groups.write("payments", "slot 1", 1.0, slot=Slot("a"))
+    one.take(1.0, lands=False)
+    one.log.handle_time(3.0)
+    one.take(3.0)
+    assert not one.groups.is_unresolved(KEY)
+    assert Settled(KEY.member) in one.said
+    assert one.groups.is_ready("payments")
+
+
 def test_when_the_producer_is_replaced_the_outcome_is_unknown_and_nobody_waits_for_it() -> None:
     one = OneReplica()
     one.groups.write("payments", "slot 1", 1.0, slot=Slot("a"))

@@ -275,6 +275,24 @@ def test_a_claim_that_loses_four_times_is_given_up(bench: Bench) -> None:
     assert bench.ownership is Ownership.ELSEWHERE
 
 
+def test_a_record_that_is_skipped_when_it_is_read_is_given_up_once_a_later_probe_is_read(
+    bench: Bench,
+) -> None:
+    """The topic had another timestamp type for a while: all replicas skip what was written then."""
+    bench.claim()
+    bench.written.clear()
+    bench.offset += 1
+    bench.now += FleetSettings().wait_s
+    bench.log.handle_time(bench.now)
+    assert bench.log.health(0) is Health.AWAY
+    bench.ready()
+    bench.claim()  # its client tries again
+    assert bench.read_back().kind is Kind.SERVED
+    assert bench.log.unresolved() == 0
+    bench.log.handle_time(bench.now + FleetSettings().wait_s)
+    assert bench.log.health(0) is Health.READY
+
+
 def test_nobody_waits_any_more_for_a_claim_that_lost(bench: Bench) -> None:
     bench.claim()
     bench.other(Kind.SERVED)
