@@ -224,6 +224,9 @@ BY_HAND: Mapping[str, ByHand] = {
         serving.test_of_two_replicas_that_claim_at_once_one_serves
     ),
     "never_lapse": _records(records.test_a_confirmed_connection_lapses_after_half_a_session_of_silence),
+    "wait_for_what_was_skipped": _records(
+        records.test_a_record_that_is_skipped_when_it_is_read_is_given_up_once_a_later_probe_is_read
+    ),
     "confirm_claims_that_came_after_the_write": _records(
         records.test_a_claim_that_came_after_the_record_was_written_is_not_settled_by_it
     ),

@@ -50,7 +50,10 @@ class OutageWatch:
         ways = [
             process.member_log for process in world.processes if process.up and process.member_log is not None
         ]
-        return max((max(way.cannot_read_until_ms, way.cannot_write_until_ms) for way in ways), default=0)
+        until_ms = [max(way.cannot_read_until_ms, way.cannot_write_until_ms) for way in ways]
+        if world.log_topic is not None:
+            until_ms.append(world.log_topic.skipped_until_ms)
+        return max(until_ms, default=0)
 
     @staticmethod
     def _is_taken(process: "ProxyProcess", member_id: str) -> bool:

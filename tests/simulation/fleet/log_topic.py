@@ -33,6 +33,8 @@ GIVES_UP_MS = 60_000
 """``message.timeout.ms`` of the producers."""
 REPLACE_EVERY_MS = 5_000
 """A producer is replaced at most so often (``proxy.member_log.driver``)."""
+_SKIPPED = 0.25
+"""In so many outages of the log it can be written and read, and what is written does not count."""
 _EPOCH_MS = 10**12
 """The broker's clock when a run begins."""
 
@@ -48,6 +50,9 @@ class LogTopic:
         self.ways: list[LogWay] = []
         self.away_until_ms = 0
         """Nobody reads or writes it before."""
+        self.skipped_until_ms = 0
+        """What is written before is skipped by all."""
+        self._seed = seed
         self._writers = 0
 
     def new_writer(self) -> Writer:
@@ -67,7 +72,15 @@ class LogTopic:
         return self.random.random() < 0.3
 
     def go_away(self, for_ms: int) -> None:
-        """Nobody reads or writes it for so long."""
+        """Nobody reads or writes it for so long; or everybody skips what is written, which has no time of the broker.
+
+        The topic has another timestamp type then.
+        """
+        chance = random.Random(f"timestamps {self._seed} {self.kernel.now_ms}")  # noqa: S311  reproducible on purpose
+        if chance.random() < _SKIPPED:
+            self.watch.skips_what_is_written()
+            self.skipped_until_ms = self.kernel.now_ms + for_ms
+            return
         self.away_until_ms = self.kernel.now_ms + for_ms
         for way in self.ways:
             way.cannot_read_until_ms = way.cannot_write_until_ms = self.away_until_ms
@@ -83,6 +96,10 @@ class LogTopic:
     def append(self, written: "Written") -> None:
         """Let a record land, and have everybody read it. One that was on its way for too long is refused."""
         self.log.now_ms = _EPOCH_MS + self.kernel.now_ms
+        if self.kernel.now_ms < self.skipped_until_ms:
+            for way in self.ways:
+                way.skip(written)
+            return
         if written.record is not None and self.log.is_late(written.seen):
             return
         entry = self.log.append(written.key, written.writer, written.record, written.seen)
@@ -279,6 +296,12 @@ class LogWay:
         self._take(entry)
         self.topic.watch.has_read(self, entry.offset)
         self.carry_out()
+
+    def skip(self, written: Written) -> None:
+        """A record has no time of the broker: all replicas skip it, as soon as they can."""
+        if self.is_alive and written.record is None and not self._later(self.skip, written):
+            self.log.skip_probe(0, written.writer, self._position - 1, self._now_s())
+            self.carry_out()
 
     def _take(self, entry: Entry) -> None:
         if entry.record is None:

@@ -64,6 +64,10 @@ class LogWatch:
         """Memberships whose end by a deadline was reported, with epoch -1 still to be sent: the broker is asked first
         whether a helper has to stand in."""
 
+    def skips_what_is_written(self) -> None:
+        """The topic has another timestamp type for a while."""
+        self._watch.count("outages of the log in which its records have no time of the broker")
+
     def written(
         self,
         way: "LogWay",

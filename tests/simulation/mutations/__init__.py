@@ -82,6 +82,7 @@ FLEET_MUTATIONS: tuple[Mutation, ...] = (
     member_log.serve_on_an_unconfirmed_connection,
     member_log.serve_before_the_record_is_read_back,
     member_log.never_lapse,
+    member_log.wait_for_what_was_skipped,
     member_log.confirm_claims_that_came_after_the_write,
     member_log.confirm_as_of_the_reading,
     member_log.keep_connections_confirmed_while_the_end_is_written,

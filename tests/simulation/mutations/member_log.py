@@ -75,6 +75,11 @@ def never_lapse() -> AbstractContextManager[Any]:
     return patch.object(Confirmations, "is_confirmed", broken)
 
 
+def wait_for_what_was_skipped() -> AbstractContextManager[Any]:
+    """A record that was skipped when it was read is waited for until the process ends."""
+    return patch.object(PartitionHealth, "_give_up_before", lambda *_: None)
+
+
 def confirm_claims_that_came_after_the_write() -> AbstractContextManager[Any]:
     """A record confirms connections on which the member was claimed after it was written."""
     settle = Confirmations.settle
