@@ -287,6 +287,7 @@ def test_a_record_that_is_skipped_when_it_is_read_is_given_up_once_a_later_probe
     assert bench.log.health(0) is Health.AWAY
     bench.ready()
     bench.claim()  # its client tries again
+    assert bench.written, "nothing stands before it"
     assert bench.read_back().kind is Kind.SERVED
     assert bench.log.unresolved() == 0
     bench.log.handle_time(bench.now + FleetSettings().wait_s)
