@@ -10,6 +10,7 @@ Everything is bounded: a client chooses how much it writes into a subscription.
 
 import math
 from collections import Counter, OrderedDict
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -84,9 +85,13 @@ class ClassicMembers:
         """Whether any member of a group is known."""
         return self._sizes[group_id] > 0
 
-    def all(self) -> list[tuple[str, str]]:
-        """The group ids and member ids of all of them."""
-        return list(self._members)
+    def groups(self) -> list[str]:
+        """The groups of which a member is known."""
+        return list(self._sizes)
+
+    def of(self, groups: AbstractSet[str]) -> list[tuple[str, str]]:
+        """The group ids and member ids of those in these groups."""
+        return [key for key in self._members if key[0] in groups]
 
     def find(self, group_id: str, member_id: str) -> ClassicMember | None:
         """The record of a member; None if its JoinGroup did not pass through here."""

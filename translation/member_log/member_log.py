@@ -297,10 +297,12 @@ class MemberLog:
         present = self._members.present(key)
         return present and present.record
 
-    def is_of_another(self, key: MemberKey, partition: int) -> bool:
-        """Whether the record that counts for a member is another replica's, and lies in this partition."""
-        if self._members.number(key) != partition:
-            return False
+    def partition_of(self, group_id: str) -> int:
+        """The number of the partition that has the records of a group."""
+        return self._members.number(MemberKey(shortened(group_id), ""))
+
+    def is_of_another(self, key: MemberKey) -> bool:
+        """Whether the record that counts for a member is another replica's."""
         present = self._members.present(key)
         return present is not None and present.writer not in self._members.own
 

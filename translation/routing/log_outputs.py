@@ -79,12 +79,13 @@ def _settled(context: Context, key: MemberKey) -> None:
 
 def _forget_what_is_older(context: Context, partition: int) -> None:
     """Forget the classic members of a partition that has been replayed, if other replicas have spoken for them."""
-    log = context.member_log.log
+    log, known = context.member_log.log, context.classic_members
     if log is None:
         return
-    for group_id, member_id in context.classic_members.all():
-        if log.is_of_another(member_key(group_id, member_id), partition):
-            context.classic_members.forget(group_id, member_id)
+    here = {group_id for group_id in known.groups() if log.partition_of(group_id) == partition}
+    for group_id, member_id in known.of(here) if here else ():
+        if log.is_of_another(member_key(group_id, member_id)):
+            known.forget(group_id, member_id)
 
 
 def _heartbeat_the_others(context: Context, key: MemberKey) -> None:
