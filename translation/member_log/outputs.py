@@ -77,7 +77,7 @@ class Taken(msgspec.Struct, frozen=True):
     key: MemberKey
 
 
-class OtherSpeaks(msgspec.Struct, frozen=True):
+class OtherRecordCounts(msgspec.Struct, frozen=True):
     """A record of another replica counts that serves or relays the member: what is known here of it is older."""
 
     key: MemberKey
@@ -122,7 +122,7 @@ Output = (
     | Expired
     | Ended
     | Dying
-    | OtherSpeaks
+    | OtherRecordCounts
     | GroupServed
     | HealthChanged
 )

@@ -17,7 +17,7 @@ from translation.member_log.outputs import (
     Expired,
     GroupServed,
     Health,
-    OtherSpeaks,
+    OtherRecordCounts,
     Serving,
     Settled,
     Taken,
@@ -62,7 +62,7 @@ class RecordReader:
         elif kind is Kind.EXPIRING:
             members.outputs.append(Dying(key))
         else:
-            members.outputs.append(OtherSpeaks(key))
+            members.outputs.append(OtherRecordCounts(key))
         if kind is Kind.SERVED and key.group_id in members.awaited:
             members.awaited.discard(key.group_id)
             members.outputs.append(GroupServed(key.group_id))

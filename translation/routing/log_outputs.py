@@ -16,7 +16,7 @@ from translation.member_log.outputs import (
     GroupServed,
     Health,
     HealthChanged,
-    OtherSpeaks,
+    OtherRecordCounts,
     Output,
     Serving,
     Settled,
@@ -42,7 +42,7 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
                 ready.add(partition)
                 _forget_what_is_older(context, partition)
                 context.moves.look_through()
-            case Taken() | Expired() | Ended() | Dying() | OtherSpeaks():
+            case Taken() | Expired() | Ended() | Dying() | OtherRecordCounts():
                 _of_member(context, output)
     log_is_ready(context, frozenset(ready))
     for output in outputs:
@@ -50,7 +50,7 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
             context.member_log.release_key(output.key)  # the call that claimed it is over
 
 
-def _of_member(context: Context, output: Taken | Expired | Ended | Dying | OtherSpeaks) -> None:
+def _of_member(context: Context, output: Taken | Expired | Ended | Dying | OtherRecordCounts) -> None:
     key = output.key
     match output:
         case Taken():
@@ -63,7 +63,7 @@ def _of_member(context: Context, output: Taken | Expired | Ended | Dying | Other
             _heartbeat_the_others(context, key)
         case Dying():
             _remember_dead(context, key)
-        case OtherSpeaks():
+        case OtherRecordCounts():
             context.classic_members.forget(key.group_id, key.member_id)
 
 

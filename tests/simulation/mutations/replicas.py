@@ -103,7 +103,7 @@ def adopt_with_timeouts_of_ones_own() -> AbstractContextManager[Any]:
 def keep_a_classic_member_that_another_serves() -> AbstractContextManager[Any]:
     """What is known of a classic member is used after another replica has served or relayed it."""
     return patch.multiple(
-        log_outputs, OtherSpeaks=type("Never", (), {}), _forget_what_is_older=lambda *_: None
+        log_outputs, OtherRecordCounts=type("Never", (), {}), _forget_what_is_older=lambda *_: None
     )
 
 

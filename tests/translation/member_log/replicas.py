@@ -26,7 +26,7 @@ from translation.member_log.outputs import (
     Health,
     HealthChanged,
     JoinTerms,
-    OtherSpeaks,
+    OtherRecordCounts,
     ServeDecision,
     Serving,
     Settled,
@@ -149,7 +149,7 @@ class Replica:
                 self.health = output.health
             else:
                 assert isinstance(
-                    output, Dying | Ended | OtherSpeaks
+                    output, Dying | Ended | OtherRecordCounts
                 )  # what a replica does for others of the group is not played here
 
     def end(self, key: MemberKey) -> None:

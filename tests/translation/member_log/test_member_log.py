@@ -13,7 +13,7 @@ from translation.member_log.outputs import (
     Health,
     HealthChanged,
     JoinTerms,
-    OtherSpeaks,
+    OtherRecordCounts,
     Output,
     ServeDecision,
     Serving,
@@ -257,7 +257,7 @@ def test_who_loses_a_claim_writes_it_again_while_a_call_waits(bench: Bench) -> N
     bench.claim()
     bench.other(Kind.SERVED)
     assert bench.ownership is Ownership.ELSEWHERE
-    assert bench.heard() == [OtherSpeaks(KEY)]  # nothing was served here
+    assert bench.heard() == [OtherRecordCounts(KEY)]  # nothing was served here
     bench.read_back()
     assert bench.ownership is Ownership.CLAIMING
     assert bench.read_back().version == 12
@@ -270,7 +270,7 @@ def test_a_claim_that_loses_four_times_is_given_up(bench: Bench) -> None:
         bench.other(Kind.SERVED)
         bench.read_back()
     assert not bench.written
-    assert [one for one in bench.heard() if one != OtherSpeaks(KEY)] == [Settled(KEY)]
+    assert [one for one in bench.heard() if one != OtherRecordCounts(KEY)] == [Settled(KEY)]
     assert bench.verdict() is ServeDecision.UNAVAILABLE
     assert bench.ownership is Ownership.ELSEWHERE
 
@@ -308,7 +308,7 @@ def test_an_issued_id_does_not_wait_and_is_taken_by_whoever_else_claims_it(bench
     assert bench.log.may_speak_for(KEY)
     assert bench.claim() is ServeDecision.SERVE
     bench.other(Kind.SERVED)
-    assert bench.heard() == [Taken(KEY), OtherSpeaks(KEY)]
+    assert bench.heard() == [Taken(KEY), OtherRecordCounts(KEY)]
     assert not bench.log.may_speak_for(KEY)
 
 
