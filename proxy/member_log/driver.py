@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import structlog
 import trio
-from msgspec.structs import replace
 
 from proxy.config.fleet import Fleet, Property
 from proxy.member_log.log_client import LogClient, NotReached
@@ -352,7 +351,7 @@ class FleetDriver:
                 "the member log's topic has wrong settings; nobody is expired until then", reason=wrong
             )
         self.warning = wrong
-        self.log.settings = replace(self.log.settings, expires=self._settings.expires and wrong is None)
+        self.log.pause_expiry(trio.current_time(), is_paused=wrong is not None)
         self._metrics.wrong_settings(is_wrong=wrong is not None)
 
     def _fail(self, error: Exception) -> None:

@@ -22,6 +22,8 @@ Rules of writing
 import math
 from collections import Counter
 
+from msgspec.structs import replace
+
 from translation.member_log.counting import Stored
 from translation.member_log.group_log import GroupLog
 from translation.member_log.group_mac import GroupMac
@@ -42,6 +44,8 @@ from translation.member_log.record_reader import RecordReader
 from translation.member_log.records import Kind, MemberKey, MemberRecord, Writer, shortened
 from translation.member_log.write_queue import WriteQueue
 
+_MOST_LEFT = 10_000
+"""Members that are remembered to have been released while nobody could be expired."""
 _DECISIONS = {
     ServeDecision.SERVE: Decision.SERVED,
     ServeDecision.GONE: Decision.DEAD,
@@ -56,6 +60,8 @@ class MemberLog:
         self, settings: FleetSettings, writer: Writer, now: float, mac: GroupMac | None = None
     ) -> None:
         self.settings = settings
+        self._expires = settings.expires
+        self._is_paused = False
         self._members = Members(settings, writer, now)
         self._writes = WriteQueue(self._members, now)
         self._reader = RecordReader(self._members, self._writes)
@@ -63,6 +69,8 @@ class MemberLog:
         """The records of whole groups."""
         self._health = PartitionHealth(self._members, self._writes, self._reader, self.groups)
         self._was_asked = False
+        self._left: dict[MemberKey, None] = {}
+        """Members that were released while nobody could be expired, see :meth:`pause_expiry`."""
         self.claims_refused = 0
         """Claims that were refused because their group has too many dead member ids."""
         self.decisions: Counter[Decision] = Counter()
@@ -205,6 +213,26 @@ class MemberLog:
         self._want(key, now)
         return True
 
+    def pause_expiry(self, now: float, *, is_paused: bool) -> None:
+        """Expire nobody while the topic has a wrong setting: replicas may come to disagree.
+
+        Members whose timeout passes meanwhile are left to the broker's session timeout, and what the log says of them
+        stays. When it is over, those that no other replica has served since are expired.
+        """
+        self.settings = replace(self.settings, expires=self._expires and not is_paused)
+        self._is_paused = is_paused and self._expires
+        if is_paused:
+            return
+        left, self._left = self._left, {}
+        for key in left:
+            present = self._members.present(key)
+            if present is None or not self._members.is_own_served(present):
+                continue
+            entry = self._members.entry(key, present)
+            if not entry.served and entry.machine.ownership is Ownership.SERVING:
+                entry.served = entry.wants_expire = True
+                self._want(key, now)
+
     def release(self, key: MemberKey) -> None:
         """The membership is forgotten here, and nothing is known of its end: its record is not renewed any more.
 
@@ -212,6 +240,8 @@ class MemberLog:
         """
         entry = self._members.entries.get(key)
         if entry is not None:
+            if entry.served and self._is_paused and len(self._left) < _MOST_LEFT:
+                self._left[key] = None
             entry.served = entry.issued = entry.wants_expire = False
             entry.generation = entry.snapshot = None
             entry.confirmed.clear()

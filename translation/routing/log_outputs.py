@@ -58,7 +58,11 @@ def _of_member(context: Context, output: Taken | Expired | Ended | Dying | Other
             if member is not None:
                 drop_taken(context, member)
         case Expired():
-            _expired(context, context.registry.find_key(key))
+            member = context.registry.find_key(key)
+            if member is None:
+                _remember_dead(context, key)
+            else:
+                _expired(context, member)
         case Ended():
             _heartbeat_the_others(context, key)
         case Dying():
@@ -101,7 +105,7 @@ def _heartbeat_the_others(context: Context, key: MemberKey) -> None:
 
 
 def _remember_dead(context: Context, key: MemberKey) -> None:
-    """Another replica ends a member: see to it that the broker does, should that replica not reach it.
+    """Another replica ends a member, or it is forgotten here: see to it that the broker ends it.
 
     A group or a member with an id so long that the log has a hash of it is not found.
     """
@@ -110,13 +114,13 @@ def _remember_dead(context: Context, key: MemberKey) -> None:
         remember_dead(context, group, key.member_id, context.now + END_AGAIN_S)
 
 
-def _expired(context: Context, member: Member | None) -> None:
+def _expired(context: Context, member: Member) -> None:
     """The id of a member whose timeout has passed is dead: end its membership, and have epoch -1 sent in its turn.
 
     Without a connection in its group it is sent when there is one, here or at another replica, or by whoever meets the
     id.
     """
-    if member is None or not member.joined or member.member_id in member.group.leaving:
+    if not member.joined or member.member_id in member.group.leaving:
         return  # who ends it waits for this (translation.conversion.old_membership)
     connection_id = connection_to_end(context, member)
     if connection_id is not None:

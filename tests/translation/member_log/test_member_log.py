@@ -294,6 +294,40 @@ def test_a_record_that_is_skipped_when_it_is_read_is_given_up_once_a_later_probe
     assert bench.log.health(0) is Health.READY
 
 
+def test_who_was_released_while_the_topic_had_a_wrong_setting_is_expired_when_that_is_over(
+    bench: Bench,
+) -> None:
+    bench.served()
+    bench.log.pause_expiry(bench.now, is_paused=True)
+    assert not bench.log.expire(KEY, bench.now)
+    bench.log.release(KEY)
+    bench.take()
+    assert not bench.written
+    bench.log.pause_expiry(bench.now, is_paused=False)
+    bench.take()
+    assert bench.read_back().kind is Kind.EXPIRING
+    assert bench.heard() == [Expired(KEY), Settled(KEY)]
+
+
+def test_whom_another_replica_has_served_since_is_not_expired(bench: Bench) -> None:
+    bench.served()
+    bench.log.pause_expiry(bench.now, is_paused=True)
+    bench.log.release(KEY)
+    bench.other(Kind.SERVED)
+    bench.log.pause_expiry(bench.now, is_paused=False)
+    bench.take()
+    assert not bench.written
+
+
+def test_by_whom_nobody_is_expired_nobody_is_remembered_to_have_been_released() -> None:
+    bench = Bench(expires=False).ready().served()
+    bench.log.pause_expiry(bench.now, is_paused=True)
+    bench.log.release(KEY)
+    bench.log.pause_expiry(bench.now, is_paused=False)
+    bench.take()
+    assert not bench.written
+
+
 def test_nobody_waits_any_more_for_a_claim_that_lost(bench: Bench) -> None:
     bench.claim()
     bench.other(Kind.SERVED)

@@ -280,3 +280,24 @@ def test_a_claim_by_another_replica_wins(log: SharedLog) -> None:
     assert Kind.EXPIRING not in log.kinds(A)
     assert (one.leave_epochs(), ends(other)) == ([], [])
     assert EventKind.SESSION_EXPIRED not in one.kinds()
+
+
+# -- a wrong setting of the topic --
+
+
+def test_a_client_that_goes_while_the_topic_has_a_wrong_setting_is_ended_when_it_is_mended(
+    log: SharedLog,
+) -> None:
+    """Until then only the broker's session timeout ends its membership, and the log has it as served."""
+    one = log.replica()
+    served_member(one)
+    one.log.pause_expiry(one.now, is_paused=True)
+    fall_silent(one, SESSION_S + 1)
+    assert one.translator._context.registry.find(GROUP, A) is None
+    assert log.kinds(A) == [Kind.SERVED]
+    one.log.pause_expiry(one.now, is_paused=False)
+    log.settle()
+    assert log.kinds(A) == [Kind.SERVED, Kind.EXPIRING]
+    assert A in one.translator._context.registry.groups[GROUP].dead, (
+        "epoch -1 goes out on the group's next connection"
+    )
