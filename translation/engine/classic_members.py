@@ -144,6 +144,17 @@ class ClassicMembers:
             others = tuple(one for one in member.commits_on if one != connection.id)
             member.commits_on = (*others[1 - _COMMIT_CONNECTIONS :], connection.id)
 
+    def outdated(self, group_id: str, member_id: str, now: float) -> None:
+        """Another replica serves or relays the member by now: what it owns is not known here any more.
+
+        A timer of the broker that may still run (see :attr:`ClassicMember.timers_until`) is remembered.
+        """
+        member = self.find(group_id, member_id)
+        if member is not None and member.timers_until > now:
+            self.rejoins(group_id, member_id)
+        else:
+            self.forget(group_id, member_id)
+
     def forget(self, group_id: str, member_id: str) -> None:
         """The member has left, or is none of the classic protocol any more."""
         member = self._members.pop((group_id, member_id), None)

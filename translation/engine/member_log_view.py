@@ -37,6 +37,8 @@ class MemberLogView:
         self._environment = environment
         self._ids = ids
         self.log = log
+        self.replaying: set[int] = set()
+        """The partitions that are read from their beginning once more."""
         self._unavailable: OrderedDict[MemberKey, tuple[float, float]] = OrderedDict()
         """Of members whose calls get no verdict: the times of the first and of the last such call."""
 

@@ -19,6 +19,7 @@ What is not certain costs its client one ordinary rebalance: the Heartbeat is an
 gives up its partitions by its own rules, its commits count, and its JoinGroup is relayed; after that all is known.
 """
 
+import math
 from collections.abc import Collection
 from enum import Enum, auto
 
@@ -191,6 +192,7 @@ def _convert(
     if described is not None and not _is_described(described, known, owned):
         # A topic that is new is not known to the coordinator when it converts the group, and is lost without an error.
         raise _NotConverted(_missing_while_it_differs(context, known), "the broker describes it otherwise")
+    known.differs_since = math.inf
     member_epoch = known.generation
     if context.now < known.timers_until:
         if described is None or described.group_epoch != known.generation:

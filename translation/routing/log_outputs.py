@@ -38,9 +38,13 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
                 _settled(context, key)
             case GroupServed(group_id) if group_id in context.registry.groups:
                 in_reach(context, context.registry.groups[group_id])
+            case HealthChanged(partition, Health.REPLAYING):
+                context.member_log.replaying.add(partition)
             case HealthChanged(partition, Health.READY):
                 ready.add(partition)
-                _forget_what_is_older(context, partition)
+                if partition in context.member_log.replaying:
+                    context.member_log.replaying.discard(partition)
+                    _forget_what_is_older(context, partition)
                 context.moves.look_through()
             case Taken() | Expired() | Ended() | Dying() | OtherRecordCounts():
                 _of_member(context, output)
@@ -68,7 +72,7 @@ def _of_member(context: Context, output: Taken | Expired | Ended | Dying | Other
         case Dying():
             _remember_dead(context, key)
         case OtherRecordCounts():
-            context.classic_members.forget(key.group_id, key.member_id)
+            context.classic_members.outdated(key.group_id, key.member_id, context.now)
 
 
 def _settled(context: Context, key: MemberKey) -> None:
@@ -82,14 +86,17 @@ def _settled(context: Context, key: MemberKey) -> None:
 
 
 def _forget_what_is_older(context: Context, partition: int) -> None:
-    """Forget the classic members of a partition that has been replayed, if other replicas have spoken for them."""
+    """Forget what the classic members own in a partition that was replayed, if another replica's record counts there.
+
+    While it was replayed no record was reported.
+    """
     log, known = context.member_log.log, context.classic_members
     if log is None:
         return
     here = {group_id for group_id in known.groups() if log.partition_of(group_id) == partition}
     for group_id, member_id in known.of(here) if here else ():
         if log.is_of_another(member_key(group_id, member_id)):
-            known.forget(group_id, member_id)
+            known.outdated(group_id, member_id, context.now)
 
 
 def _heartbeat_the_others(context: Context, key: MemberKey) -> None:

@@ -457,11 +457,26 @@ def test_what_is_known_of_a_classic_member_does_not_outlive_the_record_of_anothe
     assert other.translator._context.classic_members.find(GROUP, A) is None
 
 
-def test_nor_does_it_if_the_record_is_read_after_an_outage(log: SharedLog) -> None:
+def test_nor_does_it_if_the_record_is_read_when_the_log_is_replayed(log: SharedLog) -> None:
     one, other = two_replicas(log)
-    classic_here(other)
-    classic_here(one)
-    log.go_away()
-    log.come_back()
+    for replica in (one, other):
+        classic_here(replica)
+        replica.log.lose(0, Writer(replica.log._members.writer + b"2"), log.now)
+        replica._position = 0
+        replica.read()
+        replica.log.replay_to(0, len(log.records), log.now)
+    log.settle()
     assert other.translator._context.classic_members.find(GROUP, A) is None
     assert one.translator._context.classic_members.find(GROUP, A) is not None
+
+
+def test_a_timer_of_the_broker_outlives_the_record_of_another_replica(log: SharedLog) -> None:
+    one, other = log.replica(resumes=True), log.replica(resumes=True)
+    classic_here(other)
+    known = other.translator._context.classic_members
+    known.rebalance_announced(GROUP, A, other.now)
+    stable_at(one)
+    member = known.find(GROUP, A)
+    assert member is not None
+    assert member.assignment is None
+    assert member.timers_until > other.now
