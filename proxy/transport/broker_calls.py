@@ -101,8 +101,9 @@ class BrokerCalls:
             frame = await self._frame()
             answered = correlation_id_of(frame)
         except trio.BrokenResourceError as error:
-            reason = getattr(error.__cause__, "strerror", None) or str(error) or "the connection broke"
-            raise ConnectionClosedError(reason) from error
+            raise ConnectionClosedError(
+                str(error) or str(error.__cause__ or "the connection broke")
+            ) from error
         except (FrameError, CodecError) as error:
             raise NoAnswerError(str(error)) from error
         if answered != correlation_id:

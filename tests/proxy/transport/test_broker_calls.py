@@ -8,6 +8,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.api_versions import ApiVersionsResponse
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from proxy.transport.broker_calls import BrokerCalls, ConnectionClosedError, NoAnswerError
+from proxy.transport.tls_errors import TlsError
 from proxy.wire.framing import response_frame, response_of_body
 
 MOST_BYTES, MOST_ELEMENTS = 1_000, 10
@@ -71,6 +72,18 @@ async def test_what_is_wrong_with_an_answer_is_one_exception(what: str):
 async def test_a_closed_connection_is_known_from_a_wrong_answer(read: bytes):
     with pytest.raises(ConnectionClosedError):
         await ask(calls_of(*filter(None, [read])))
+
+
+async def test_why_tls_ended_a_connection_is_said_as_tls_says_it():
+    """Its own text names what to do; the alert behind it is OpenSSL's."""
+
+    class Refused(Reads):
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:
+            raise TlsError("certificate", "the peer refuses our certificate") from OSError(1, "ALERT")
+
+    stream = trio.StapledStream(trio.testing.MemorySendStream(), Refused())
+    with pytest.raises(ConnectionClosedError, match="the peer refuses our certificate"):
+        await ask(BrokerCalls(stream, "test"))
 
 
 async def test_an_old_broker_answers_api_versions_in_version_0():
