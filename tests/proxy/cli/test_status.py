@@ -193,7 +193,18 @@ def test_watch_draws_again_what_changed_until_it_is_interrupted(proxy):
     terminal, its_end = pty.openpty()
     address = f"127.0.0.1:{proxy.server.server_port}"
     process = subprocess.Popen(
-        [sys.executable, "-m", "proxy", "status", "--watch", "--admin", address],
+        # A run in the background of a shell ignores SIGINT, and so would this.
+        [
+            "env",
+            "--default-signal=INT",
+            sys.executable,
+            "-m",
+            "proxy",
+            "status",
+            "--watch",
+            "--admin",
+            address,
+        ],
         stdin=subprocess.DEVNULL,
         stdout=its_end,
         stderr=its_end,
