@@ -67,7 +67,7 @@ class BrokerAccount:
     async def connect(self, address: Address) -> "BrokerConnection":
         """Connect and authenticate; the caller closes the connection.
 
-        :raises OSError, trio.BrokenResourceError, TlsError: no connection.
+        :raises OSError, trio.BrokenResourceError, TlsError, NoAnswerError: no connection, or no usable answer.
         :raises BrokerRefuses, LoginError: the broker refuses the credentials, or can't be trusted.
         """
         transport = await open_tcp(*address)
@@ -140,7 +140,7 @@ class BrokerConnection:
         """Send a request in the newest common version and return its answer.
 
         :raises BrokerRefuses: the broker does not have the API in any version that is declared here.
-        :raises NoAnswerError, OSError: there is no usable answer.
+        :raises NoAnswerError: there is no usable answer.
         """
         version = self.version(api_key, response)
         if version is None:

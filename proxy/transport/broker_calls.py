@@ -25,11 +25,11 @@ class NoAnswerError(Exception):
 
 
 class ConnectionClosedError(NoAnswerError):
-    """The broker has closed the connection and not answered; it does so to who has to authenticate first."""
+    """The broker has closed the connection without an answer, as brokers do if a client has to authenticate first."""
 
 
 class BrokerCalls:
-    """Calls on a connected ``stream`` that nobody else uses.
+    """Calls on a connected ``stream`` that no other task uses.
 
     An answer may have ``most_bytes``, and ``most_elements`` in its arrays. The caller sets deadlines.
     """
@@ -55,7 +55,6 @@ class BrokerCalls:
         """Send a request and return its answer.
 
         :raises NoAnswerError: see there; the connection is of no use any more.
-        :raises OSError: the connection broke.
         """
         frame = await self.exchange(api_key, version, message)
         try:
@@ -69,7 +68,6 @@ class BrokerCalls:
         A broker older than Kafka 2.4 answers in version 0 (KIP-511), without features.
 
         :raises NoAnswerError: also if the answer is another error.
-        :raises OSError: the connection broke.
         """
         version = _API_VERSIONS_VERSION
         request = ApiVersionsRequest(
@@ -90,7 +88,7 @@ class BrokerCalls:
     async def exchange(self, api_key: ApiKey, version: int, message: Message) -> bytes:
         """Send a request and return the frame of its answer.
 
-        :raises NoAnswerError, OSError: see :meth:`call`.
+        :raises NoAnswerError: see :meth:`call`.
         """
         correlation_id = next(self._ids)
         try:
@@ -113,12 +111,12 @@ class BrokerCalls:
         return frame
 
     async def _frame(self) -> bytes:
-        frame = b""
+        pieces: list[bytes] = []
         while True:
             while (piece := self._splitter.next_piece()) is not None:
-                frame += piece.data
+                pieces.append(piece.data)
                 if piece.last:
-                    return frame
+                    return b"".join(pieces)
             data = await self._stream.receive_some()
             if not data:
                 raise ConnectionClosedError("the broker closed the connection instead of answering")
