@@ -35,7 +35,7 @@ def _nothing() -> None:
 def relay_classic_join(
     context: Context,
     request: Request,
-    cancelled_move: PendingSwitch | None = None,
+    cancelled_switch: PendingSwitch | None = None,
     *,
     on_accepted: Callable[[], None] = _nothing,
     hold: Callable[[JoinGroupResponse], Procedure[JoinGroupResponse]] | None = None,
@@ -46,15 +46,15 @@ def relay_classic_join(
     The conversion of a group fails the pending JoinGroups of its classic members with that code, which is fatal for
     Java clients up to 2.7.
 
-    ``cancelled_move`` is the move of a client that was told to move to the new protocol and does not any more. The
+    ``cancelled_switch`` is that of a client that was to switch to the new protocol and does not any more. The
     classic membership that it has left behind is ended, or the group's rebalance would wait for it until its timeout.
     ``on_accepted`` is called when the broker has the client as a classic member; ``hold`` may wait for another answer
     then. A code of ``unanswered``, of the broker or of the member log, is returned and not answered.
     """
-    if cancelled_move is not None:
+    if cancelled_switch is not None:
         group = context.registry.group(request.message.group_id)
         try:
-            yield from leave_classic(group, cancelled_move)
+            yield from leave_classic(group, cancelled_switch)
         except Failed as failed:
             context.answer(request, refused(request, failed.error_code))
             return failed.error_code

@@ -44,10 +44,10 @@ def leave_consumer_membership(context: Context, member: Member, reason: str) -> 
         context.memberships.end(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)
 
 
-def leave_classic(group: Group, move: PendingSwitch) -> Procedure[None]:
+def leave_classic(group: Group, switch: PendingSwitch) -> Procedure[None]:
     """End the classic membership that a client was told to leave; that it has ended by itself is no error."""
-    yield from leave_classic_membership(group.group_id, move.member_id, move.instance_id)
-    group.pending_switches.pop(move.member_id, None)
+    yield from leave_classic_membership(group.group_id, switch.member_id, switch.instance_id)
+    group.pending_switches.pop(switch.member_id, None)
 
 
 def leave_classic_membership(group_id: str, member_id: str, instance_id: str | None) -> Procedure[None]:

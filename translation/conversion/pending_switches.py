@@ -28,7 +28,7 @@ def request_rejoin(
     """Remember a client that is made to rejoin, mostly by its Heartbeat."""
     message: HeartbeatRequest | JoinGroupRequest = request.message
     for forgotten in [
-        move for move in group.pending_switches.values() if move.told_at < context.now - _FORGET_S
+        switch for switch in group.pending_switches.values() if switch.asked_at < context.now - _FORGET_S
     ]:
         del group.pending_switches[forgotten.member_id]
     connection_id, client_id, client_host = connection.id, request.client_id, connection.client_host
@@ -36,7 +36,7 @@ def request_rejoin(
     if member is not None and member.joined and member.last_join_on is not None:
         client = member.client.client_id, member.last_join_host
         if client != (client_id, client_host):
-            # Somebody else who may read the group called in its name. The move is its client's all the same.
+            # Somebody else who may read the group called in its name. The switch is its client's all the same.
             connection_id, (client_id, client_host) = member.last_join_on, client
     group.pending_switches[message.member_id] = PendingSwitch(
         message.member_id, message.group_instance_id, connection_id, client_id, client_host, context.now
@@ -44,41 +44,41 @@ def request_rejoin(
     context.events.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
 
 
-def match_pending_move(
+def match_pending_switch(
     group: Group, connection: Connection, request: Request, *, given_here: bool
 ) -> PendingSwitch | None:
-    """Find the move that this JoinGroup completes: by member id, else by connection, else by client.
+    """Find the switch that this JoinGroup completes: by member id, else by connection, else by client.
 
     Most clients forget their member id with UNKNOWN_MEMBER_ID, and some open a new connection. ``given_here`` says
     that this process gave out the member id, with MEMBER_ID_REQUIRED. If a coordinator gave it, its client completed
-    its move before; another client with the same client id and host may not have done so, and still work.
+    its switch before; another client with the same client id and host may not have done so, and still work.
     """
     message: JoinGroupRequest = request.message
     if message.member_id in group.pending_switches:
         return group.pending_switches[message.member_id]
     # It may have moved before, and left something behind there.
-    for move in reversed(group.pending_switches.values()):
-        if move.connection_id == connection.id:
-            return move
+    for switch in reversed(group.pending_switches.values()):
+        if switch.connection_id == connection.id:
+            return switch
     is_new = given_here or not message.member_id
-    for move in group.pending_switches.values():
+    for switch in group.pending_switches.values():
         same_instance = (
-            message.group_instance_id is not None and message.group_instance_id == move.instance_id
+            message.group_instance_id is not None and message.group_instance_id == switch.instance_id
         )
-        same_client = (move.client_id, move.client_host) == (request.client_id, connection.client_host)
-        if same_instance or (same_client and is_new and move.instance_id is None):
-            return move
+        same_client = (switch.client_id, switch.client_host) == (request.client_id, connection.client_host)
+        if same_instance or (same_client and is_new and switch.instance_id is None):
+            return switch
     return None
 
 
-def keeps_membership(message: JoinGroupRequest, move: PendingSwitch) -> bool:
+def keeps_membership(message: JoinGroupRequest, switch: PendingSwitch) -> bool:
     """Whether a client that was made to rejoin goes on with the classic membership that it had.
 
     It does so if it comes with its old member id, still reports owned partitions, or has an instance id, by which the
     broker itself puts the new member in the old one's place.
     """
     return (
-        message.member_id == move.member_id
+        message.member_id == switch.member_id
         or message.group_instance_id is not None
         or owns_partitions(message)
     )

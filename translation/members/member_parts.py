@@ -26,7 +26,7 @@ class PendingSwitch(msgspec.Struct, frozen=True):
     connection_id: ConnectionId
     client_id: str | None
     client_host: str
-    told_at: float
+    asked_at: float
     is_eager: bool = False
     """Its Heartbeat was answered REBALANCE_IN_PROGRESS, since it gives up all partitions by its own rules."""
 

@@ -198,10 +198,10 @@ def _why_not(context: Context, group_id: str, suspicion: Suspicion) -> str:
 
 
 def _is_being_moved(context: Context, group_id: str) -> bool:
-    """Whether a member was told a moment ago to join anew: it comes back by itself, and the group changes then."""
+    """Whether a member was made to rejoin a moment ago: it comes back by itself, and the group changes then."""
     known = context.registry.groups.get(group_id)
     return known is not None and any(
-        context.now - move.told_at < _JOINS_ANEW_S for move in known.pending_switches.values()
+        context.now - switch.asked_at < _JOINS_ANEW_S for switch in known.pending_switches.values()
     )
 
 

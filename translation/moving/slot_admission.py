@@ -17,7 +17,7 @@ from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Connection, EventKind, Request
 from translation.conversion.classic_join import relay_as_member_or_new
-from translation.conversion.pending_switches import match_pending_move
+from translation.conversion.pending_switches import match_pending_switch
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.member_log.group_records import MOVE, GroupKey, Move, Slot, StoredGroup, slot_name
@@ -194,7 +194,7 @@ def _id_to_join_under(
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if known:
             return member_id
-    move = _pending_move(context, connection, request)
+    move = _pending_switch(context, connection, request)
     if member_id and move is None and not is_issued_form(member_id):
         return None  # a classic member that rejoins: it is told when its turn comes
     replaced = yield from _translated_instance(context, connection, request)
@@ -269,12 +269,12 @@ def _is_translated(
     return has_slot if group_members.is_hidden else member_id in group_members.translated
 
 
-def _pending_move(context: Context, connection: Connection, request: Request) -> PendingSwitch | None:
+def _pending_switch(context: Context, connection: Connection, request: Request) -> PendingSwitch | None:
     group = context.registry.groups.get(request.message.group_id)
     if group is None or not group.pending_switches:
         return None
     given_here = context.ids.is_issued(request.message.member_id)
-    return match_pending_move(group, connection, request, given_here=given_here)
+    return match_pending_switch(group, connection, request, given_here=given_here)
 
 
 def _admit(

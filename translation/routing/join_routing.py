@@ -17,7 +17,7 @@ from translation.actions import Authorized, Connection, EventKind, Request
 from translation.admission import authorization, guarded_joins, serving
 from translation.apis import join_group
 from translation.conversion.classic_join import relay_classic_join
-from translation.conversion.pending_switches import keeps_membership, match_pending_move, request_rejoin
+from translation.conversion.pending_switches import keeps_membership, match_pending_switch, request_rejoin
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.joining.replaced_static_member import may_replace_translated, relay_in_its_place
@@ -187,10 +187,10 @@ def _free_slot(context: Context, connection: Connection, request: Request, *, gi
     """Free the slot of a client that stays classic: what it was made to rejoin with, or was given an id for."""
     message: JoinGroupRequest = request.message
     group = context.registry.groups.get(message.group_id)
-    move = None
+    switch = None
     if group is not None and group.pending_switches:
-        move = match_pending_move(group, connection, request, given_here=given_here)
-    names = (message.member_id if given_here else "", "" if move is None else move.member_id)
+        switch = match_pending_switch(group, connection, request, given_here=given_here)
+    names = (message.member_id if given_here else "", "" if switch is None else switch.member_id)
     context.moves.free_unused(message.group_id, *names)
 
 
@@ -234,18 +234,18 @@ def _relay_or_move(
         steps = back_in_place(context, member, connection, request)
         context.scheduler.start(steps, member.queue, connection.id, request.client_id)
         return
-    move = match_pending_move(group, connection, request, given_here=given_here)
-    member = group.members.get(message.member_id if move is None else move.member_id)
+    switch = match_pending_switch(group, connection, request, given_here=given_here)
+    member = group.members.get(message.member_id if switch is None else switch.member_id)
     if member is None and message.group_instance_id is not None and (given_here or not message.member_id):
         # A new process with this instance id. The broker would put it in the old one's place without a rebalance. One
         # that has had a member id before is an older process, which the broker fences.
         member = group.static_member(message.group_instance_id)
     if member is None:
-        cancelled_move = None if move is None or keeps_membership(message, move) else move
-        if cancelled_move is None and may_replace:
+        cancelled_switch = None if switch is None or keeps_membership(message, switch) else switch
+        if cancelled_switch is None and may_replace:
             relayed: Procedure[Any] = relay_in_its_place(context, request)
         else:
-            relayed = relay_classic_join(context, request, cancelled_move)
+            relayed = relay_classic_join(context, request, cancelled_switch)
         context.scheduler.start(relayed, ProcedureQueue(), connection.id, request.client_id)
     else:
         steps = back_to_classic(context, member, connection, request)
@@ -311,9 +311,9 @@ def _join(context: Context, connection: Connection, request: Request, member_id:
     group.migration.translate_join(context.now)
     group.relayed_until.pop(member_id, None)
     member = context.registry.member(group.group_id, member_id)
-    move = None
+    switch = None
     if group.pending_switches:
         given_here = context.ids.is_issued(member_id)
-        move = match_pending_move(group, connection, request, given_here=given_here)
-    steps = join_group.join(context, member, connection, request, move)
+        switch = match_pending_switch(group, connection, request, given_here=given_here)
+    steps = join_group.join(context, member, connection, request, switch)
     context.scheduler.start(steps, member.queue, connection.id, request.client_id)
