@@ -1,1 +1,1 @@
-"""What operators see of groups: their members, recent history, metrics and forecast, as events and brokers tell."""
+"""What operators see of groups: their members, recent history, lag, metrics and forecast, by events and brokers."""

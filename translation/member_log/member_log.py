@@ -44,8 +44,8 @@ from translation.member_log.record_reader import RecordReader
 from translation.member_log.records import Kind, MemberKey, MemberRecord, Writer, shortened
 from translation.member_log.write_queue import WriteQueue
 
-_MOST_LEFT = 10_000
-"""Members that are remembered to have been released while nobody could be expired."""
+_MOST_RELEASED = 10_000
+"""Members released while expiry is paused that are remembered."""
 _DECISIONS = {
     ServeDecision.SERVE: Decision.SERVED,
     ServeDecision.GONE: Decision.DEAD,
@@ -69,8 +69,8 @@ class MemberLog:
         """The records of whole groups."""
         self._health = PartitionHealth(self._members, self._writes, self._reader, self.groups)
         self._was_asked = False
-        self._left: dict[MemberKey, None] = {}
-        """Members that were released while nobody could be expired, see :meth:`pause_expiry`."""
+        self._released: dict[MemberKey, None] = {}
+        """Members that were released while expiry is paused, see :meth:`pause_expiry`."""
         self.claims_refused = 0
         """Claims that were refused because their group has too many dead member ids."""
         self.decisions: Counter[Decision] = Counter()
@@ -214,16 +214,16 @@ class MemberLog:
         return True
 
     def pause_expiry(self, now: float, *, is_paused: bool) -> None:
-        """Expire nobody while the topic has a wrong setting: replicas may come to disagree.
+        """Pause expiry while the topic has a wrong setting, with which replicas may disagree; or resume it.
 
         Members whose timeout passes meanwhile are left to the broker's session timeout, and what the log says of them
-        stays. When it is over, those that no other replica has served since are expired.
+        stays. When expiry resumes, those that no other replica has served since are expired.
         """
         self.settings = replace(self.settings, expires=self._expires and not is_paused)
         self._is_paused = is_paused and self._expires
         if is_paused:
             return
-        left, self._left = self._left, {}
+        left, self._released = self._released, {}
         for key in left:
             present = self._members.present(key)
             if present is None or not self._members.is_own_served(present):
@@ -240,8 +240,8 @@ class MemberLog:
         """
         entry = self._members.entries.get(key)
         if entry is not None:
-            if entry.served and self._is_paused and len(self._left) < _MOST_LEFT:
-                self._left[key] = None
+            if entry.served and self._is_paused and len(self._released) < _MOST_RELEASED:
+                self._released[key] = None
             entry.served = entry.issued = entry.wants_expire = False
             entry.generation = entry.snapshot = None
             entry.confirmed.clear()

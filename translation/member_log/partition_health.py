@@ -77,7 +77,7 @@ class PartitionHealth:
         """Give up records of ours that are not read back, though a probe that was written after them is.
 
         They were skipped, because the topic had another timestamp type then. Waiting for them would keep the partition
-        away for ever, and write a probe at each round trip.
+        away until the process ends, and write a probe at each round trip.
         """
         for key in list(self._writes.unresolved):
             entry = self._members.entries[key]

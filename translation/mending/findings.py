@@ -2,7 +2,7 @@
 
 There are no findings (None) where a partition without an owner may be on its way to one, or where not everything is
 seen: a rebalance is under way, a static member is away, a topic's size is not known, an assignor is not one of Kafka's
-own and may leave partitions out on purpose. So "nothing is known" is never taken for "nobody has it".
+own and may leave partitions out on purpose. So what is not known is never counted as a partition without an owner.
 
 ``sizes`` has the numbers of partitions by topic: 0 of a topic that does not exist. A topic that the account can't see
 is not in it.
@@ -189,7 +189,7 @@ def digest_of(unowned: Iterable[TopicPartition]) -> int:
 
 
 CONFIRMED_AFTER_S = 10.0
-"""What nobody has in two descriptions that are so far apart is left to nobody: any change is over by then."""
+"""A partition without an owner in two descriptions this far apart stays without one: any change is over by then."""
 
 CLIENTS_MAY_S = 360.0
 """The same where clients may be about to change it themselves: within ``metadata.max.age.ms`` they find new partitions,
