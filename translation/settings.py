@@ -21,6 +21,10 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     join_poll_s: float = 0.25
     """Time between the heartbeats of a member that waits in JoinGroup."""
 
+    rest_wait_s: float = 3.0
+    """The longest that it waits for the rest of its share, when it has something: the default interval of Heartbeats,
+    after which its client's next one would have it rebalance."""
+
     initial_rebalance_delay_s: float = 0.0
     """How long the first JoinGroup of a group without members waits for others
     (:mod:`translation.members.initial_rebalance`); 0: not at all. The configuration has Kafka's default

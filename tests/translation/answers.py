@@ -3,15 +3,17 @@
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseAssignment,
     ConsumerGroupDescribeResponseDescribedGroup,
     ConsumerGroupDescribeResponseMember,
+    ConsumerGroupDescribeResponseTopicPartitions,
 )
 from protocol_codecs.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from tests.translation.bench import GROUP, TOPIC, Bench
+from tests.translation.bench import GROUP, TOPIC, TOPIC_ID, Bench
 from translation.actions import Connection
 
 A = "epochgate-a"
@@ -28,14 +30,23 @@ def described(
 
 
 def member(
-    member_id: str, *, epoch: int = 5, classic: bool = False, instance_id: str | None = None
+    member_id: str,
+    *,
+    epoch: int = 5,
+    classic: bool = False,
+    instance_id: str | None = None,
+    target: tuple[int, ...] = (),
 ) -> ConsumerGroupDescribeResponseMember:
-    """One of its members."""
+    """One of its members, which is to have the partitions ``target``."""
+    topic = ConsumerGroupDescribeResponseTopicPartitions(
+        topic_id=TOPIC_ID, topic_name=TOPIC, partitions=target
+    )
     return ConsumerGroupDescribeResponseMember(
         member_id=member_id,
         member_epoch=epoch,
         instance_id=instance_id,
         subscribed_topic_names=(TOPIC,),
+        target_assignment=ConsumerGroupDescribeResponseAssignment(topic_partitions=(topic,)),
         member_type=0 if classic else 1,
     )
 

@@ -1,8 +1,10 @@
 """The wait of a JoinGroup for its member's assignment.
 
-There are two reasons to wait. In the initial rebalance of a group the JoinGroups of all its members wait, so that each
-client gets its final share at once (:mod:`translation.members.initial_rebalance`). Later a client that owns nothing
-waits until the broker has assigned something to its member.
+There are three reasons to wait. In the initial rebalance of a group the JoinGroups of all its members wait, so that
+each client gets its final share at once (:mod:`translation.members.initial_rebalance`). Later a client that owns
+nothing waits until the broker has assigned something to its member, and then a short time more for the rest of its
+share: others give up their partitions one by one, each at its own Heartbeat, and a client that had been answered with
+the first of them would rebalance again for the next.
 """
 
 import math
@@ -16,9 +18,10 @@ from translation.engine.join_wait import awaits_others, wait_in_join
 from translation.members.member import Group, Member
 from translation.members.member_state import MemberState
 from translation.members.procedure import Procedure
-from translation.partitions import Partitions, visible_to_client
+from translation.partitions import NONE, Partitions, from_topics, visible_to_client
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
 from translation.upstream.member_lookup import has_settled as settled_at_broker
+from translation.upstream.member_lookup import lookup_member
 from translation.upstream.metadata_lookup import lookup_topics
 
 _POLLS_APART = 2
@@ -40,13 +43,13 @@ def await_assignment(
     come, so the broker is asked for them when the wait gets long. Returns False if the membership was lost meanwhile.
 
     In the initial rebalance of its group it waits for the end of that in any case, and then no longer than until the
-    group has settled.
+    group has settled. A client that joins others waits for the rest of its share too.
     """
     if owned_partitions or not member.client.subscription:
         return True
     settings = context.settings
     is_initial = _joins_initially(context, member)
-    has_settled = False
+    has_settled = has_waited = False
     asks_at = context.now + settings.topics_asked_after_s
     while context.now < deadline and (
         (awaits_others(context, member) and not (yield from _others_have_theirs(context, member, connection)))
@@ -62,12 +65,9 @@ def await_assignment(
         has_settled = is_initial and _has_settled(context, member)
         # What was to be its client's for a moment and goes to others now, it gives up: they wait for that.
         gives_up = awaits_others(context, member) and context.connections.is_still_connected(request)
-        code = yield from heartbeat_upstream(context, member, client_is_here=gives_up)
-        if code in error_mapping.MEMBERSHIP_LOST:
-            _fail_if_served_elsewhere(context)
+        if not (yield from _has_heartbeated(context, member, client_is_here=gives_up)):
             return False
-        if code != ErrorCode.NONE:
-            raise Failed(error_mapping.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
+        has_waited = not (is_initial or awaits_others(context, member))
         if member.group.initial_rebalance.is_under_way(context.now):
             asks_at = context.now + settings.topics_asked_after_s
         elif context.now >= asks_at:
@@ -75,6 +75,47 @@ def await_assignment(
             existing, _ = yield from lookup_topics(context, member.broker.subscription)
             if not existing:  # its heartbeats will tell the client when there is one
                 return member.joined
+    if has_waited and context.now < deadline:
+        return (yield from _await_rest(context, member, connection, request, deadline))
+    return True
+
+
+def _await_rest(
+    context: Context, member: Member, connection: Connection, request: Request, deadline: float
+) -> Procedure[bool]:
+    """Wait until the client's member has all that the broker means it to have, ``rest_wait_s`` at most.
+
+    As long is the usual interval of Heartbeats, in which all others hear that they have to give something up. Returns
+    False if the membership was lost meanwhile.
+    """
+    settings = context.settings
+    until = min(deadline, context.now + settings.rest_wait_s)
+    _, described = yield from lookup_member(context, member.group.group_id, member.member_id, connection)
+    target = NONE if described is None else from_topics(described.target_assignment.topic_partitions)
+    while context.now < until and _lacks_any(member, target):
+        yield from wait_in_join(member, request, min(until, context.now + settings.join_poll_s))
+        if not member.joined:
+            _fail_if_served_elsewhere(context)
+            return False
+        if not (yield from _has_heartbeated(context, member, client_is_here=False)):
+            return False
+    return True
+
+
+def _lacks_any(member: Member, target: Partitions) -> bool:
+    """Whether partitions of the target are still to come. What is to be given up again goes with the SyncGroup, for
+    which others wait."""
+    return not (member.partitions.pending_revocation or target <= member.partitions.broker_assignment)
+
+
+def _has_heartbeated(context: Context, member: Member, *, client_is_here: bool) -> Procedure[bool]:
+    """Heartbeat for a client that waits; False if its membership is lost."""
+    code = yield from heartbeat_upstream(context, member, client_is_here=client_is_here)
+    if code in error_mapping.MEMBERSHIP_LOST:
+        _fail_if_served_elsewhere(context)
+        return False
+    if code != ErrorCode.NONE:
+        raise Failed(error_mapping.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
     return True
 
 

@@ -10,6 +10,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 )
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
+from tests.translation.answers import described, member
 from tests.translation.bench import (
     GROUP,
     OTHER_TOPIC,
@@ -94,6 +95,7 @@ def test_a_client_that_holds_nothing_waits_for_partitions() -> None:
     bench.advance(0.25)
     assert bench.heartbeat_call().message.topic_partitions is None
     bench.beat(5, orders=(3,))
+    bench.reply(described(member("epochgate-a", target=(3,))))
     assert bench.answers[request].generation_id == 5
     assert bench.handed(bench.sync(connection, "epochgate-a", 5)) == {TOPIC: (3,)}
 
