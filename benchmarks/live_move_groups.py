@@ -58,6 +58,7 @@ class Groups:
             self._write("observe")
         self._begin(AT_WORK)
         self._each(AT_WORK, lambda group: _form(group, self._members))
+        self._each("quiet", _until_quiet)  # what its forming has read twice is not the first move's
         return self
 
     def __exit__(self, *_: object) -> None:
