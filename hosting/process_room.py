@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from coordinator.uuids import RandomUuids
-from hosting.groups.member import ClientCall
+from hosting.groups.member import HostedCall
 from hosting.groups.room import HostedAnswer, HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
@@ -76,7 +76,7 @@ class ProcessRoom:
 
     def handle(self, now: float, connection: Connection, request: Request) -> Answers:
         """Serve a JoinGroup, SyncGroup, Heartbeat or LeaveGroup; its own answer may come later."""
-        call = ClientCall(
+        call = HostedCall(
             key=request,
             connection=connection.id,
             version=request.version,

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import msgspec
 
 from coordinator.consumer_groups.client_side.declaring import MOST_ASSIGNORS
-from hosting.groups.member import ClientCall, HostedMember
+from hosting.groups.member import HostedCall, HostedMember
 from hosting.groups.rules import OfferT, ProtocolRules
 from hosting.groups.settings import HostedSettings
 from protocol_codecs.all_messages import JoinGroupRequest
@@ -15,7 +15,7 @@ from protocol_codecs.error_code import ErrorCode
 def check_join(
     rules: ProtocolRules[OfferT],
     settings: HostedSettings,
-    call: ClientCall,
+    call: HostedCall,
     message: JoinGroupRequest,
     *,
     others: Collection[HostedMember],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Generic
 
 from hosting.groups.admission import check_join
-from hosting.groups.member import ClientCall, HostedMember, WaitingJoin
+from hosting.groups.member import HostedCall, HostedMember, WaitingJoin
 from hosting.groups.roster import Roster
 from hosting.groups.rules import OfferT, ProtocolRules
 from hosting.groups.settings import HostedSettings
@@ -22,7 +22,7 @@ from protocol_codecs.all_messages import (
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
 
-Answer = Callable[[ClientCall, Message], None]
+Answer = Callable[[HostedCall, Message], None]
 
 
 class HostedGroup(Generic[OfferT]):
@@ -82,7 +82,7 @@ class HostedGroup(Generic[OfferT]):
 
     def join(
         self,
-        call: ClientCall,
+        call: HostedCall,
         message: JoinGroupRequest,
         new_id: Callable[[], str],
         now_ms: int,
@@ -134,7 +134,7 @@ class HostedGroup(Generic[OfferT]):
 
     def _join_anew(
         self,
-        call: ClientCall,
+        call: HostedCall,
         member: HostedMember,
         offer: OfferT,
         replaced: HostedMember | None,
@@ -155,7 +155,7 @@ class HostedGroup(Generic[OfferT]):
         self._wait(member, call, now_ms)
         return None
 
-    def _wait(self, member: HostedMember, call: ClientCall, now_ms: int) -> None:
+    def _wait(self, member: HostedMember, call: HostedCall, now_ms: int) -> None:
         longest_ms = self._settings.longest_join_ms
         if self.rules.goes_on_without_membership:  # it does its work while it waits
             longest_ms = max(longest_ms, member.rebalance_timeout_ms)

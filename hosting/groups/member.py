@@ -5,7 +5,7 @@ import msgspec
 from protocol_codecs.all_messages import JoinGroupResponseMember
 
 
-class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
+class HostedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A client's call beside its message. ``key`` is the caller's name for it; its answer comes under that."""
 
     key: object
@@ -18,7 +18,7 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
 class WaitingJoin(msgspec.Struct, frozen=True):
     """A JoinGroup that has not been answered. It waits no longer than until ``limit_ms``."""
 
-    call: ClientCall
+    call: HostedCall
     limit_ms: int
 
 

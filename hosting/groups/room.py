@@ -17,7 +17,7 @@ from coordinator.uuids import UuidSource
 from hosting.groups.connect.rules import CONNECT_PROTOCOL_TYPE, ConnectRules
 from hosting.groups.consumers.rules import ConsumerRules
 from hosting.groups.group import HostedGroup
-from hosting.groups.member import ClientCall, HostedMember
+from hosting.groups.member import HostedCall, HostedMember
 from hosting.groups.settings import HostedSettings
 from protocol_codecs.all_messages import (
     HeartbeatRequest,
@@ -48,7 +48,7 @@ _WITHOUT_PROTOCOL_SINCE = 7
 class HostedAnswer(msgspec.Struct, frozen=True):
     """The answer to a call, which may have waited."""
 
-    call: ClientCall
+    call: HostedCall
     message: Message
 
 
@@ -119,7 +119,7 @@ class HostedGroups:
             else group.roster.why_refused(member_id, instance_id, generation)
         )
 
-    def handle(self, call: ClientCall, message: Message, now_ms: int) -> list[HostedAnswer]:
+    def handle(self, call: HostedCall, message: Message, now_ms: int) -> list[HostedAnswer]:
         """Serve a JoinGroup, SyncGroup, Heartbeat or LeaveGroup."""
         group_id: str = getattr(message, "group_id", "")
         response = self._contained(
@@ -132,7 +132,7 @@ class HostedGroups:
             self._answers.append(HostedAnswer(call, response))
         return self._done(group_id, now_ms)
 
-    def _serve(self, call: ClientCall, message: Message, now_ms: int) -> Message | None:
+    def _serve(self, call: HostedCall, message: Message, now_ms: int) -> Message | None:
         """Return the answer to a call; None if it has to wait."""
         match message:
             case JoinGroupRequest():
@@ -232,7 +232,7 @@ class HostedGroups:
             self._look_at(group_id, now_ms, is_advanced=True)
         return self._take()
 
-    def _join(self, call: ClientCall, message: JoinGroupRequest, now_ms: int) -> JoinGroupResponse | None:
+    def _join(self, call: HostedCall, message: JoinGroupRequest, now_ms: int) -> JoinGroupResponse | None:
         group = self.groups.get(message.group_id)
         if message.member_id and (group is None or message.member_id not in group.members):
             static = None if group is None else group.roster.static_member(message.group_instance_id)
@@ -263,7 +263,7 @@ class HostedGroups:
             return ConnectRules(self._settings, self._uuids)
         return ConsumerRules(message.group_id, self._settings, self._uuids)
 
-    def _leave(self, call: ClientCall, message: LeaveGroupRequest, now_ms: int) -> LeaveGroupResponse:
+    def _leave(self, call: HostedCall, message: LeaveGroupRequest, now_ms: int) -> LeaveGroupResponse:
         if call.version < _MANY_LEAVE_SINCE:
             code = self._leave_one(message.group_id, MemberIdentity(member_id=message.member_id), now_ms)
             return LeaveGroupResponse(error_code=code)

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.group_coordinator import GroupCoordinator
 from coordinator.uuids import SeededUuids
-from hosting.groups.member import ClientCall
+from hosting.groups.member import HostedCall
 from hosting.groups.room import HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
@@ -61,7 +61,7 @@ class Hostile:
         self.calls += 1
         answers: list = []
         self.waiting[self.calls] = message, answers
-        call = ClientCall(key=self.calls, connection=connection, version=version)
+        call = HostedCall(key=self.calls, connection=connection, version=version)
         self.deliver(self.room.handle(call, message, self.now_ms))
         return answers
 

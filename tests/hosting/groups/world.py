@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from coordinator.uuids import SeededUuids
-from hosting.groups.member import ClientCall
+from hosting.groups.member import HostedCall
 from hosting.groups.room import HostedAnswer, HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
@@ -280,7 +280,7 @@ class World:
         """Hand a call to the room, and all answers to their clients."""
         self._calls += 1
         self._waiting[self._calls] = client, on_answer
-        call = ClientCall(key=self._calls, connection=client.name, version=JOIN_VERSION)
+        call = HostedCall(key=self._calls, connection=client.name, version=JOIN_VERSION)
         self._deliver(self.room.handle(call, message, self.now_ms))
 
     def disconnect(self, client: Client) -> None:

@@ -4,7 +4,7 @@ from coordinator.connect_groups.work import Work, WorkSet
 from coordinator.uuids import SeededUuids
 from hosting.groups.connect import formats
 from hosting.groups.connect.formats import Difference, Said
-from hosting.groups.member import ClientCall
+from hosting.groups.member import HostedCall
 from hosting.groups.room import HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
@@ -60,7 +60,7 @@ class Talk:
             self.answers.setdefault(one.call.key, []).append(one.message)
 
     def _send(self, name: str, message):
-        call = ClientCall(key=name, connection=name, version=5)
+        call = HostedCall(key=name, connection=name, version=5)
         self._take(self.room.handle(call, message, self.now_ms))
 
     def joined(self, name: str):

@@ -8,7 +8,7 @@ from coordinator.connect_groups.work import Work
 from coordinator.uuids import SeededUuids
 from hosting.groups.connect import formats
 from hosting.groups.connect.formats import Difference, Said
-from hosting.groups.member import ClientCall
+from hosting.groups.member import HostedCall
 from hosting.groups.room import HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs.all_messages import (
@@ -152,7 +152,7 @@ class Strangers:
     def _send(self, message) -> None:
         self._calls += 1
         self._waiting[self._calls] = message
-        call = ClientCall(key=self._calls, connection=self.random.randrange(4), version=5)
+        call = HostedCall(key=self._calls, connection=self.random.randrange(4), version=5)
         self._take(self.room.handle(call, message, self.now_ms))
 
     def _take(self, answers) -> None:

@@ -14,7 +14,7 @@ from coordinator.uuids import SeededUuids
 from hosting.groups.connect import formats
 from hosting.groups.connect.formats import Difference, Said
 from hosting.groups.connect.rules import ConnectRules
-from hosting.groups.member import ClientCall
+from hosting.groups.member import HostedCall
 from hosting.groups.room import HostedAnswer, HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
@@ -358,7 +358,7 @@ class World:
         self._calls += 1
         worker.due_ms = NEVER
         self._waiting[self._calls] = worker, on_answer
-        call = ClientCall(key=self._calls, connection=worker.name, version=JOIN_VERSION)
+        call = HostedCall(key=self._calls, connection=worker.name, version=JOIN_VERSION)
         self._deliver(self.room.handle(call, message, self.now_ms))
 
     def disconnect(self, worker: Worker) -> None:
