@@ -66,6 +66,13 @@ class Request(msgspec.Struct, frozen=True):
     message: Any
 
 
+class ClientCall(msgspec.Struct, frozen=True):
+    """A client's request together with the connection on which it came, and on which its answer goes back."""
+
+    connection: Connection
+    request: Request
+
+
 # -- actions ----------------------------------------------------------------------------------------------
 
 
@@ -97,8 +104,7 @@ class Relayed(msgspec.Struct, frozen=True):
     The client becomes a classic member by it, whose further calls pass through, so observers see it as one of them.
     """
 
-    connection: Connection
-    request: Request
+    call: ClientCall
     response: Any
 
 

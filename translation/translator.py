@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from protocol_codecs import ApiKey
-from translation.actions import Action, CallId, Connection, ConnectionId, Request
+from translation.actions import Action, CallId, ClientCall, Connection, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.conversion import helper
 from translation.engine.context import Context
@@ -98,9 +98,10 @@ class Translator:
         if predicted is not None and predicted.request is request:
             predicted.begin()
             return context.take_actions()
-        route(context, connection, request)
-        if request.api_key == _HEARTBEAT and is_wave_check_due(context, connection, request):
-            check_wave(context, connection, request)
+        call = ClientCall(connection, request)
+        route(context, call)
+        if request.api_key == _HEARTBEAT and is_wave_check_due(context, call):
+            check_wave(context, call)
         return context.take_actions()
 
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
@@ -143,9 +144,10 @@ class Translator:
         """Learn from the broker's response to a group request that was relayed."""
         context = self._context
         context.now = now
-        relayed_responses.observe_response(context, connection, request, response)
+        call = ClientCall(connection, request)
+        relayed_responses.observe_response(context, call, response)
         if request.api_key == ApiKey.JOIN_GROUP:
-            helper.has_joined_classic(context, connection, request, response)
+            helper.has_joined_classic(context, call, response)
         return self._context.take_actions()
 
     def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:

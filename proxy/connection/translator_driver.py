@@ -247,7 +247,7 @@ class TranslatorDriver:
         self.reporter.call_forwarded(authorized.request)
 
     def _relayed(self, relayed: Relayed) -> None:
-        self.reporter.call_answered(relayed.connection, relayed.request, relayed.response)
+        self.reporter.call_answered(relayed.call.connection, relayed.call.request, relayed.response)
 
     def ask(
         self,

@@ -594,8 +594,8 @@ class ProxyProcess:
     def _told(self, action: Emit | Relayed) -> None:
         if isinstance(action, Emit):
             self._emitted(action.event)
-        elif self.gates is not None and action.request.message.group_id == GROUP:
-            self.gates.answered(action.connection, action.request, action.response)
+        elif self.gates is not None and action.call.request.message.group_id == GROUP:
+            self.gates.answered(action.call.connection, action.call.request, action.response)
 
     def _emitted(self, event: Event) -> None:
         if event.group_id == OPEN_GROUP:

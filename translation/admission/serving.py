@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
-from translation.actions import Connection, Request
+from translation.actions import ClientCall, Connection, Request
 from translation.admission import authorization
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
@@ -55,8 +55,7 @@ Refuse = Callable[[ErrorCode], None]
 
 def is_served_here(
     context: Context,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     member_id: str,
     proceed: Callable[[Found | None], None],
     refuse: Refuse,
@@ -65,6 +64,7 @@ def is_served_here(
 
     ``proceed`` gets what the broker has said of the member, if that was asked and it is none that can be claimed.
     """
+    connection, request = call.connection, call.request
     log = context.member_log.log
     if log is None:
         return True
@@ -81,7 +81,7 @@ def is_served_here(
     if member is not None and member.joined:
         authorization.renew_while_asked(context, member, request)
         context.book(member)
-    steps = _settle(context, log, connection, request, member_id, proceed, refuse)
+    steps = _settle(context, log, call, member_id, proceed, refuse)
     context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
     return False
 
@@ -139,13 +139,13 @@ def _terms(request: Request) -> JoinTerms | None:
 def _settle(
     context: Context,
     log: "MemberLog",
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     member_id: str,
     proceed: Callable[[Found | None], None],
     refuse: Refuse,
 ) -> Procedure[None]:
     """Ask the log who serves the member of a call, then go on with the call by what it says."""
+    connection, request = call.connection, call.request
     group_id: str = request.message.group_id
     key = member_key(group_id, member_id)
     member = context.registry.find(group_id, member_id)
@@ -159,7 +159,7 @@ def _settle(
             return
     if request.api_key != ApiKey.JOIN_GROUP and _is_relayed(log, key):
         log.decided(key, ServeDecision.RELAYED)
-        yield from _relay(context, connection, request, member_id, proceed)
+        yield from _relay(context, call, member_id, proceed)
         return
     if log.ownership(key) in _SERVED_BY_OTHERS:
         context.ids.forget(member_id)
@@ -172,7 +172,7 @@ def _settle(
         context.forward(request)
     elif verdict is ServeDecision.GONE:
         yield from _finish_expiry(context, log, group_id, member_id)
-        refuse((yield from code_for_dead(context, connection, request, member_id)))
+        refuse((yield from code_for_dead(context, call, member_id)))
     elif context.member_log.gives_up_on(key) and (
         log.is_ready(key) or (yield from _is_unknown(context, connection, group_id, member_id))
     ):
@@ -191,18 +191,15 @@ def _is_unknown(context: Context, connection: Connection, group_id: str, member_
 
 
 def _relay(
-    context: Context,
-    connection: Connection,
-    request: Request,
-    member_id: str,
-    proceed: Callable[[Found | None], None],
+    context: Context, call: ClientCall, member_id: str, proceed: Callable[[Found | None], None]
 ) -> Procedure[None]:
     """Relay a call of a member that the broker serves; at a Heartbeat its turn to move may have come.
 
     Its JoinGroup was relayed while the policy said so, or by a replica that had read another policy.
     """
+    request = call.request
     if request.api_key == ApiKey.HEARTBEAT:
-        found = yield from lookup_member(context, request.message.group_id, member_id, connection)
+        found = yield from lookup_member(context, request.message.group_id, member_id, call.connection)
         member = context.registry.find(request.message.group_id, member_id)
         if found[0] in _CLASSIC and (member is None or not member.joined):
             proceed(found)
@@ -237,17 +234,15 @@ def _finish_expiry(context: Context, log: "MemberLog", group_id: str, member_id:
             remember_dead(context, context.registry.group(group_id), member_id, context.now + END_AGAIN_S)
 
 
-def code_for_dead(
-    context: Context, connection: Connection, request: Request, member_id: str
-) -> Procedure[ErrorCode]:
+def code_for_dead(context: Context, call: ClientCall, member_id: str) -> Procedure[ErrorCode]:
     """The code for a client whose id is dead: it comes back without one, unless a newer process has its instance id.
 
     An older process that came back without an id would replace the newer one, and that one the older, for ever.
     """
-    instance_id = request.message.group_instance_id
+    instance_id = call.request.message.group_instance_id
     if instance_id:
         described, _ = yield from lookup_member(
-            context, request.message.group_id, member_id, connection, instance_id=instance_id
+            context, call.request.message.group_id, member_id, call.connection, instance_id=instance_id
         )
         if described is Described.REPLACED:
             return ErrorCode.FENCED_INSTANCE_ID
@@ -272,13 +267,14 @@ def claim_classic_member(
 # -- JoinGroups that are relayed ---------------------------------------------------------------------------------------
 
 
-def relay_join(context: Context, connection: Connection, request: Request) -> None:
+def relay_join(context: Context, call: ClientCall) -> None:
     """Relay a JoinGroup as it came; if the log knows its member id, after the log has it as a classic member's."""
+    request = call.request
     if _relays_at_once(context, request):
         context.forward(request)
         return
     steps = _settle_and_relay(context, request)
-    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    context.scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
 
 
 def _settle_and_relay(context: Context, request: Request) -> Procedure[None]:

@@ -11,7 +11,7 @@ import math
 
 from protocol_codecs import ErrorCode
 from translation import error_mapping
-from translation.actions import Connection, Request
+from translation.actions import ClientCall, Connection
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.engine.join_wait import awaits_others, wait_in_join
@@ -29,12 +29,7 @@ _POLLS_APART = 2
 
 
 def await_assignment(
-    context: Context,
-    member: Member,
-    connection: Connection,
-    request: Request,
-    owned_partitions: Partitions,
-    deadline: float,
+    context: Context, member: Member, call: ClientCall, owned_partitions: Partitions, deadline: float
 ) -> Procedure[bool]:
     """Wait with the answer to a client that owns nothing until it has partitions, or until ``deadline``.
 
@@ -52,10 +47,13 @@ def await_assignment(
     has_settled = has_waited = False
     asks_at = context.now + settings.topics_asked_after_s
     while context.now < deadline and (
-        (awaits_others(context, member) and not (yield from _others_have_theirs(context, member, connection)))
+        (
+            awaits_others(context, member)
+            and not (yield from _others_have_theirs(context, member, call.connection))
+        )
         or _has_to_wait(context, member, is_initial=is_initial, has_settled=has_settled)
     ):
-        yield from wait_in_join(member, request, min(deadline, _next_heartbeat_at(context, member)))
+        yield from wait_in_join(member, call.request, min(deadline, _next_heartbeat_at(context, member)))
         if not member.joined:
             _fail_if_served_elsewhere(context)
             return False
@@ -64,7 +62,7 @@ def await_assignment(
         # Before its heartbeat, which brings what is left for it.
         has_settled = is_initial and _has_settled(context, member)
         # What was to be its client's for a moment and goes to others now, it gives up: they wait for that.
-        gives_up = awaits_others(context, member) and context.connections.is_still_connected(request)
+        gives_up = awaits_others(context, member) and context.connections.is_still_connected(call.request)
         if not (yield from _has_heartbeated(context, member, client_is_here=gives_up)):
             return False
         has_waited = not (is_initial or awaits_others(context, member))
@@ -76,13 +74,11 @@ def await_assignment(
             if not existing:  # its heartbeats will tell the client when there is one
                 return member.joined
     if has_waited and context.now < deadline:
-        return (yield from _await_rest(context, member, connection, request, deadline))
+        return (yield from _await_rest(context, member, call, deadline))
     return True
 
 
-def _await_rest(
-    context: Context, member: Member, connection: Connection, request: Request, deadline: float
-) -> Procedure[bool]:
+def _await_rest(context: Context, member: Member, call: ClientCall, deadline: float) -> Procedure[bool]:
     """Wait until the client's member has all that the broker means it to have, ``rest_wait_s`` at most.
 
     As long is the usual interval of Heartbeats, in which all others hear that they have to give something up. Returns
@@ -90,10 +86,10 @@ def _await_rest(
     """
     settings = context.settings
     until = min(deadline, context.now + settings.rest_wait_s)
-    _, described = yield from lookup_member(context, member.group.group_id, member.member_id, connection)
+    _, described = yield from lookup_member(context, member.group.group_id, member.member_id, call.connection)
     target = NONE if described is None else from_topics(described.target_assignment.topic_partitions)
     while context.now < until and _lacks_any(member, target):
-        yield from wait_in_join(member, request, min(until, context.now + settings.join_poll_s))
+        yield from wait_in_join(member, call.request, min(until, context.now + settings.join_poll_s))
         if not member.joined:
             _fail_if_served_elsewhere(context)
             return False

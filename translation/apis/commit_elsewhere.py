@@ -9,7 +9,7 @@ it came in time.
 """
 
 from protocol_codecs import ErrorCode
-from translation.actions import Connection, Request
+from translation.actions import ClientCall
 from translation.admission.serving import code_for_dead
 from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
 from translation.engine.context import Context
@@ -24,13 +24,12 @@ _ATTEMPTS = 2
 """The epoch may move between the description and the commit."""
 
 
-def commit_elsewhere(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> Procedure[None]:
+def commit_elsewhere(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
     """Send a commit at the epoch that the broker describes; refuse or relay it if the broker has no such member."""
+    request = call.request
     record = context.member_log.record(member)
     if record is not None and record.kind.is_dead:
-        code = yield from code_for_dead(context, connection, request, member.member_id)
+        code = yield from code_for_dead(context, call, member.member_id)
         context.answer(request, refused(request, code))
         return
     if record is not None and record.kind is Kind.RELAYED:
@@ -42,7 +41,7 @@ def commit_elsewhere(
             context,
             member.group.group_id,
             member.member_id,
-            connection,
+            call.connection,
             instance_id=message.group_instance_id,
         )
         if described in (Described.UNKNOWN, Described.HIDDEN):

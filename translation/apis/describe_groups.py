@@ -26,7 +26,7 @@ from protocol_codecs.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from translation.actions import Connection, Request
+from translation.actions import ClientCall
 from translation.engine.context import Context, replaced
 from translation.members.conversion import is_helper
 from translation.members.procedure import Procedure, Send
@@ -41,11 +41,11 @@ _CLASSIC_STATES: Mapping[str, str] = {
 """The classic name of each group state that only KIP-848 has; the others have the same names."""
 
 
-def describe_groups(context: Context, connection: Connection, request: Request) -> Procedure[None]:
+def describe_groups(context: Context, call: ClientCall) -> Procedure[None]:
     """Relay the request, then ask again with ConsumerGroupDescribe for the groups that are Dead or unknown."""
-    message: DescribeGroupsRequest = request.message
-    response: DescribeGroupsResponse = yield Send(ApiKey.DESCRIBE_GROUPS, request.version, message)
-    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
+    message: DescribeGroupsRequest = call.request.message
+    response: DescribeGroupsResponse = yield Send(ApiKey.DESCRIBE_GROUPS, call.request.version, message)
+    version = call.connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     missing = tuple(group.group_id for group in response.groups if _is_missing(group))
     if missing and version is not None:
         again: ConsumerGroupDescribeResponse = yield Send(
@@ -63,7 +63,7 @@ def describe_groups(context: Context, connection: Connection, request: Request) 
                 for group in response.groups
             ),
         )
-    context.answer(request, response)
+    context.answer(call.request, response)
 
 
 def _is_missing(group: DescribedGroup) -> bool:

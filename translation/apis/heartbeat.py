@@ -13,7 +13,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, EventKind, Request
 from translation.engine.context import Context
 from translation.joining.adoption import readopt
 from translation.joining.resumption import has_stayed
@@ -31,22 +31,23 @@ from translation.upstream.consumer_group_heartbeat import (
 from translation.upstream.heartbeat_outcome import map_result
 
 
-def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
+def heartbeat(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
     """Translate a Heartbeat. Its membership may have ended while it waited for its turn."""
+    request = call.request
     message: HeartbeatRequest = request.message
     generation.learn(member, message.generation_id)
-    context.connections.record_call(member, connection, message.generation_id)
+    context.connections.record_call(member, call.connection, message.generation_id)
     if member.generation >= 0:
         session_timeout.renew(member, context.now)
     sole_process = context.settings.sole_process
     stayed: bool | None = True
     if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
-        stayed = yield from has_stayed(context, member, connection, request)
+        stayed = yield from has_stayed(context, member, call)
     if stayed is None:
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     if not stayed:
-        readopted = yield from readopt(context, member, connection, request)
+        readopted = yield from readopt(context, member, call)
         if readopted is None:
             return
         code: int = readopted
@@ -77,14 +78,13 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
     epoch = member.member_epoch
     asked = keepalive_request(context, member, client_is_here=True)
     response = yield from send_heartbeat(context, member, asked)
-    yield from conclude(context, member, connection, request, epoch, asked, response)
+    yield from conclude(context, member, call, epoch, asked, response)
 
 
 def conclude(
     context: Context,
     member: Member,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     epoch: int,
     asked: ConsumerGroupHeartbeatRequest,
     response: ConsumerGroupHeartbeatResponse,
@@ -93,17 +93,17 @@ def conclude(
     response = yield from complete_heartbeat(context, member, asked, response, client_is_here=True)
     code = yield from map_result(context, member, epoch, response)
     if code == ErrorCode.FENCED_MEMBER_EPOCH:
-        readopted = yield from readopt(context, member, connection, request)
+        readopted = yield from readopt(context, member, call)
         if readopted is None:
             return
         code = readopted
     if code == ErrorCode.NONE:
         if member.state is MemberState.PREPARE_REBALANCE:
-            _start_rebalance_timeout(context, member, request)
+            _start_rebalance_timeout(context, member, call.request)
             code = ErrorCode.REBALANCE_IN_PROGRESS
     elif code == ErrorCode.UNKNOWN_MEMBER_ID:
-        code = static_members.membership_error(context, member, request.message)
-    context.answer(request, HeartbeatResponse(error_code=code))
+        code = static_members.membership_error(context, member, call.request.message)
+    context.answer(call.request, HeartbeatResponse(error_code=code))
 
 
 def _is_still_connected(context: Context, member: Member, request: Request) -> bool:

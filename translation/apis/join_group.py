@@ -13,7 +13,7 @@ from protocol_codecs.messages.consumer_protocol import (
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import error_mapping
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, EventKind, Request
 from translation.apis.assignment_wait import await_assignment
 from translation.conversion.classic_join import relay_as_member_or_new, relay_classic_join
 from translation.conversion.convertibility import passthrough_backoff_s, type_of_other_group
@@ -53,17 +53,14 @@ _ATTEMPTS = 4
 
 
 def join(
-    context: Context,
-    member: Member,
-    connection: Connection,
-    request: Request,
-    old_classic_membership: PendingSwitch | None,
+    context: Context, member: Member, call: ClientCall, old_classic_membership: PendingSwitch | None
 ) -> Procedure[None]:
     """Handle a JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
 
     ``old_classic_membership`` is the classic membership that this client gave up because the policy changed. The
     JoinGroup is answered with a generation, relayed (:class:`StaysClassic`), or ended by an :class:`Outcome`.
     """
+    request = call.request
     message: JoinGroupRequest = request.message
     if message.member_id and static_members.is_fenced(
         context, message.group_id, member.member_id, message.group_instance_id
@@ -71,7 +68,7 @@ def join(
         # Replaced while this call waited.
         context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
         return
-    if context.connections.is_stale(member, connection, request):
+    if context.connections.is_stale(member, call):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
         return
     try:
@@ -83,7 +80,7 @@ def join(
         return
     take_over_waiting_join(context, member)
     holder = member.group.static_members.get(message.group_instance_id or "")
-    _describe_client(context, member, connection, request, subscription)
+    _describe_client(context, member, call, subscription)
     member.client.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.stop()
@@ -92,33 +89,23 @@ def join(
     incarnation = member.incarnation
     try:
         yield from join_preflight(
-            context,
-            member,
-            connection,
-            request,
-            old_classic_membership,
-            deadline,
-            owns_partitions=bool(reported_owned),
+            context, member, call, old_classic_membership, deadline, owns_partitions=bool(reported_owned)
         )
         static_members.claim_after_preflight(context, member, instead_of=holder)
         if not reported_owned:
-            yield from _end_abandoned_memberships(context, member, connection, request)
+            yield from _end_abandoned_memberships(context, member, call)
         owned_partitions = yield from owned_in_join(context, member, reported_owned)
         emit_revoked(context, member, owned_partitions)
         while True:
             owned_partitions = yield from _heartbeat_until_joined(
-                context, member, connection, request, reported_owned, owned_partitions, deadline, incarnation
+                context, member, call, reported_owned, owned_partitions, deadline, incarnation
             )
             yield from learn_topic_names(context, member.partitions.broker_assignment)
-            if (
-                yield from await_assignment(context, member, connection, request, owned_partitions, deadline)
-            ):
+            if (yield from await_assignment(context, member, call, owned_partitions, deadline)):
                 break
             # Its membership was lost. The broker may have made the group a classic one since, and in the rebalance that
             # follows it must not be converted.
-            yield from join_preflight(
-                context, member, connection, request, None, deadline, owns_partitions=False
-            )
+            yield from join_preflight(context, member, call, None, deadline, owns_partitions=False)
     except StaysClassic as stays:
         _free_slot(context, member)
         refuse_superseded(context, member)
@@ -155,17 +142,13 @@ def _taken(member: Member) -> Failed:
 
 
 def _describe_client(
-    context: Context,
-    member: Member,
-    connection: Connection,
-    request: Request,
-    subscription: ConsumerProtocolSubscription,
+    context: Context, member: Member, call: ClientCall, subscription: ConsumerProtocolSubscription
 ) -> None:
-    message: JoinGroupRequest = request.message
+    message: JoinGroupRequest = call.request.message
     protocols = [protocol.name for protocol in message.protocols]
-    context.connections.bind(member, connection)
-    member.last_join_on, member.last_join_host = connection.id, connection.client_host
-    member.client.client_id = request.client_id
+    context.connections.bind(member, call.connection)
+    member.last_join_on, member.last_join_host = call.connection.id, call.connection.client_host
+    member.client.client_id = call.request.client_id
     member.client.instance_id = message.group_instance_id or None
     static_members.claim_when_join_begins(context, member, is_new=not message.member_id)
     member.client.session_timeout_ms = message.session_timeout_ms
@@ -184,8 +167,7 @@ def _describe_client(
 def _heartbeat_until_joined(
     context: Context,
     member: Member,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     reported_owned: set[tuple[str, int]],
     owned_partitions: Partitions,
     deadline: float,
@@ -196,6 +178,7 @@ def _heartbeat_until_joined(
     ``incarnation`` is the member's when the JoinGroup began: if it is another now, the broker has lost the membership
     of that time. Raises the :class:`Outcome` with which the JoinGroup ends if the broker does not accept any.
     """
+    request = call.request
     topics = member.client.subscription
     replaced: list[str] = []
     attempts = 0
@@ -228,7 +211,7 @@ def _heartbeat_until_joined(
         elif (
             code == ErrorCode.FENCED_MEMBER_EPOCH
             and not joining
-            and (yield from resync_epoch(context, member, connection))
+            and (yield from resync_epoch(context, member, call.connection))
         ):
             owned_partitions = yield from owned_in_join(context, member, reported_owned)
         elif code in error_mapping.MEMBERSHIP_LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joining):
@@ -244,7 +227,7 @@ def _heartbeat_until_joined(
             replaced += yield from static_members.release_instance(context, member, request, is_new=is_new)
         elif joining and code in error_mapping.NOT_CONVERTIBLE:
             first = code == ErrorCode.GROUP_ID_NOT_FOUND and not refused_before
-            yield from _check_once_more(context, member, connection, request, deadline, why, first=first)
+            yield from _check_once_more(context, member, call, deadline, why, first=first)
             refused_before = True
         else:
             raise Failed(error_mapping.for_join(code), why)
@@ -306,25 +289,18 @@ def _take_part_in_initial_rebalance(context: Context, member: Member, deadline: 
 
 
 def _check_once_more(
-    context: Context,
-    member: Member,
-    connection: Connection,
-    request: Request,
-    deadline: float,
-    why: str,
-    *,
-    first: bool,
+    context: Context, member: Member, call: ClientCall, deadline: float, why: str, *, first: bool
 ) -> Procedure[None]:
     """Check again why the broker does not convert the group: a member may have joined that it can't carry over.
 
     Raises the outcome if that is so, or if it was checked before (``first`` is False).
     """
     if not first:
-        other = yield from type_of_other_group(connection, member.group.group_id)
+        other = yield from type_of_other_group(call.connection, member.group.group_id)
         if other is not None:
             why = f"its id belongs to a {other} group"
         raise PassesThrough(why, for_s=passthrough_backoff_s(context, member.group))
-    yield from ensure_convertible(context, member, request, deadline)
+    yield from ensure_convertible(context, member, call.request, deadline)
 
 
 def _is_transient(code: int, *, joining: bool) -> bool:
@@ -335,9 +311,7 @@ def _is_transient(code: int, *, joining: bool) -> bool:
     return joining and code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _end_abandoned_memberships(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> Procedure[None]:
+def _end_abandoned_memberships(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
     """End adopted memberships whose client joins anew as another member and owns nothing.
 
     A client does so when its own session timer ran out while it could not reach any broker. Its session timeout is
@@ -348,7 +322,7 @@ def _end_abandoned_memberships(
             other is not member
             and other.adopted
             and other.client.instance_id is None
-            and (other.connection_id, other.client.client_id) == (connection.id, request.client_id)
+            and (other.connection_id, other.client.client_id) == (call.connection.id, call.request.client_id)
             and other.queue.idle
         ):
             if context.member_log.log is not None:

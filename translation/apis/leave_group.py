@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, EventKind
 from translation.conversion.stand_in import stand_in
 from translation.engine.context import Context, replaced
 from translation.members.member import Member
@@ -32,18 +32,18 @@ def named_members(context: Context, message: LeaveGroupRequest) -> list[Member |
     ]
 
 
-def leave_group(context: Context, connection: Connection, request: Request) -> Procedure[None]:
+def leave_group(context: Context, call: ClientCall) -> Procedure[None]:
     """Relay a LeaveGroup (brokers since 4.0 take it for members of the new protocol) and end the memberships here."""
-    message: LeaveGroupRequest = request.message
+    message: LeaveGroupRequest = call.request.message
     members = named_members(context, message)
     leaving = [member for member in members if member is not None and member.joined]
     with ExitStack() as departures:
         for one in leaving:
             departures.enter_context(one.group.departing(one.member_id))
         if leaving:
-            yield from stand_in(context, leaving[-1].group, leaving[-1].member_id, connection)
+            yield from stand_in(context, leaving[-1].group, leaving[-1].member_id, call.connection)
             yield from let_others_begin(context, leaving[0].group)
-        response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, request.version, message)
+        response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, call.request.version, message)
     if response.error_code == ErrorCode.NONE and len(response.members) != len(message.members):
         # No broker does that. Who left is not known: sessions end the memberships of those that did not.
         response = LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -56,7 +56,7 @@ def leave_group(context: Context, connection: Connection, request: Request) -> P
     elif not message.members:
         code = yield from _left(context, members[0], response.error_code)
         response = replaced(response, error_code=code)
-    context.answer(request, response)
+    context.answer(call.request, response)
 
 
 def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:

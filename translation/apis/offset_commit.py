@@ -14,7 +14,7 @@ refuses for its epoch is sent again before those that wait.
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, EventKind, Request
 from translation.apis.commit_elsewhere import commit_elsewhere
 from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
 from translation.engine.context import Context
@@ -28,24 +28,25 @@ from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat
 from translation.upstream.member_lookup import Described, lookup_member
 
 
-def commit(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
+def commit(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
     """Handle an OffsetCommit or a TxnOffsetCommit that names a member."""
+    request = call.request
     if context.member_log.log is not None:
         _withdraw_end(context, member)
     if not _goes_beside(context, member, request):
         yield Turn()
     if context.member_log.log is not None and not _is_served_here(context, member, request):
-        yield from commit_elsewhere(context, member, connection, request)
+        yield from commit_elsewhere(context, member, call)
         return
     transactional = request.api_key == ApiKey.TXN_OFFSET_COMMIT
     message = request.message
     carried = generation.in_request(request)
     generation.learn(member, carried)
     if not transactional:  # a transactional one comes from the producer's connection
-        context.connections.record_call(member, connection, carried)
+        context.connections.record_call(member, call.connection, carried)
     if member.generation >= 0:
         session_timeout.renew(member, context.now)
-    code = yield from _check(context, member, connection, request)
+    code = yield from _check(context, member, call)
     if code is None:
         return
     if code != ErrorCode.NONE:
@@ -57,12 +58,10 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     epoch = member.member_epoch
     response = yield from send_commit(epoch, request.api_key, version, message, beside=True)
     if codes_of(response) & STALE:
-        response = yield from _try_newest_epoch(context, member, connection, request, epoch, response)
+        response = yield from _try_newest_epoch(context, member, call, epoch, response)
         if response is None:
             return
-    if ErrorCode.UNKNOWN_MEMBER_ID in codes_of(response) and (
-        yield from _replaced(context, member, connection, request)
-    ):
+    if ErrorCode.UNKNOWN_MEMBER_ID in codes_of(response) and (yield from _replaced(context, member, call)):
         response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
     context.answer(request, translated(response))
 
@@ -82,7 +81,7 @@ def _goes_beside(context: Context, member: Member, request: Request) -> bool:
 
 
 def _try_newest_epoch(
-    context: Context, member: Member, connection: Connection, request: Request, epoch: int, stale: Any
+    context: Context, member: Member, call: ClientCall, epoch: int, stale: Any
 ) -> Procedure[Any]:
     """Send a commit once more at the newest epoch; return the broker's response, ``stale`` if there is no newer one.
 
@@ -90,14 +89,15 @@ def _try_newest_epoch(
     an answer that never arrived. Nor need the client's generation count any more, if it has joined again meanwhile.
     Returns None if that was answered, or forwarded because the broker itself serves the client by now.
     """
+    request = call.request
     yield Turn(again=True)
     if context.member_log.log is not None:
-        yield from commit_elsewhere(context, member, connection, request)
+        yield from commit_elsewhere(context, member, call)
         return None
     version, message = for_a_member(request)
     response = stale
     if context.connections.is_waiting(request) or not _is_served_elsewhere(context, member, request):
-        code = yield from _check(context, member, connection, request)
+        code = yield from _check(context, member, call)
         if code != ErrorCode.NONE:
             return None if code is None else refused(request, code)
         if member.member_epoch != epoch:
@@ -108,7 +108,7 @@ def _try_newest_epoch(
     known = heartbeat.error_code == ErrorCode.NONE
     if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and context.connections.is_waiting(request):
         # Only a client that is still here may commit at an epoch that another process has moved.
-        code = yield from readopt(context, member, connection, request)
+        code = yield from readopt(context, member, call)
         if code is None:
             return None
         known = code == ErrorCode.NONE
@@ -142,29 +142,28 @@ def _is_served_elsewhere(context: Context, member: Member, request: Request) -> 
     return generation.served_elsewhere(member, carried, sole_process=sole_process)
 
 
-def _replaced(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[bool]:
+def _replaced(context: Context, member: Member, call: ClientCall) -> Procedure[bool]:
     """Ask the broker whether another member has the instance id: it does not answer a commit so, and the old process
     must not join again."""
-    instance_id = request.message.group_instance_id
+    instance_id = call.request.message.group_instance_id
     if not instance_id or context.settings.sole_process:
         return False
     yield Turn(again=True)
     described, _ = yield from lookup_member(
-        context, member.group.group_id, member.member_id, connection, instance_id=instance_id
+        context, member.group.group_id, member.member_id, call.connection, instance_id=instance_id
     )
     return described is Described.REPLACED
 
 
-def _check(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> Procedure[ErrorCode | None]:
+def _check(context: Context, member: Member, call: ClientCall) -> Procedure[ErrorCode | None]:
     """Decide about a commit before it reaches the broker.
 
     Returns NONE if it goes there, the code with which it is refused, or None if the call has been forwarded.
     """
+    request = call.request
     carried = generation.in_request(request)
     if _is_served_elsewhere(context, member, request):
-        code = yield from readopt(context, member, connection, request)
+        code = yield from readopt(context, member, call)
         if code != ErrorCode.NONE:
             return code
     code = generation.why_refused(member, request)

@@ -7,7 +7,7 @@ broker before it hands the Heartbeat over (:meth:`translation.translator.Transla
 from typing import Any
 
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation.actions import Answer, Connection, Request
+from translation.actions import Answer, ClientCall, Connection, Request
 from translation.apis.heartbeat import conclude
 from translation.engine.context import Context
 from translation.members import session_timeout
@@ -104,7 +104,12 @@ class PredictedHeartbeat:
             context.answer(self.request, _NOTHING_NEW)
             return None
         return conclude(
-            context, member, self._connection, self.request, self._epoch, self.upstream_request, response
+            context,
+            member,
+            ClientCall(self._connection, self.request),
+            self._epoch,
+            self.upstream_request,
+            response,
         )
 
     def answer_to(self, reply: Any) -> Answer | None:

@@ -14,7 +14,7 @@ from protocol_codecs.messages.consumer_protocol import (
     encode_assignment,
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, EventKind, Request
 from translation.apis.assignment_wait import others_give_up
 from translation.engine.context import Context
 from translation.joining.adoption import readopt
@@ -32,23 +32,24 @@ _TO_JOIN = frozenset({MemberState.PREPARE_REBALANCE, MemberState.ABSENT})
 """The states in which a client has to join first. In ABSENT the broker may have it, but no JoinGroup was answered."""
 
 
-def sync(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
+def sync(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
     """Answer with the newest assignment, which may be newer than the JoinGroup answer.
 
     A member's procedures run one at a time, so none of its heartbeats is under way, and what the broker answered last
     is what the client gets.
     """
+    request = call.request
     generation.learn(member, request.message.generation_id)
-    context.connections.record_call(member, connection, request.message.generation_id)
+    context.connections.record_call(member, call.connection, request.message.generation_id)
     code: int = ErrorCode.NONE
     sole_process = context.settings.sole_process
     stayed: bool | None = True
     if generation.served_elsewhere(member, request.message.generation_id, sole_process=sole_process):
-        stayed = yield from has_stayed(context, member, connection, request)
+        stayed = yield from has_stayed(context, member, call)
     if stayed is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     elif not stayed:
-        readopted = yield from readopt(context, member, connection, request)
+        readopted = yield from readopt(context, member, call)
         if readopted is None:
             return
         code = readopted

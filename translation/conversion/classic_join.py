@@ -6,7 +6,7 @@ import msgspec
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation.actions import Relayed, Request
+from translation.actions import ClientCall, Relayed, Request
 from translation.admission.serving import settle_relayed
 from translation.conversion import helper
 from translation.conversion.old_membership import leave_classic
@@ -75,11 +75,13 @@ def relay_classic_join(
         if hold is not None:
             response = yield from hold(response)
     connection = context.connections.connection_of(request)
-    if connection is not None and response.error_code == ErrorCode.NONE:
-        learn_join(context, connection, request, response)
-        helper.has_joined_classic(context, connection, request, response)
-    if connection is not None and response.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        context.actions.append(Relayed(connection, request, response))
+    if connection is not None:
+        call = ClientCall(connection, request)
+        if response.error_code == ErrorCode.NONE:
+            learn_join(context, call, response)
+            helper.has_joined_classic(context, call, response)
+        if response.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            context.actions.append(Relayed(call, response))
     context.answer(request, response)
     return response.error_code
 

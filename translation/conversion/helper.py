@@ -28,7 +28,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation.actions import Connection, ConnectionId, Request
+from translation.actions import ClientCall, Connection, ConnectionId
 from translation.conversion.last_consumer_member import CLASSIC, TELLS_TYPES
 from translation.conversion.votes import choose_votes
 from translation.engine.context import Context
@@ -77,14 +77,12 @@ def begin_return(context: Context, group: Group, connection: Connection) -> Conv
     return conversion
 
 
-def has_joined_classic(
-    context: Context, connection: Connection, request: Request, response: JoinGroupResponse
-) -> None:
+def has_joined_classic(context: Context, call: ClientCall, response: JoinGroupResponse) -> None:
     """A JoinGroup was relayed and answered, in a consumer group if there is no leader: the member may be the last one
     there that was of the new protocol, served by a process that has ended."""
-    message: JoinGroupRequest = request.message
+    message: JoinGroupRequest = call.request.message
     if response.error_code == ErrorCode.NONE and message.protocol_type == "consumer" and not response.leader:
-        bring_back(context, connection, message.group_id)
+        bring_back(context, call.connection, message.group_id)
 
 
 def bring_back(context: Context, connection: Connection, group_id: str) -> None:

@@ -7,7 +7,7 @@ member's heartbeats travel on it.
 import math
 from collections.abc import Callable
 
-from translation.actions import Connection, ConnectionId, Request, RequestId
+from translation.actions import ClientCall, Connection, ConnectionId, Request, RequestId
 from translation.members.member import Member
 
 
@@ -181,7 +181,7 @@ class ClientConnections:
             self._clients[before].members.discard(member)
             self.maybe_release(before)
 
-    def is_stale(self, member: Member, connection: Connection, request: Request) -> bool:
+    def is_stale(self, member: Member, call: ClientCall) -> bool:
         """Whether a JoinGroup was delayed, and the client has joined again since on a newer connection.
 
         The newer connection is still open, or the client is reached on an even newer one, or nobody waits for the older
@@ -189,17 +189,17 @@ class ClientConnections:
         sends no member id has another id by then.
         """
         holder = member.group.members.get(
-            member.group.static_members.get(request.message.group_instance_id or "", "")
+            member.group.static_members.get(call.request.message.group_instance_id or "", "")
         )
         if holder is not None and (holder.client.client_id, holder.last_join_host) == (
-            request.client_id,
-            connection.client_host,
+            call.request.client_id,
+            call.connection.client_host,
         ):
             member = holder
         last_join_on, newest = member.last_join_on, member.connection_id
-        if last_join_on is None or connection.id >= last_join_on:
+        if last_join_on is None or call.connection.id >= last_join_on:
             return False
-        if not self.is_still_connected(request):
+        if not self.is_still_connected(call.request):
             return True
         followed = newest is not None and last_join_on < newest
         return self.is_connected(last_join_on) or (followed and self.is_connected(newest))

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponseMember
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, Connection, EventKind
 from translation.engine.context import Context
 from translation.joining.resumption import accepted_snapshot, resume
 from translation.member_log.outputs import JoinTerms
@@ -34,8 +34,7 @@ from translation.upstream.member_lookup import Described, Found, lookup_member, 
 def adopt_then(
     context: Context,
     member: Member,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     rule: Rule,
     proceed: Callable[[], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
@@ -50,7 +49,7 @@ def adopt_then(
     :mod:`translation.moving.upgrade`.
     """
     if not member.joined:
-        group_id, instance_id = member.group.group_id, request.message.group_instance_id
+        group_id, instance_id = member.group.group_id, call.request.message.group_instance_id
         snapshot, group, record = None, None, None  # without a record the broker has been asked already
         if looked_up is None:
             if context.member_log.is_served_elsewhere(member):
@@ -58,9 +57,9 @@ def adopt_then(
                 refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 return
             record = context.member_log.record(member)
-            snapshot = yield from accepted_snapshot(context, member, request)
+            snapshot = yield from accepted_snapshot(context, member, call.request)
             described, found, group = yield from lookup_with_group(
-                context, group_id, member.member_id, connection, instance_id=instance_id
+                context, group_id, member.member_id, call.connection, instance_id=instance_id
             )
         else:
             described, found = looked_up
@@ -72,26 +71,25 @@ def adopt_then(
                 context.member_log.end(group_id, member.member_id)
             return
         if described is not Described.MEMBER or found is None:
-            yield from _convert_or_relay(context, member, connection, request, rule, refuse, described)
+            yield from _convert_or_relay(context, member, call, rule, refuse, described)
             return
         if not context.member_log.may_speak_for(member):
             refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         is_resumed = False
         if snapshot is not None and group is not None:
-            is_resumed = yield from resume(context, member, connection, request, snapshot, found, group)
-        elif request.api_key == ApiKey.HEARTBEAT:
-            is_resumed = yield from repeat_conversion(context, member, connection, request)
+            is_resumed = yield from resume(context, member, call, snapshot, found, group)
+        elif call.request.api_key == ApiKey.HEARTBEAT:
+            is_resumed = yield from repeat_conversion(context, member, call)
         if not is_resumed:
-            _adopt(context, member, connection, request, found)
+            _adopt(context, member, call, found)
     yield from proceed()
 
 
 def _convert_or_relay(
     context: Context,
     member: Member,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     rule: Rule,
     refuse: Callable[[ErrorCode], None],
     described: Described,
@@ -103,22 +101,20 @@ def _convert_or_relay(
     if described is Described.NATIVE_MEMBER:
         context.natives.add(member.group.group_id, member.member_id)
     elif (
-        request.api_key == ApiKey.HEARTBEAT
+        call.request.api_key == ApiKey.HEARTBEAT
         and rule.mode is Mode.TRANSLATE
         and described in (Described.CLASSIC_MEMBER, Described.CLASSIC_GROUP)
     ):
         mixed = described is Described.CLASSIC_MEMBER
         with member.converting():
-            code = yield from switch_classic_member(context, member, connection, request, rule, mixed=mixed)
+            code = yield from switch_classic_member(context, member, call, rule, mixed=mixed)
         if code is not None:
             refuse(code)
             return
-    context.forward(request)
+    context.forward(call.request)
 
 
-def readopt(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> Procedure[ErrorCode | None]:
+def readopt(context: Context, member: Member, call: ClientCall) -> Procedure[ErrorCode | None]:
     """Adopt a known member anew: the broker has it at an epoch that is unknown here, so another process has served it.
 
     What is known here does not count any more. The call shows that the client is here now. Returns NONE if the member
@@ -130,9 +126,10 @@ def readopt(
     Returns None if the call has been forwarded: another process has moved the client back to the classic protocol, so
     the broker itself serves it.
     """
+    request = call.request
     instance_id = request.message.group_instance_id
     described, found = yield from lookup_member(
-        context, member.group.group_id, member.member_id, connection, instance_id=instance_id
+        context, member.group.group_id, member.member_id, call.connection, instance_id=instance_id
     )
     # A principal that may not see the members may be somebody else's: a JoinGroup that waits is its client's own.
     is_hidden = described is Described.HIDDEN and member.join.waiting is not None
@@ -154,22 +151,18 @@ def readopt(
         return None
     if found is None:
         return static_members.membership_error(context, member, request.message)
-    _adopt(context, member, connection, request, found)
+    _adopt(context, member, call, found)
     return ErrorCode.NONE
 
 
 def _adopt(
-    context: Context,
-    member: Member,
-    connection: Connection,
-    request: Request,
-    found: ConsumerGroupDescribeResponseMember,
+    context: Context, member: Member, call: ClientCall, found: ConsumerGroupDescribeResponseMember
 ) -> None:
-    context.connections.bind(member, connection)
-    member.client.client_id = request.client_id
+    context.connections.bind(member, call.connection)
+    member.client.client_id = call.request.client_id
     member.client.instance_id = found.instance_id
     static_members.claim_instance(context, member)
-    generation.adopt(member, request, found.member_epoch)
+    generation.adopt(member, call.request, found.member_epoch)
     member.adopted = True
     member.broker.taken_over_at = context.now
     member.may_have_moved = False

@@ -8,7 +8,7 @@ classic group, and the conversion fails the pending JoinGroups of all its classi
 from functools import partial
 
 from protocol_codecs import ErrorCode
-from translation.actions import Connection, Request
+from translation.actions import ClientCall, Connection, Request
 from translation.conversion.convertibility import (
     Obstacle,
     find_obstacle,
@@ -52,8 +52,7 @@ _NO_SUCH_MEMBER = frozenset({Described.UNKNOWN, Described.HIDDEN, Described.CLAS
 def join_preflight(
     context: Context,
     member: Member,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     old_classic_membership: PendingSwitch | None,
     deadline: float,
     *,
@@ -67,15 +66,16 @@ def join_preflight(
     :raises StaysClassic: the broker itself has to answer the JoinGroup.
     :raises Outcome: the client must not join the new protocol, or not yet, or not under this id.
     """
+    request = call.request
     if member.joined:
         if not context.settings.sole_process:
-            yield from _ensure_latest(context, member, connection)
+            yield from _ensure_latest(context, member, call.connection)
             ensure_client_waiting(context, member, request)
         return
     group = member.group
     instance_id = request.message.group_instance_id if request.message.member_id else None
     old_classic_membership = yield from _end_consumer_membership(
-        context, member, connection, request, old_classic_membership, deadline
+        context, member, call, old_classic_membership, deadline
     )
     if (
         not group.is_consumer_group(context.now)
@@ -87,8 +87,7 @@ def join_preflight(
             _lookup_member,
             context,
             member,
-            connection,
-            request,
+            call,
             deadline,
             instance_id=instance_id,
             owns_partitions=owns_partitions,
@@ -143,8 +142,7 @@ def _must_relay(described: Described, *, stays_classic: bool) -> bool:
 def _end_consumer_membership(
     context: Context,
     member: Member,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     old_classic_membership: PendingSwitch | None,
     deadline: float,
 ) -> Procedure[PendingSwitch | None]:
@@ -157,12 +155,12 @@ def _end_consumer_membership(
     )
     if before is None or not before.joined:
         return old_classic_membership
-    while (yield from has_to_wait_for_others(before, connection)):
+    while (yield from has_to_wait_for_others(before, call.connection)):
         if context.now >= deadline:
             raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
         # Its client waits here, and goes on being that member until it ends.
         session_timeout.renew(before, context.now)
-        yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
+        yield from wait_in_join(member, call.request, context.now + context.settings.join_poll_s)
     yield from leave_consumer_membership(context, before, "its client joined anew")
     context.registry.drop_if_idle(before)
     return None
@@ -224,8 +222,7 @@ def _may_have_lost_its_last(group: Group, departures: int, now: float) -> bool:
 def _lookup_member(
     context: Context,
     member: Member,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     deadline: float,
     *,
     instance_id: str | None,
@@ -236,13 +233,13 @@ def _lookup_member(
     It is asked again while its coordinator loads, and while the group's last member of the new protocol leaves.
     """
     if not owns_partitions:
-        yield from await_first_members(context, member, connection, request, deadline)
+        yield from await_first_members(context, member, call, deadline)
     look = partial(
         lookup_member,
         context,
         member.group.group_id,
         member.member_id,
-        connection,
+        call.connection,
         instance_id=instance_id,
     )
     group = member.group
@@ -252,9 +249,9 @@ def _lookup_member(
         if context.now >= deadline:
             break
         if described is Described.LOADING:
-            yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
+            yield from wait_in_join(member, call.request, context.now + context.settings.load_retry_s)
         elif described in _IN_A_CONSUMER_GROUP and _may_have_lost_its_last(group, departures, context.now):
-            yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
+            yield from wait_in_join(member, call.request, context.now + context.settings.join_poll_s)
         else:
             break
     if described is Described.REPLACED:
@@ -270,7 +267,7 @@ def _lookup_member(
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
     if described in _NO_SUCH_MEMBER and described is not Described.CLASSIC_GROUP:
         ensure_may_begin(context, member)
-    ensure_client_waiting(context, member, request)
+    ensure_client_waiting(context, member, call.request)
     return described, found
 
 

@@ -28,7 +28,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member_log_view import snapshot_of
 from translation.error_mapping import NO_COORDINATOR
@@ -81,8 +81,7 @@ def _is_of_caller(snapshot: Snapshot, request: Request) -> bool:
 def resume(
     context: Context,
     member: Member,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     snapshot: Snapshot,
     found: ConsumerGroupDescribeResponseMember,
     group: ConsumerGroupDescribeResponseDescribedGroup,
@@ -100,8 +99,8 @@ def resume(
     if member.joined or member.join.waiting is not None or not context.member_log.may_speak_for(member):
         return False
     _restore(context, member, snapshot, assignment)
-    context.connections.bind(member, connection)
-    member.client.client_id = request.client_id
+    context.connections.bind(member, call.connection)
+    member.client.client_id = call.request.client_id
     member.client.instance_id = found.instance_id
     static_members.claim_instance(context, member)
     member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
@@ -112,9 +111,7 @@ def resume(
     return True
 
 
-def has_stayed(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> Procedure[bool | None]:
+def has_stayed(context: Context, member: Member, call: ClientCall) -> Procedure[bool | None]:
     """Whether a client that was away comes back to a member that is as it left it; if so, it goes on here.
 
     Its connection was closed, so that another replica might have served it; the member log says that none does.
@@ -124,11 +121,11 @@ def has_stayed(
     if (
         not context.member_log.resumes
         or before is None
-        or before.generation != generation.in_request(request)
+        or before.generation != generation.in_request(call.request)
         or not context.member_log.may_speak_for(member)
     ):
         return False
-    response = yield from _beat(member, before, request)
+    response = yield from _beat(member, before, call.request)
     if response.error_code in NO_COORDINATOR:
         return None
     if not _changes_nothing(before, response):
@@ -137,8 +134,8 @@ def has_stayed(
         context,
         member.group.group_id,
         member.member_id,
-        connection,
-        instance_id=request.message.group_instance_id,
+        call.connection,
+        instance_id=call.request.message.group_instance_id,
     )
     if described in (Described.LOADING, Described.UNAVAILABLE):
         return None
@@ -146,7 +143,7 @@ def has_stayed(
         return False
     if snapshot_of(member) != before or not context.member_log.may_speak_for(member):
         return False
-    context.connections.bind(member, connection)
+    context.connections.bind(member, call.connection)
     member.may_have_moved = False
     return True
 

@@ -8,7 +8,7 @@ import math
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, EventKind, Request
 from translation.conversion.classic_join import relay_classic_join
 from translation.conversion.last_consumer_member import has_to_wait_for_others
 from translation.conversion.old_membership import leave_consumer_membership
@@ -92,41 +92,38 @@ def _need_not_go_back(member: Member) -> None:
         member.deadlines.rebalance_deadline = math.inf
 
 
-def back_in_place(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> Procedure[None]:
+def back_in_place(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
     """Take a member back at its client's JoinGroup; if the broker refuses that, end its membership and relay it.
 
     A membership does not end while its client owns partitions: such a client joins again, stays translated by that, and
     gives them up when its Heartbeat is answered UNKNOWN_MEMBER_ID.
     """
     if not member.joined:
-        yield from back_to_classic(context, member, connection, request)
+        yield from back_to_classic(context, member, call)
         return
-    refused_with = yield from return_in_place(context, member, connection, request)
-    if refused_with is not None and owns_partitions(request.message):
+    refused_with = yield from return_in_place(context, member, call)
+    if refused_with is not None and owns_partitions(call.request.message):
         reason = f"told to go back to the classic protocol: the broker answered {refused_with.name}"
-        request_rejoin(context, member.group, connection, request, reason)
-        not_now = refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
+        request_rejoin(context, member.group, call, reason)
+        not_now = refused(call.request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
         refuse_superseded(context, member)
-        context.answer(request, not_now)
+        context.answer(call.request, not_now)
         restart_session_timer(context, member)
     elif refused_with is not None:
-        yield from back_to_classic(context, member, connection, request)
+        yield from back_to_classic(context, member, call)
 
 
-def back_to_classic(
-    context: Context, member: Member | None, connection: Connection, request: Request
-) -> Procedure[None]:
+def back_to_classic(context: Context, member: Member | None, call: ClientCall) -> Procedure[None]:
     """Relay a JoinGroup of a client that was translated, after its memberships of the new protocol have ended."""
-    if member is not None and member.joined and context.connections.is_stale(member, connection, request):
+    request = call.request
+    if member is not None and member.joined and context.connections.is_stale(member, call):
         # That it owns nothing is not true any more: its client has joined again since, and works on partitions.
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
         return
     left = member is not None and member.joined and member.member_id == request.message.member_id
     if member is not None and any(one.joined for one in _memberships(member, request)):
         try:
-            yield from _leave(context, member, connection, request)
+            yield from _leave(context, member, call)
         except Outcome as outcome:
             outcome.apply(context, member, request)
             return
@@ -164,7 +161,7 @@ def _is_replaced(member: Member) -> bool:
     return member.group.static_member(instance_id) not in (None, member)
 
 
-def _leave(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
+def _leave(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
     """End the client's memberships, those that it still has when their turn comes.
 
     :raises Outcome: they could not be ended, or the client has joined again or hung up meanwhile.
@@ -173,8 +170,8 @@ def _leave(context: Context, member: Member, connection: Connection, request: Re
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.stop()
     deadline = context.now + join_wait_limit_s(context, member.client.rebalance_timeout_ms, member.group)
-    for one in _memberships(member, request):
-        while (yield from has_to_wait_for_others(one, connection)):
+    for one in _memberships(member, call.request):
+        while (yield from has_to_wait_for_others(one, call.connection)):
             if context.now >= deadline:
                 raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
             # A newer JoinGroup may be that of another process with its instance id, or stay with the new protocol.
@@ -182,7 +179,7 @@ def _leave(context: Context, member: Member, connection: Connection, request: Re
                 yield from suspend_join(member, context.now + context.settings.join_poll_s)
             ) is WakeReason.SUPERSEDED:
                 raise RejectedByNewer("a newer JoinGroup came")
-            if not context.connections.is_still_connected(request):
+            if not context.connections.is_still_connected(call.request):
                 raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
             if one is member and one.joined:
                 yield from heartbeat_upstream(context, one)

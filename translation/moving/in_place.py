@@ -35,7 +35,7 @@ from protocol_codecs.messages.consumer_protocol import (
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import Connection, ConnectionId, EventKind, Request
+from translation.actions import ClientCall, Connection, ConnectionId, EventKind, Request
 from translation.admission import authorization, serving
 from translation.conversion import helper
 from translation.conversion.last_consumer_member import CLASSIC
@@ -90,12 +90,13 @@ class _NotConverted(Exception):
 
 
 def convert_in_place(
-    context: Context, member: Member, connection: Connection, request: Request, rule: Rule, *, mixed: bool
+    context: Context, member: Member, call: ClientCall, rule: Rule, *, mixed: bool
 ) -> Procedure[ErrorCode | None]:
     """Convert the member of a Heartbeat; return the code to answer it with, or None to relay it.
 
     ``mixed`` says that the group is a consumer group already. A member that can't be converted now stays classic.
     """
+    request = call.request
     group = member.group
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
     if response.error_code != ErrorCode.NONE:
@@ -105,7 +106,7 @@ def convert_in_place(
     if not _is_to_be_converted(context, group.group_id, rule):
         return ErrorCode.NONE  # nor need it rejoin
     try:
-        return (yield from _convert(context, member, connection, request, rule, mixed=mixed))
+        return (yield from _convert(context, member, call, rule, mixed=mixed))
     except _NotConverted as stopped:
         match stopped.missing:
             case _Missing.KNOWLEDGE:
@@ -121,9 +122,7 @@ def convert_in_place(
         return ErrorCode.NONE
 
 
-def repeat_conversion(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> Procedure[bool]:
+def repeat_conversion(context: Context, member: Member, call: ClientCall) -> Procedure[bool]:
     """Convert a member that the broker has in the new protocol already, because the answer to that was lost.
 
     The same call may be repeated as long as the member's epoch is its generation. Return whether it was accepted. Not
@@ -133,18 +132,18 @@ def repeat_conversion(
     if _may_know_less(context):
         return False
     try:
-        known = _settled(context, member, connection, request)
+        known = _settled(context, member, call)
         if known is None:
             return False
         subscription, owned, topics = yield from _facts(context, known)
-        yield from _claim(context, member, known, connection)
-        if _settled(context, member, connection, request) is not known:
+        yield from _claim(context, member, known, call.connection)
+        if _settled(context, member, call) is not known:
             return False
-        _describe(context, member, connection, known, subscription)
+        _describe(context, member, call.connection, known, subscription)
         yield from _heartbeat(context, member, known, known.generation, topics, owned)
     except _NotConverted:
         return False
-    _finish(context, member, connection)
+    _finish(context, member, call.connection)
     return True
 
 
@@ -154,10 +153,11 @@ def _may_know_less(context: Context) -> bool:
 
 
 def _convert(
-    context: Context, member: Member, connection: Connection, request: Request, rule: Rule, *, mixed: bool
+    context: Context, member: Member, call: ClientCall, rule: Rule, *, mixed: bool
 ) -> Procedure[ErrorCode]:
+    connection = call.connection
     group = member.group
-    known = _settled(context, member, connection, request)
+    known = _settled(context, member, call)
     if known is None:
         raise _NotConverted(_Missing.KNOWLEDGE)
 
@@ -165,7 +165,7 @@ def _convert(
         if (
             context.classic_members.find(group.group_id, member.member_id) is not known
             or known.assignment is None
-            or not context.connections.is_still_connected(request)
+            or not context.connections.is_still_connected(call.request)
         ):
             raise _NotConverted(_Missing.TIME)
 
@@ -229,17 +229,13 @@ def _ensure_may_go_on(context: Context, group_id: str, rule: Rule, *, is_as_befo
         raise _NotConverted(_Missing.KNOWLEDGE)
 
 
-def _settled(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> ClassicMember | None:
+def _settled(context: Context, member: Member, call: ClientCall) -> ClassicMember | None:
     """What is known of the member of a Heartbeat, if that is all and the Heartbeat agrees with it."""
-    message: HeartbeatRequest = request.message
+    message: HeartbeatRequest = call.request.message
     known = context.classic_members.find(member.group.group_id, member.member_id)
     if known is None or known.assignment is None or known.generation != message.generation_id:
         return None
-    if not known.is_same_client(connection, request) or known.instance_id != (
-        message.group_instance_id or None
-    ):
+    if not known.is_same_client(call) or known.instance_id != (message.group_instance_id or None):
         raise _NotConverted(_Missing.TIME)  # somebody else's call in its name
     return known
 

@@ -32,7 +32,7 @@ from protocol_codecs.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, Connection, EventKind, Request
 from translation.conversion import helper
 from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.context import Context
@@ -342,10 +342,10 @@ def _join_and_leave(context: Context, group_id: str, suspicion: Suspicion) -> Pr
         )  # else the broker waits for a client's Heartbeat to assign anew
 
 
-def ask_leader_to_rejoin(context: Context, connection: Connection, request: Request) -> None:
+def ask_leader_to_rejoin(context: Context, call: ClientCall) -> None:
     """Answer the Heartbeat of a classic member that is to join again, if the broker takes it for a member at rest."""
-    steps = _ask_to_rejoin(context, request)
-    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    steps = _ask_to_rejoin(context, call.request)
+    context.scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
 
 
 def _ask_to_rejoin(context: Context, request: Request) -> Procedure[None]:

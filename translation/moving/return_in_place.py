@@ -13,7 +13,7 @@ member of the new protocol leaves, so a helper joins before the last one goes ba
 from contextlib import ExitStack
 
 from protocol_codecs import ErrorCode
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, Connection, EventKind
 from translation.conversion import helper
 from translation.conversion.classic_join import readable, relay_classic_join
 from translation.engine.context import Context
@@ -34,14 +34,13 @@ _NOT_LET_BACK = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
 """The broker lets no classic member into this consumer group (``group.consumer.migration.policy``)."""
 
 
-def return_in_place(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> Procedure[ErrorCode | None]:
+def return_in_place(context: Context, member: Member, call: ClientCall) -> Procedure[ErrorCode | None]:
     """Relay the JoinGroup of a member of the new protocol, which becomes a classic one by it.
 
     Returns the code with which the broker has refused that, which is not answered yet; else None.
     """
-    if context.connections.is_stale(member, connection, request):
+    request = call.request
+    if context.connections.is_stale(member, call):
         # Its client has joined again since, and works on partitions.
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
         return None
@@ -55,7 +54,7 @@ def return_in_place(
             departing.enter_context(member.group.departing(member.member_id))
             helper_code = ErrorCode.NONE
             if not _others(member):
-                helper_code = yield from _ensure_helper(context, member.group, connection)
+                helper_code = yield from _ensure_helper(context, member.group, call.connection)
             if helper_code == ErrorCode.GROUP_MAX_SIZE_REACHED:
                 return helper_code
             if helper_code != ErrorCode.NONE:  # the coordinator is not there: the client tries again
@@ -67,7 +66,7 @@ def return_in_place(
             code = yield from relay_classic_join(
                 context,
                 readable(request),
-                on_accepted=lambda: _gone_back(context, member, connection, departing),
+                on_accepted=lambda: _gone_back(context, member, call.connection, departing),
                 hold=lambda answer: held_return.hold(context, member, request, had, answer),
                 unanswered=_NOT_LET_BACK,
             )

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, Connection, EventKind
 from translation.conversion.classic_join import relay_as_member_or_new
 from translation.conversion.pending_switches import match_pending_switch
 from translation.engine.context import Context
@@ -93,27 +93,25 @@ class _Client:
         )
 
 
-def admit_classic_member(
-    context: Context, connection: Connection, request: Request, rule: Rule
-) -> Procedure[bool]:
+def admit_classic_member(context: Context, call: ClientCall, rule: Rule) -> Procedure[bool]:
     """Take a slot for a classic member that is to be made to rejoin; return whether it may be told."""
-    group_id, member_id = request.message.group_id, request.message.member_id
+    group_id, member_id = call.request.message.group_id, call.request.message.member_id
     if not context.moves.counts_members(group_id, rule):
         return True
     client = _Client(
         member_id,
         leaves=member_id,
-        instance_id=request.message.group_instance_id,
+        instance_id=call.request.message.group_instance_id,
         is_to_be_told=True,
     )
-    client.looked = yield from _look(context, group_id, connection)
+    client.looked = yield from _look(context, group_id, call.connection)
     if client.looked is None:
         return False
     group_members = client.looked.group_members
     if not group_members.is_hidden and member_id not in group_members.classic:
         return False  # nothing is written for an id that somebody has made up
     client.is_classic = not group_members.is_hidden
-    return (yield from _admit(context, connection, request, rule, client))
+    return (yield from _admit(context, call, rule, client))
 
 
 def why_only_as_a_whole(context: Context, group_id: str, why: str) -> str | None:
@@ -150,8 +148,7 @@ def advance_rollout(context: Context, connection: Connection, group_id: str, rul
 
 def join_by_steps(
     context: Context,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     rule: Rule,
     *,
     translate: Callable[[str], None],
@@ -162,9 +159,10 @@ def join_by_steps(
 
     ``translate`` gets the member id under which, which is a new one if the client comes without.
     """
+    request = call.request
     message: JoinGroupRequest = request.message
     try:
-        member_id = yield from _id_to_join_under(context, connection, request, rule)
+        member_id = yield from _id_to_join_under(context, call, rule)
     except UpstreamLost:
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         raise
@@ -182,27 +180,25 @@ def join_by_steps(
         stay_classic()
 
 
-def _id_to_join_under(
-    context: Context, connection: Connection, request: Request, rule: Rule
-) -> Procedure[str | ErrorCode | None]:
+def _id_to_join_under(context: Context, call: ClientCall, rule: Rule) -> Procedure[str | ErrorCode | None]:
     """The id under which a client may join the new protocol, or an error code; None if it stays classic."""
-    message: JoinGroupRequest = request.message
+    message: JoinGroupRequest = call.request.message
     group_id, member_id = message.group_id, message.member_id
     if member_id:
-        known = yield from _is_translated(context, connection, group_id, member_id)
+        known = yield from _is_translated(context, call.connection, group_id, member_id)
         if known is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if known:
             return member_id
-    move = _pending_switch(context, connection, request)
+    move = _pending_switch(context, call)
     if member_id and move is None and not is_issued_form(member_id):
         return None  # a classic member that rejoins: it is told when its turn comes
-    replaced = yield from _translated_instance(context, connection, request)
+    replaced = yield from _translated_instance(context, call)
     if isinstance(replaced, ErrorCode):
         return replaced
     why = _why_not(context, message, rule)
     if why is not None and not replaced:
-        context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
+        context.events.emit_group(EventKind.PASSED_THROUGH, group_id, call.request, why)
         return None
     client = _Client(
         member_id or context.ids.issue(),
@@ -210,7 +206,7 @@ def _id_to_join_under(
         leaves="" if move is None else move.member_id,
         instance_id=message.group_instance_id,
     )
-    is_admitted = why is None and (yield from _admit(context, connection, request, rule, client))
+    is_admitted = why is None and (yield from _admit(context, call, rule, client))
     if replaced and not is_admitted:
         # As a classic one it would take the translated member's place at once, and the group with it.
         context.moves.replaces(group_id, client.member_id)
@@ -228,14 +224,12 @@ def _why_not(context: Context, message: JoinGroupRequest, rule: Rule) -> str | N
     return why
 
 
-def _translated_instance(
-    context: Context, connection: Connection, request: Request
-) -> Procedure[str | ErrorCode]:
+def _translated_instance(context: Context, call: ClientCall) -> Procedure[str | ErrorCode]:
     """The translated member that has the instance id of a new process, or an error code; empty if there is none."""
-    message: JoinGroupRequest = request.message
+    message: JoinGroupRequest = call.request.message
     if message.group_instance_id is None:
         return ""
-    group_members = yield from describe_members(context, message.group_id, connection)
+    group_members = yield from describe_members(context, message.group_id, call.connection)
     if group_members is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if not group_members.is_hidden:
@@ -269,22 +263,20 @@ def _is_translated(
     return has_slot if group_members.is_hidden else member_id in group_members.translated
 
 
-def _pending_switch(context: Context, connection: Connection, request: Request) -> PendingSwitch | None:
-    group = context.registry.groups.get(request.message.group_id)
+def _pending_switch(context: Context, call: ClientCall) -> PendingSwitch | None:
+    group = context.registry.groups.get(call.request.message.group_id)
     if group is None or not group.pending_switches:
         return None
-    given_here = context.ids.is_issued(request.message.member_id)
-    return match_pending_switch(group, connection, request, given_here=given_here)
+    given_here = context.ids.is_issued(call.request.message.member_id)
+    return match_pending_switch(group, call, given_here=given_here)
 
 
-def _admit(
-    context: Context, connection: Connection, request: Request, rule: Rule, client: _Client
-) -> Procedure[bool]:
+def _admit(context: Context, call: ClientCall, rule: Rule, client: _Client) -> Procedure[bool]:
     """Whether a client may be a member of the new protocol: it has a slot, or has taken one, or needs none."""
-    group_id: str = request.message.group_id
+    group_id: str = call.request.message.group_id
     if not client.fits_in_record:
         reason = "its step moves only a part of the group, and a client id or instance id is too long"
-        context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, reason)
+        context.events.emit_group(EventKind.PASSED_THROUGH, group_id, call.request, reason)
         return False
     for _ in range(_TRIES):
         move = yield from _present_move(context, group_id, rule)
@@ -303,29 +295,29 @@ def _admit(
                 (yield from _take(context, group_id, number, _slot_for(client, slot))) or None
             )
         else:
-            is_admitted = yield from _admit_newcomer(context, connection, request, rule, move, client)
+            is_admitted = yield from _admit_newcomer(context, call, rule, move, client)
         if is_admitted is not None:
             return is_admitted
     return False
 
 
 def _admit_newcomer(
-    context: Context, connection: Connection, request: Request, rule: Rule, move: Move, client: _Client
+    context: Context, call: ClientCall, rule: Rule, move: Move, client: _Client
 ) -> Procedure[bool | None]:
     """Take a slot for a client that has none; None if another was faster, or if it has to be looked at again."""
-    moves, group_id = context.moves, request.message.group_id
+    moves, group_id = context.moves, call.request.message.group_id
     if not move.is_moving or moves.is_full(group_id):
         return False
     if not moves.gates.verdict(group_id, rule).may_move_members:
-        yield from _note_converted(context, connection, group_id, rule, client)
+        yield from _note_converted(context, call.connection, group_id, rule, client)
         return False
     looked, client.looked = client.looked, None
-    looked = looked or (yield from _look(context, group_id, connection))
+    looked = looked or (yield from _look(context, group_id, call.connection))
     if looked is None:
         return False
     if looked.group_members.is_hidden:
         reason = f"its step moves only a part of the group, and {HIDDEN_MEMBERS}"
-        context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, reason)
+        context.events.emit_group(EventKind.PASSED_THROUGH, group_id, call.request, reason)
         return False
     if looked.group_members.is_empty:
         yield from note_empty(context, group_id)

@@ -10,7 +10,7 @@ import msgspec
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, EventKind, Request
 from translation.conversion.convertibility import Obstacle, find_obstacle, passthrough_backoff_s
 from translation.conversion.pending_switches import request_rejoin
 from translation.engine.context import Context
@@ -34,7 +34,7 @@ _BLOCKED_S = 10.0
 
 
 def switch_classic_member(
-    context: Context, member: Member, connection: Connection, request: Request, rule: Rule, *, mixed: bool
+    context: Context, member: Member, call: ClientCall, rule: Rule, *, mixed: bool
 ) -> Procedure[ErrorCode | None]:
     """Convert the member of a Heartbeat if its turn has come; return the code for its client, or None to relay it.
 
@@ -44,7 +44,7 @@ def switch_classic_member(
     group = member.group
     # Else a try to move all at once that failed before the group was relayed would count against this one.
     group.migration.expire(context.now)
-    if rule.staged and (relays_for := _why_not_now(context, request, rule)):
+    if rule.staged and (relays_for := _why_not_now(context, call.request, rule)):
         context.registry.relay(group, member.member_id, context.now + relays_for)
         return None
     obstacle, why = Obstacle.NONE, ""
@@ -52,19 +52,19 @@ def switch_classic_member(
         obstacle, why = yield from find_obstacle(context, group)
         why_relayed = _why_relayed(context, member, obstacle, why)
         if why_relayed is not None:
-            context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, why_relayed)
+            context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, call.request, why_relayed)
             return None
-    if not (yield from admit_classic_member(context, connection, request, rule)):
+    if not (yield from admit_classic_member(context, call, rule)):
         blocked = is_blocked(context, group.group_id, rule)
         relayed_s = _BLOCKED_S if blocked else LOOK_AGAIN_S
         context.registry.relay(group, member.member_id, context.now + relayed_s)
         return None
     if obstacle is Obstacle.MEMBERS or group.migration.moves_all(context.now):
-        if (yield from _tell(context, member, connection, request, rule, why)):
+        if (yield from _tell(context, member, call, rule, why)):
             return _how_to_rejoin(context, member)
         context.moves.free(group.group_id, member.member_id)
         return None
-    code = yield from convert_in_place(context, member, connection, request, rule, mixed=mixed)
+    code = yield from convert_in_place(context, member, call, rule, mixed=mixed)
     if not member.joined:
         context.moves.free(group.group_id, member.member_id)
     return code
@@ -133,19 +133,12 @@ def _how_to_rejoin(context: Context, member: Member) -> ErrorCode:
     return ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def _tell(
-    context: Context,
-    member: Member,
-    connection: Connection,
-    request: Request,
-    rule: Rule,
-    why: str,
-) -> Procedure[bool]:
+def _tell(context: Context, member: Member, call: ClientCall, rule: Rule, why: str) -> Procedure[bool]:
     """Have the Heartbeat of a member whose group has to be empty tell its client to join anew, if that is still
     right."""
     group = member.group
     # The Heartbeat is a sign of life at the broker too: what the client holds stays its own until it joins anew.
-    response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
+    response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, call.request.version, call.request.message)
     # Each that leaves makes those that are still classic rejoin; this one joins anew either way.
     if response.error_code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
         return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself
@@ -158,5 +151,5 @@ def _tell(
     if is_stopped or context.rules.rule_for(group.group_id) is not rule:
         return False
     reason = f"told to join the new protocol, all at once: {why}"
-    request_rejoin(context, group, connection, request, reason)
+    request_rejoin(context, group, call, reason)
     return True

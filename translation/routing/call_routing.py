@@ -28,7 +28,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from translation.actions import Connection, Request
+from translation.actions import ClientCall, Connection, Request
 from translation.admission import authorization, serving
 from translation.admission.guarded_joins import route_member_heartbeat
 from translation.apis import commit_messages, leave_group, offset_commit, offset_fetch
@@ -56,16 +56,16 @@ _FOR_CLASSIC_MEMBERS = range(2, 9)
 """The versions of OffsetCommit that brokers take from classic members only (KIP-848)."""
 
 
-def route(context: Context, connection: Connection, request: Request) -> None:
+def route(context: Context, call: ClientCall) -> None:
     """Send a group request its way; requests of other APIs are relayed."""
     router = context.router
-    if router is not None and router.route(connection, request, partial(route, context)):
+    if router is not None and router.route(call, partial(route, context)):
         return
-    route_request = _ROUTES.get(request.api_key)
+    route_request = _ROUTES.get(call.request.api_key)
     if route_request is None:
-        context.forward(request)
+        context.forward(call.request)
     else:
-        route_request(context, connection, request)
+        route_request(context, call)
 
 
 def predict_heartbeat(
@@ -82,19 +82,16 @@ def predict_heartbeat(
 # -- Heartbeat, SyncGroup, OffsetCommit, TxnOffsetCommit ---------------------------------------------------------------
 
 
-def _route_heartbeat(
-    context: Context, connection: Connection, request: Request, *, authorized: bool = False
-) -> None:
-    predicted = predict_heartbeat(context, connection, request)
+def _route_heartbeat(context: Context, call: ClientCall, *, authorized: bool = False) -> None:
+    predicted = predict_heartbeat(context, call.connection, call.request)
     if predicted is not None:
         predicted.begin()
         return
-    if _is_relayed_held(context, connection, request):
+    if _is_relayed_held(context, call):
         return
     _route_member_call(
         context,
-        connection,
-        request,
+        call,
         translate=heartbeat,
         refusal=lambda code: HeartbeatResponse(error_code=code),
         route_again=_route_heartbeat,
@@ -103,13 +100,10 @@ def _route_heartbeat(
     )
 
 
-def _route_sync_group(
-    context: Context, connection: Connection, request: Request, *, authorized: bool = False
-) -> None:
+def _route_sync_group(context: Context, call: ClientCall, *, authorized: bool = False) -> None:
     _route_member_call(
         context,
-        connection,
-        request,
+        call,
         translate=sync,
         refusal=lambda code: SyncGroupResponse(error_code=code),
         route_again=_route_sync_group,
@@ -118,45 +112,41 @@ def _route_sync_group(
     )
 
 
-def _route_commit(
-    context: Context, connection: Connection, request: Request, *, authorized: bool = False
-) -> None:
+def _route_commit(context: Context, call: ClientCall, *, authorized: bool = False) -> None:
     """Route a commit. One without a member id belongs to no member: an admin's, or a client's that assigns by hand."""
-    message = request.message
-    if _is_relayed_held(context, connection, request):
+    message = call.request.message
+    if _is_relayed_held(context, call):
         return
-    context.classic_members.commits(message.group_id, connection, request)
+    context.classic_members.commits(message.group_id, call)
     if not message.member_id or is_of_native(context, message.group_id, message.member_id):
-        context.forward(request)
+        context.forward(call.request)
         return
     _route_member_call(
         context,
-        connection,
-        request,
+        call,
         translate=offset_commit.commit,
-        refusal=lambda code: commit_messages.refused(request, code),
+        refusal=lambda code: commit_messages.refused(call.request, code),
         route_again=_route_commit,
         authorized=authorized,
         claims=False,
     )
 
 
-def _is_relayed_held(context: Context, connection: Connection, request: Request) -> bool:
+def _is_relayed_held(context: Context, call: ClientCall) -> bool:
     """Relay a Heartbeat or a commit if its client's JoinGroup is held on the way back; the broker answers it."""
-    message = held_return.with_generation_of_broker(context, request)
+    message = held_return.with_generation_of_broker(context, call.request)
     if message is None:
         return False
-    steps = held_return.relay_held(context, request, message)
-    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    steps = held_return.relay_held(context, call.request, message)
+    context.scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
     return True
 
 
 def _route_member_call(
     context: Context,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     *,
-    translate: Callable[[Context, Member, Connection, Request], Procedure[None]],
+    translate: Callable[[Context, Member, ClientCall], Procedure[None]],
     refusal: Callable[[ErrorCode], Any],
     route_again: Callable[..., None],
     authorized: bool,
@@ -168,6 +158,7 @@ def _route_member_call(
     broker has said that the sender may act in the group. ``claims``: the call shows that its client is here, so its
     member is to be served here (:mod:`translation.admission.serving`).
     """
+    request = call.request
     message = request.message
     group_id, member_id = message.group_id, message.member_id
 
@@ -175,44 +166,44 @@ def _route_member_call(
         context.answer(request, refusal(code))
 
     if is_relayed(context, group_id, member_id):
-        context.uses(connection.id, group_id)
+        context.uses(call.connection.id, group_id)
         if (
             context.unowned.leaders_to_ask
             and request.api_key == ApiKey.HEARTBEAT
             and context.unowned.is_to_rejoin(group_id, member_id)
         ):
-            mend.ask_leader_to_rejoin(context, connection, request)
-        elif _is_of_unknown(context, connection, request):
-            _relay_or_adopt(context, connection, request, translate, refuse, claims=claims)
+            mend.ask_leader_to_rejoin(context, call)
+        elif _is_of_unknown(context, call):
+            _relay_or_adopt(context, call, translate, refuse, claims=claims)
         else:
             context.forward(request)
         return
     known = context.registry.find(group_id, member_id)
-    proceed = partial(route_again, context, connection, request, authorized=True)
-    if not authorized and not authorization.is_authorized(context, connection, request, known, proceed):
+    proceed = partial(route_again, context, call, authorized=True)
+    if not authorized and not authorization.is_authorized(context, call, known, proceed):
         return
-    go_on = partial(_translate_or_refuse, context, connection, request, translate, refuse)
-    if claims and not serving.is_served_here(context, connection, request, member_id, go_on, refuse):
+    go_on = partial(_translate_or_refuse, context, call, translate, refuse)
+    if claims and not serving.is_served_here(context, call, member_id, go_on, refuse):
         return
     go_on(None)
 
 
-def _is_of_unknown(context: Context, connection: Connection, request: Request) -> bool:
+def _is_of_unknown(context: Context, call: ClientCall) -> bool:
     """Whether this is a call that brokers take from classic members only, and its member may be of the new protocol."""
+    request = call.request
     message = request.message
     is_commit = request.api_key == ApiKey.OFFSET_COMMIT and request.version in _FOR_CLASSIC_MEMBERS
     return (
         (is_commit or request.api_key == ApiKey.HEARTBEAT)
-        and heartbeat_version(connection) is not None
+        and heartbeat_version(call.connection) is not None
         and may_be_translated_still(context, message.group_id, message.member_id)
     )
 
 
 def _relay_or_adopt(
     context: Context,
-    connection: Connection,
-    request: Request,
-    translate: Callable[[Context, Member, Connection, Request], Procedure[None]],
+    call: ClientCall,
+    translate: Callable[[Context, Member, ClientCall], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
     *,
     claims: bool,
@@ -221,39 +212,40 @@ def _relay_or_adopt(
 
     Before the broker has answered nothing is known of the member: it looks at the sender's right to the group first.
     """
+    request = call.request
     group_id, member_id = request.message.group_id, request.message.member_id
     is_heartbeat = request.api_key == ApiKey.HEARTBEAT
 
     def adopt(found: Found | None) -> None:
         member = context.registry.member(group_id, member_id)
-        go_on = partial(translate, context, member, connection, request)
-        _translate_or_adopt(context, member, connection, request, go_on, refuse, found)
+        go_on = partial(translate, context, member, call)
+        _translate_or_adopt(context, member, call, go_on, refuse, found)
 
     def steps() -> Procedure[None]:
         response = yield Send(request.api_key, request.version, request.message)
         codes = {response.error_code} if is_heartbeat else codes_of(response)
         if (ErrorCode.UNKNOWN_MEMBER_ID if is_heartbeat else ErrorCode.UNSUPPORTED_VERSION) in codes:
-            if not claims or serving.is_served_here(context, connection, request, member_id, adopt, refuse):
+            if not claims or serving.is_served_here(context, call, member_id, adopt, refuse):
                 adopt(None)
             return
         if codes == {ErrorCode.NONE}:
             context.registry.relay(context.registry.group(group_id), member_id)
         if is_heartbeat:
-            observe_response(context, connection, request, response)
+            observe_response(context, call, response)
         context.answer(request, response)
 
-    context.scheduler.start(steps(), ProcedureQueue(), connection.id, request.client_id)
+    context.scheduler.start(steps(), ProcedureQueue(), call.connection.id, request.client_id)
 
 
 def _translate_or_refuse(
     context: Context,
-    connection: Connection,
-    request: Request,
-    translate: Callable[[Context, Member, Connection, Request], Procedure[None]],
+    call: ClientCall,
+    translate: Callable[[Context, Member, ClientCall], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
     found: Found | None,
 ) -> None:
     """Go on with a call that may be served here; ``found`` is what the broker has said of a member that it has not."""
+    request = call.request
     message = request.message
     group_id, member_id = message.group_id, message.member_id
     if is_relayed(context, group_id, member_id):  # since a moment ago
@@ -267,20 +259,20 @@ def _translate_or_refuse(
         refuse(code)
     else:
         member = context.registry.member(group_id, member_id)
-        steps = partial(translate, context, member, connection, request)
-        _translate_or_adopt(context, member, connection, request, steps, refuse, found)
+        steps = partial(translate, context, member, call)
+        _translate_or_adopt(context, member, call, steps, refuse, found)
 
 
 def _translate_or_adopt(
     context: Context,
     member: Member,
-    connection: Connection,
-    request: Request,
+    call: ClientCall,
     translate: Callable[[], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
     found: Found | None,
 ) -> None:
     """Start the procedure of a call; if the member is unknown here, ask the broker about it first."""
+    request = call.request
     if member.joined or (context.member_log.log is not None and request.api_key in _COMMITS):
         if member.deadlines.session_deadline < math.inf:
             # Alive now, however long the call has to wait for its turn.
@@ -290,8 +282,8 @@ def _translate_or_adopt(
     else:
         beside = False
         rule = context.rules.rule_for(member.group.group_id)
-        steps = adopt_then(context, member, connection, request, rule, translate, refuse, found)
-    context.scheduler.start(steps, member.queue, connection.id, request.client_id, beside=beside)
+        steps = adopt_then(context, member, call, rule, translate, refuse, found)
+    context.scheduler.start(steps, member.queue, call.connection.id, request.client_id, beside=beside)
 
 
 def _commit_in_its_turn(
@@ -314,30 +306,29 @@ def _commit_in_its_turn(
 # -- LeaveGroup, OffsetFetch, DescribeGroups ---------------------------------------------------------------------------
 
 
-def _route_leave_group(
-    context: Context, connection: Connection, request: Request, *, authorized: bool = False
-) -> None:
+def _route_leave_group(context: Context, call: ClientCall, *, authorized: bool = False) -> None:
     """Route a LeaveGroup; one that names no member that is known here is relayed."""
-    message: LeaveGroupRequest = request.message
+    message: LeaveGroupRequest = call.request.message
     members = [member for member in leave_group.named_members(context, message) if member is not None]
     if not members:
-        context.forward(request)  # brokers deal with it for members of either protocol
+        context.forward(call.request)  # brokers deal with it for members of either protocol
         return
-    proceed = partial(_route_leave_group, context, connection, request, authorized=True)
-    if not authorized and not authorization.is_authorized(context, connection, request, members[0], proceed):
+    proceed = partial(_route_leave_group, context, call, authorized=True)
+    if not authorized and not authorization.is_authorized(context, call, members[0], proceed):
         return
     queue = members[0].queue if len(members) == 1 else ProcedureQueue()
-    steps = leave_group.leave_group(context, connection, request)
-    context.scheduler.start(steps, queue, connection.id, request.client_id)
+    steps = leave_group.leave_group(context, call)
+    context.scheduler.start(steps, queue, call.connection.id, call.request.client_id)
 
 
-def _route_offset_fetch(context: Context, connection: Connection, request: Request) -> None:
+def _route_offset_fetch(context: Context, call: ClientCall) -> None:
     """Route an OffsetFetch: relayed, unless a classic client of a translated group needs another answer."""
+    request = call.request
     message: OffsetFetchRequest = request.message
     if request.version in offset_fetch.OF_ONE_GROUP_WITH_AN_ERROR:
         if context.rules.rule_for(message.group_id).mode is Mode.TRANSLATE:
             steps = offset_fetch.with_errors_of_partitions(context, request)
-            context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+            context.scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
         else:
             context.forward(request)
         return
@@ -350,17 +341,17 @@ def _route_offset_fetch(context: Context, connection: Connection, request: Reque
     )
     if offset_fetch.names_a_member(message, translated):
         steps = offset_fetch.without_members(context, request, translated)
-        context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+        context.scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
     else:
         context.forward(request)
 
 
-def _route_describe_groups(context: Context, connection: Connection, request: Request) -> None:
-    steps = describe_groups(context, connection, request)
-    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+def _route_describe_groups(context: Context, call: ClientCall) -> None:
+    steps = describe_groups(context, call)
+    context.scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
 
 
-_ROUTES: Mapping[int, Callable[[Context, Connection, Request], None]] = {
+_ROUTES: Mapping[int, Callable[[Context, ClientCall], None]] = {
     ApiKey.JOIN_GROUP: route_join_group,
     ApiKey.HEARTBEAT: _route_heartbeat,
     ApiKey.SYNC_GROUP: _route_sync_group,

@@ -13,7 +13,7 @@ from typing import Any
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
-from translation.actions import Authorized, Connection, EventKind, Request
+from translation.actions import Authorized, ClientCall, EventKind
 from translation.admission import authorization, guarded_joins, serving
 from translation.apis import join_group
 from translation.conversion.classic_join import relay_classic_join
@@ -31,10 +31,9 @@ from translation.policy.policy import Mode, Rule
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
 
 
-def route_join_group(
-    context: Context, connection: Connection, request: Request, *, authorized: bool = False
-) -> None:
+def route_join_group(context: Context, call: ClientCall, *, authorized: bool = False) -> None:
     """Route a JoinGroup; if the broker has to be asked first whether its sender may act, route it again afterwards."""
+    request = call.request
     message: JoinGroupRequest = request.message
     if not message.group_id:
         context.forward(request)  # the broker refuses it
@@ -42,11 +41,11 @@ def route_join_group(
     proceed = serving.unless_served_since(
         context,
         request,
-        partial(route_join_group, context, connection, request, authorized=True),
+        partial(route_join_group, context, call, authorized=True),
         lambda code: context.answer(request, refused(request, code)),
     )
     named = _named_member(context, message)
-    if not authorized and not authorization.is_authorized(context, connection, request, named, proceed):
+    if not authorized and not authorization.is_authorized(context, call, named, proceed):
         return
     context.actions.append(Authorized(request))
     context.classic_members.rejoins(message.group_id, message.member_id)
@@ -55,28 +54,26 @@ def route_join_group(
     if rule.refusal(request.api_key) is not None:
         guarded_joins.refuse(context, request, rule)
     elif rule.mode is not Mode.TRANSLATE:
-        _observe(context, connection, request, rule, why_not)
+        _observe(context, call, rule, why_not)
     elif why_not is not None and not _was_allowed(context, message):
         context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
         # What becomes of the group depends on the broker's response (relayed_responses).
-        serving.relay_join(context, connection, request)
+        serving.relay_join(context, call)
     elif context.registry.is_native(message.group_id, message.member_id):
         context.forward(request)
-    elif heartbeat_version(connection) is None:
-        _relay_until_policy_change(
-            context, connection, request, "the broker has no ConsumerGroupHeartbeat v1"
-        )
+    elif heartbeat_version(call.connection) is None:
+        _relay_until_policy_change(context, call, "the broker has no ConsumerGroupHeartbeat v1")
     elif context.registry.group(message.group_id).migration.relays_joins(context.now) and not _has_joined(
         context, message
     ):
-        _relay_unconverted(context, connection, request)
+        _relay_unconverted(context, call)
     elif not _is_session_timeout(context, message.session_timeout_ms):
         context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
         context.registry.drop_group_if_empty(context.registry.group(message.group_id))
     elif _needs_slot(context, message, rule):
-        _translate_by_steps(context, connection, request, rule)
+        _translate_by_steps(context, call, rule)
     else:
-        _translate(context, connection, request)
+        _translate(context, call)
 
 
 def _needs_slot(context: Context, message: JoinGroupRequest, rule: Rule) -> bool:
@@ -124,21 +121,19 @@ def _is_session_timeout(context: Context, timeout_ms: int) -> bool:
 # -- relayed -----------------------------------------------------------------------------------------------------------
 
 
-def _observe(
-    context: Context, connection: Connection, request: Request, rule: Rule, why_not: str | None
-) -> None:
+def _observe(context: Context, call: ClientCall, rule: Rule, why_not: str | None) -> None:
     """Relay a JoinGroup because the policy says ``observe``, and emit whether its client could be translated."""
-    message: JoinGroupRequest = request.message
+    message: JoinGroupRequest = call.request.message
     if _is_joining_upstream(context, message):
         # In its turn; its client is told to move back when it has joined.
-        _translate(context, connection, request)
+        _translate(context, call)
         return
     given_here = context.ids.is_issued(message.member_id)
     if rule.mode is not Mode.TRANSLATE:
-        context.ids.joins_classic(message.member_id, connection.id)
+        context.ids.joins_classic(message.member_id, call.connection.id)
     reason = f"observed: {why_not or 'translatable'}"
-    context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)
-    _relay_or_move(context, connection, request, given_here=given_here)
+    context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, call.request, reason)
+    _relay_or_move(context, call, given_here=given_here)
 
 
 def _is_joining_upstream(context: Context, message: JoinGroupRequest) -> bool:
@@ -156,63 +151,55 @@ def _is_joining_upstream(context: Context, message: JoinGroupRequest) -> bool:
     )
 
 
-def _relay_until_policy_change(
-    context: Context, connection: Connection, request: Request, reason: str
-) -> None:
+def _relay_until_policy_change(context: Context, call: ClientCall, reason: str) -> None:
     """Relay a JoinGroup, and all calls of its group until the policy changes."""
-    message: JoinGroupRequest = request.message
+    message: JoinGroupRequest = call.request.message
     group = context.registry.group(message.group_id)
     group.migration.relay_for(math.inf, context.now)
     if message.member_id:
         context.registry.relay(group, message.member_id, math.inf)
-    context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, reason)
-    serving.relay_join(context, connection, request)
+    context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, call.request, reason)
+    serving.relay_join(context, call)
 
 
-def _relay_unconverted(
-    context: Context, connection: Connection, request: Request, *, is_known_new: bool = False
-) -> None:
+def _relay_unconverted(context: Context, call: ClientCall, *, is_known_new: bool = False) -> None:
     """Relay a JoinGroup of a group that is not converted for now; its client may have been told to move before.
 
     ``is_known_new`` says that the broker was asked already whether a translated member has its instance id.
     """
-    message: JoinGroupRequest = request.message
+    message: JoinGroupRequest = call.request.message
     given_here = context.ids.is_issued(message.member_id)
-    _free_slot(context, connection, request, given_here=given_here)
-    context.ids.joins_classic(message.member_id, connection.id)
-    _relay_or_move(context, connection, request, given_here=given_here, is_known_new=is_known_new)
+    _free_slot(context, call, given_here=given_here)
+    context.ids.joins_classic(message.member_id, call.connection.id)
+    _relay_or_move(context, call, given_here=given_here, is_known_new=is_known_new)
 
 
-def _free_slot(context: Context, connection: Connection, request: Request, *, given_here: bool) -> None:
+def _free_slot(context: Context, call: ClientCall, *, given_here: bool) -> None:
     """Free the slot of a client that stays classic: what it was made to rejoin with, or was given an id for."""
-    message: JoinGroupRequest = request.message
+    message: JoinGroupRequest = call.request.message
     group = context.registry.groups.get(message.group_id)
     switch = None
     if group is not None and group.pending_switches:
-        switch = match_pending_switch(group, connection, request, given_here=given_here)
+        switch = match_pending_switch(group, call, given_here=given_here)
     names = (message.member_id if given_here else "", "" if switch is None else switch.member_id)
     context.moves.free_unused(message.group_id, *names)
 
 
 def _relay_or_move(
-    context: Context,
-    connection: Connection,
-    request: Request,
-    *,
-    given_here: bool,
-    is_known_new: bool = False,
+    context: Context, call: ClientCall, *, given_here: bool, is_known_new: bool = False
 ) -> None:
     """Relay a JoinGroup after its client's memberships here have ended; translate it if it is not to move yet.
 
     ``given_here`` says that this process gave out its member id, ``is_known_new`` that no process of Epochgate
     translates a member with its instance id.
     """
+    connection, request = call.connection, call.request
     message: JoinGroupRequest = request.message
     may_replace = not is_known_new and may_replace_translated(connection, message)
     group = context.registry.groups.get(message.group_id)
     if group is None or not (group.pending_switches or group.members or group.conversion):
         if not (may_replace or lacks_owned_list(message)):
-            serving.relay_join(context, connection, request)
+            serving.relay_join(context, call)
             return
         in_turn: Procedure[Any] = (
             relay_in_its_place(context, request) if may_replace else relay_classic_join(context, request)
@@ -226,15 +213,13 @@ def _relay_or_move(
         and member.member_id in group.pending_switches
         and owns_partitions(message)
     ):
-        _translate(
-            context, connection, request
-        )  # it was not let back in place, and has not given up anything yet
+        _translate(context, call)  # it was not let back in place, and has not given up anything yet
         return
     if member is not None and member.joined:
-        steps = back_in_place(context, member, connection, request)
+        steps = back_in_place(context, member, call)
         context.scheduler.start(steps, member.queue, connection.id, request.client_id)
         return
-    switch = match_pending_switch(group, connection, request, given_here=given_here)
+    switch = match_pending_switch(group, call, given_here=given_here)
     member = group.members.get(message.member_id if switch is None else switch.member_id)
     if member is None and message.group_instance_id is not None and (given_here or not message.member_id):
         # A new process with this instance id. The broker would put it in the old one's place without a rebalance. One
@@ -248,38 +233,38 @@ def _relay_or_move(
             relayed = relay_classic_join(context, request, cancelled_switch)
         context.scheduler.start(relayed, ProcedureQueue(), connection.id, request.client_id)
     else:
-        steps = back_to_classic(context, member, connection, request)
+        steps = back_to_classic(context, member, call)
         context.scheduler.start(steps, member.queue, connection.id, request.client_id)
 
 
 # -- translated --------------------------------------------------------------------------------------------------------
 
 
-def _translate_by_steps(context: Context, connection: Connection, request: Request, rule: Rule) -> None:
+def _translate_by_steps(context: Context, call: ClientCall, rule: Rule) -> None:
     """Translate a JoinGroup if its client has a slot of its group's step, or can have one; else relay it."""
     steps = join_by_steps(
         context,
-        connection,
-        request,
+        call,
         rule,
-        translate=partial(_translate, context, connection, request),
-        stay_classic=partial(_relay_unconverted, context, connection, request, is_known_new=True),
-        route_again=partial(route_join_group, context, connection, request, authorized=True),
+        translate=partial(_translate, context, call),
+        stay_classic=partial(_relay_unconverted, context, call, is_known_new=True),
+        route_again=partial(route_join_group, context, call, authorized=True),
     )
-    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    context.scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
 
 
-def _translate(context: Context, connection: Connection, request: Request, new_id: str = "") -> None:
+def _translate(context: Context, call: ClientCall, new_id: str = "") -> None:
     """Start the procedure of a JoinGroup under its member id, or answer that it needs another id.
 
     ``new_id`` is the id that a client without one is given, if it was made already.
     """
+    request = call.request
     message: JoinGroupRequest = request.message
     group = context.registry.group(message.group_id)
     member_id = message.member_id
-    if member_id_required.older_join_may_arrive(context, connection, request):
+    if member_id_required.older_join_may_arrive(context, call):
         reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
-        request_rejoin(context, group, connection, request, reason)
+        request_rejoin(context, group, call, reason)
         fresh_id = context.ids.issue()
         context.moves.rename(group.group_id, member_id, fresh_id)
         member_id_required.answer_with_new_id(context, request, fresh_id)
@@ -293,11 +278,10 @@ def _translate(context: Context, connection: Connection, request: Request, new_i
     elif static_members.is_fenced(context, message.group_id, member_id, message.group_instance_id):
         context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
         return
-    go_on = partial(_join, context, connection, request, member_id)
+    go_on = partial(_join, context, call, member_id)
     if serving.is_served_here(
         context,
-        connection,
-        request,
+        call,
         member_id,
         lambda _found: go_on(),
         lambda code: context.answer(request, refused(request, code)),
@@ -305,15 +289,15 @@ def _translate(context: Context, connection: Connection, request: Request, new_i
         go_on()
 
 
-def _join(context: Context, connection: Connection, request: Request, member_id: str) -> None:
+def _join(context: Context, call: ClientCall, member_id: str) -> None:
     """Start the procedure of a JoinGroup whose member may be served here."""
-    group = context.registry.group(request.message.group_id)
+    group = context.registry.group(call.request.message.group_id)
     group.migration.translate_join(context.now)
     group.relayed_until.pop(member_id, None)
     member = context.registry.member(group.group_id, member_id)
     switch = None
     if group.pending_switches:
         given_here = context.ids.is_issued(member_id)
-        switch = match_pending_switch(group, connection, request, given_here=given_here)
-    steps = join_group.join(context, member, connection, request, switch)
-    context.scheduler.start(steps, member.queue, connection.id, request.client_id)
+        switch = match_pending_switch(group, call, given_here=given_here)
+    steps = join_group.join(context, member, call, switch)
+    context.scheduler.start(steps, member.queue, call.connection.id, call.request.client_id)

@@ -15,7 +15,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import Connection, EventKind, Request
+from translation.actions import ClientCall, EventKind
 from translation.engine.classic_members import ClassicMember
 from translation.engine.context import Context
 from translation.error_mapping import MOVED_AWAY
@@ -33,8 +33,9 @@ _ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 """Answers that the broker gives only to a principal that may act in the group."""
 
 
-def observe_response(context: Context, connection: Connection, request: Request, response: Any) -> None:
+def observe_response(context: Context, call: ClientCall, response: Any) -> None:
     """Learn from the response to a relayed JoinGroup, SyncGroup or LeaveGroup, or to a heartbeat of any protocol."""
+    connection, request = call.connection, call.request
     if response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         context.authorized_groups.withdraw(connection.id, request.message.group_id)
     elif response.error_code in MOVED_AWAY:
@@ -48,7 +49,7 @@ def observe_response(context: Context, connection: Connection, request: Request,
     context.uses(connection.id, request.message.group_id)
     match request.api_key:
         case ApiKey.JOIN_GROUP:
-            _joined_classic(context, connection, request, response)
+            _joined_classic(context, call, response)
         case ApiKey.SYNC_GROUP:
             context.ids.has_joined_classic(request.message.member_id)
             _assigned(context, request.message, response)
@@ -58,16 +59,14 @@ def observe_response(context: Context, connection: Connection, request: Request,
             _heard_native(context, request.message, response)
 
 
-def _joined_classic(
-    context: Context, connection: Connection, request: Request, response: JoinGroupResponse
-) -> None:
+def _joined_classic(context: Context, call: ClientCall, response: JoinGroupResponse) -> None:
     """Relay the calls of a client that can't be translated and has joined a group that is to be translated.
 
     Those of the whole group are relayed too, unless other clients of it are translated.
     """
-    message: JoinGroupRequest = request.message
+    message: JoinGroupRequest = call.request.message
     if response.error_code == ErrorCode.NONE:
-        learn_join(context, connection, request, response)
+        learn_join(context, call, response)
     reason = why_not_translated(message, context.rules.policy, context.rules.rule_for(message.group_id))
     if reason is None or context.rules.rule_for(message.group_id).mode is not Mode.TRANSLATE:
         return
@@ -78,12 +77,10 @@ def _joined_classic(
         group.migration.relay_until_join()
 
 
-def learn_join(
-    context: Context, connection: Connection, request: Request, response: JoinGroupResponse
-) -> None:
+def learn_join(context: Context, call: ClientCall, response: JoinGroupResponse) -> None:
     """Remember a classic member, from a JoinGroup's answer without an error; and the leader of a group that may have to
     be mended."""
-    message: JoinGroupRequest = request.message
+    message: JoinGroupRequest = call.request.message
     group_id = message.group_id
     context.natives.discard(group_id, response.member_id)  # whatever it was before
     metadata = {protocol.name: protocol.metadata for protocol in message.protocols}
@@ -92,9 +89,9 @@ def learn_join(
         member = ClassicMember(
             member_id=response.member_id,
             instance_id=message.group_instance_id or None,
-            client_id=request.client_id,
-            client_host=connection.client_host,
-            joined_on=connection.id,
+            client_id=call.request.client_id,
+            client_host=call.connection.client_host,
+            joined_on=call.connection.id,
             protocol_type=message.protocol_type,
             protocol_name=protocol_name,
             offered=tuple(metadata),

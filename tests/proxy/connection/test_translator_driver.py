@@ -35,6 +35,7 @@ from translation.actions import (
     Answer,
     Authorized,
     Call,
+    ClientCall,
     Connection,
     ConnectionId,
     Event,
@@ -129,7 +130,7 @@ async def test_a_joingroup_that_the_translation_relays_is_observed_with_its_sess
     join = JoinGroupRequest(group_id="g", member_id="m", protocol_type="consumer", session_timeout_ms=6_000)
     request = Request(RequestId(1), ApiKey.JOIN_GROUP, 5, "c", join)
     answer = JoinGroupResponse(member_id="m", generation_id=1)
-    translator.on_request = lambda _connection, _request: [Relayed(connection, request, answer)]
+    translator.on_request = lambda _connection, _request: [Relayed(ClientCall(connection, request), answer)]
     driver.request(shell, connection, request)
     assert (events[-1].kind, events[-1].member_id, events[-1].session_timeout_ms) == (
         EventKind.JOINED,

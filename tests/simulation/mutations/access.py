@@ -6,6 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
+from translation.actions import ClientCall
 from translation.admission import authorization
 from translation.engine import registry
 from translation.engine.authorized_groups import AuthorizedGroups
@@ -24,10 +25,10 @@ def ask_once_for_each_connection() -> AbstractContextManager[Any]:
     """A connection that the broker accepted once speaks for members that are served on others."""
     is_authorized = authorization.is_authorized
 
-    def broken(context: Context, connection: Any, request: Any, *rest: Any) -> bool:
+    def broken(context: Context, call: ClientCall, *rest: Any) -> bool:
         includes = context.authorized_groups.includes
-        return includes(connection.id, request.message.group_id) or is_authorized(
-            context, connection, request, *rest
+        return includes(call.connection.id, call.request.message.group_id) or is_authorized(
+            context, call, *rest
         )
 
     return patch.object(authorization, "is_authorized", broken)

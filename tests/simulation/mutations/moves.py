@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from translation.actions import ClientCall
 from translation.apis import join_group
 from translation.conversion import classic_join, stand_in
 from translation.engine.context import Context
@@ -53,12 +54,10 @@ def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
     look = join_preflight._lookup_member
     first: dict[tuple[int, int], Found] = {}
 
-    def broken(
-        context: Context, member: Member, connection: Any, request: Any, *rest: Any, **named: Any
-    ) -> Any:
-        asked = id(context), request.id
+    def broken(context: Context, member: Member, call: ClientCall, *rest: Any, **named: Any) -> Any:
+        asked = id(context), call.request.id
         if asked not in first or first[asked][0] is not Described.CLASSIC_GROUP:
-            first[asked] = yield from look(context, member, connection, request, *rest, **named)
+            first[asked] = yield from look(context, member, call, *rest, **named)
         return first[asked]
 
     return patch.object(join_preflight, "_lookup_member", broken)

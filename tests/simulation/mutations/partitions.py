@@ -107,8 +107,8 @@ def adopt_with_the_described_assignment() -> AbstractContextManager[Any]:
     """The assignment in ConsumerGroupDescribe is taken for what the client holds."""
     real = adoption._adopt
 
-    def broken(context: Context, member: Member, connection: Any, request: Any, found: Any) -> None:
-        real(context, member, connection, request, found)
+    def broken(context: Context, member: Member, call: Any, found: Any) -> None:
+        real(context, member, call, found)
         member.adopted = False
         member.partitions.broker_assignment = member.partitions.possibly_owned = from_topics(
             found.assignment.topic_partitions

@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation.actions import Connection, Request
+from translation.actions import ClientCall
 from translation.admission import serving
 from translation.apis import commit_elsewhere as commits
 from translation.apis import offset_commit
@@ -119,10 +119,10 @@ def let_a_commit_take_a_member_over() -> AbstractContextManager[Any]:
     """A replica to which a commit comes becomes the server of its member."""
     commit_elsewhere = commits.commit_elsewhere
 
-    def broken(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
+    def broken(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
         assert context.member_log.log is not None
-        context.member_log.log.claim(member.key, connection.id, context.now)
-        yield from commit_elsewhere(context, member, connection, request)
+        context.member_log.log.claim(member.key, call.connection.id, context.now)
+        yield from commit_elsewhere(context, member, call)
 
     return patch.object(offset_commit, "commit_elsewhere", broken)
 
@@ -193,10 +193,8 @@ def relay_under_any_id() -> AbstractContextManager[Any]:
 def relay_for_ever() -> AbstractContextManager[Any]:
     """Calls of an id that the log has as a classic member's are relayed, also when it is time to move."""
 
-    def broken(
-        context: Context, connection: Connection, request: Request, member_id: str, proceed: Any
-    ) -> Procedure[None]:
+    def broken(context: Context, call: ClientCall, member_id: str, proceed: Any) -> Procedure[None]:
         yield from ()
-        context.forward(request)
+        context.forward(call.request)
 
     return patch.object(serving, "_relay", broken)
