@@ -178,7 +178,7 @@ def _join(hosting: Hosting, call: ClientCall, route_again: RouteAgain) -> None:
         steps = _come_without_id(hosting, call, route_again)
         hosting.context.scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
     elif _is_to_be_hosted(hosting, group_id) and hosting.room.is_member(group_id, member_id):
-        apply_answers(hosting, hosting.room.handle(hosting.context.now, call.connection, request))
+        apply_answers(hosting, hosting.room.handle(hosting.context.now, call))
     else:
         hosting.note_told(call.connection.id, group_id, member_id)
         reason = "told to join without a member id, because its group moves to or from mode host"
@@ -219,7 +219,7 @@ def _come_without_id(hosting: Hosting, call: ClientCall, route_again: RouteAgain
     elif _is_to_be_hosted(hosting, group_id):
         if (why := why_not_here(hosting, group_id)) is None:
             hosting.end_return(group_id)
-            apply_answers(hosting, hosting.room.handle(hosting.context.now, connection, request))
+            apply_answers(hosting, hosting.room.handle(hosting.context.now, call))
         else:
             hosting.context.answer(request, refused(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     else:
@@ -327,7 +327,7 @@ def _member_call(
     """Serve a call of a hosted member; if its group is not to be hosted any more, tell it to rejoin."""
     message = call.request.message
     if _is_to_be_hosted(hosting, message.group_id):
-        apply_answers(hosting, hosting.room.handle(hosting.context.now, call.connection, call.request))
+        apply_answers(hosting, hosting.room.handle(hosting.context.now, call))
         return
     code = hosting.room.why_refused(
         message.group_id, message.member_id, message.group_instance_id, message.generation_id
@@ -352,7 +352,7 @@ def _route_leave(hosting: Hosting, call: ClientCall) -> bool:
 
 
 def _leave(hosting: Hosting, call: ClientCall) -> None:
-    apply_answers(hosting, hosting.room.handle(hosting.context.now, call.connection, call.request))
+    apply_answers(hosting, hosting.room.handle(hosting.context.now, call))
 
 
 # -- commits, members of the new protocol ------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hosting.groups.member import HostedCall
 from hosting.groups.room import HostedAnswer, HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
-from translation.actions import Connection, ConnectionId, Request
+from translation.actions import ClientCall, ConnectionId, Request
 from translation.members.member_ids import kafka_uuid
 
 Answers: TypeAlias = Sequence[tuple[Request, Any]]
@@ -74,16 +74,17 @@ class ProcessRoom:
         """The error of a call with this generation; NONE if it is the member's present one."""
         return self.groups.why_refused(group_id, member_id, instance_id, generation)
 
-    def handle(self, now: float, connection: Connection, request: Request) -> Answers:
+    def handle(self, now: float, call: ClientCall) -> Answers:
         """Serve a JoinGroup, SyncGroup, Heartbeat or LeaveGroup; its own answer may come later."""
-        call = HostedCall(
+        connection, request = call.connection, call.request
+        hosted_call = HostedCall(
             key=request,
             connection=connection.id,
             version=request.version,
             client_id=request.client_id or "",
             client_host=connection.client_host,
         )
-        return _answers(self.groups.handle(call, request.message, _ms(now)))
+        return _answers(self.groups.handle(hosted_call, request.message, _ms(now)))
 
     def remove(self, now: float, group_id: str, member_id: str) -> Answers:
         """Remove a member whose client has shown that it owns nothing any more."""

@@ -1,6 +1,6 @@
 """The data that the translation and its shell exchange: requests and responses in, actions out.
 
-The shell (``proxy``) hands every group call of a client to
+The shell (``proxy``) hands every group call of a client, a :class:`ClientCall`, to
 :meth:`translation.translator.Translator.handle_request`, every answer to a call that the translation made to
 ``handle_reply``, every end of a connection to ``client_disconnected`` or ``upstream_lost``, and the passing of time
 to ``handle_time``. Each of them gives a list of the actions below, to be carried out in order.

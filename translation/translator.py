@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from protocol_codecs import ApiKey
-from translation.actions import Action, CallId, ClientCall, Connection, ConnectionId, Request
+from translation.actions import Action, CallId, ClientCall, ConnectionId
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.conversion import helper
 from translation.engine.context import Context
@@ -79,28 +79,27 @@ class Translator:
         (:mod:`translation.admission.authorization`)."""
         self._predicted: PredictedHeartbeat | None = None
 
-    def predict(self, now: float, connection: Connection, request: Request) -> PredictedHeartbeat | None:
+    def predict(self, now: float, call: ClientCall) -> PredictedHeartbeat | None:
         """Predict the request to the broker that a Heartbeat leads to; None if that is not certain.
 
-        :meth:`handle_request` has to be called next, with the same request. The caller may send the predicted request
+        :meth:`handle_request` has to be called next, with the same call. The caller may send the predicted request
         before that, so that the broker works on it meanwhile.
         """
         self._context.now = now
-        self._predicted = predict_heartbeat(self._context, connection, request)
+        self._predicted = predict_heartbeat(self._context, call)
         return self._predicted
 
-    def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
+    def handle_request(self, now: float, call: ClientCall) -> list[Action]:
         """Handle a client's request of one of the group APIs."""
         context = self._context
         context.now = now
-        context.connections.track(connection, request)
+        context.connections.track(call)
         predicted, self._predicted = self._predicted, None
-        if predicted is not None and predicted.request is request:
+        if predicted is not None and predicted.call is call:
             predicted.begin()
             return context.take_actions()
-        call = ClientCall(connection, request)
         route(context, call)
-        if request.api_key == _HEARTBEAT and is_wave_check_due(context, call):
+        if call.request.api_key == _HEARTBEAT and is_wave_check_due(context, call):
             check_wave(context, call)
         return context.take_actions()
 
@@ -138,15 +137,12 @@ class Translator:
         self._context.scheduler.handle_reply(call_id, message)
         return self._context.take_actions()
 
-    def handle_relayed_response(
-        self, now: float, connection: Connection, request: Request, response: Any
-    ) -> list[Action]:
+    def handle_relayed_response(self, now: float, call: ClientCall, response: Any) -> list[Action]:
         """Learn from the broker's response to a group request that was relayed."""
         context = self._context
         context.now = now
-        call = ClientCall(connection, request)
         relayed_responses.observe_response(context, call, response)
-        if request.api_key == ApiKey.JOIN_GROUP:
+        if call.request.api_key == ApiKey.JOIN_GROUP:
             helper.has_joined_classic(context, call, response)
         return self._context.take_actions()
 

@@ -18,7 +18,6 @@ from proxy.session.errors import ClientError
 from proxy.session.events import (
     CallReturned,
     GroupCallPassed,
-    GroupCallReceived,
     SaslSessionExpired,
     UpstreamNeeded,
 )
@@ -26,7 +25,7 @@ from proxy.session.prediction import Prediction
 from proxy.session.session import ClientSession
 from proxy.transport.relay_direction import RelayDirection
 from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
-from translation.actions import Call, RequestId
+from translation.actions import Call, ClientCall, RequestId
 
 _MAX_BACKLOG_BYTES = 64 * 1024
 """Bytes read from a client beyond the request that is worked on: enough to notice that it is gone."""
@@ -134,8 +133,8 @@ class SessionShell:
         while events:
             event = events.popleft()
             match event:
-                case GroupCallReceived(connection, request):
-                    driver.request(self, connection, request)
+                case ClientCall():
+                    driver.request(self, event)
                 case CallReturned(call_id, message):
                     driver.reply(call_id, message)
                 case GroupCallPassed(connection, request, response):

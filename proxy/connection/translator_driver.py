@@ -28,6 +28,7 @@ from translation.actions import (
     Call,
     CallHook,
     CallId,
+    ClientCall,
     Close,
     Connection,
     ConnectionId,
@@ -113,9 +114,9 @@ class TranslatorDriver:
         self._routes = GroupRoutes()
         self._connections: dict[ConnectionId, _DrivenConnection] = {}
         self._requests: dict[RequestId, _DrivenConnection] = {}
-        self._commits: dict[RequestId, tuple[Connection, Request]] = {}
+        self._commits: dict[RequestId, ClientCall] = {}
         """The commits among them."""
-        self._first_heartbeats: dict[RequestId, tuple[Connection, Request]] = {}
+        self._first_heartbeats: dict[RequestId, ClientCall] = {}
         """The Heartbeats among them with which connections begin that the broker has not accepted yet."""
         self._calls: dict[CallId, Call] = {}
         self._work: deque[tuple[_Handler, ConnectionId | None, tuple[Any, ...]]] = deque()
@@ -159,11 +160,12 @@ class TranslatorDriver:
             CallHook: self._call_hook,
         }
 
-    def request(self, shell: "SessionShell", connection: Connection, request: Request) -> None:
+    def request(self, shell: "SessionShell", call: ClientCall) -> None:
         """Hand a client's group call to the translator, and send what is certain to come of it before."""
+        connection, request = call.connection, call.request
         is_heartbeat = request.api_key == _HEARTBEAT
         if is_heartbeat and not self._working:
-            prediction = self._translator.predict(self._clock(), connection, request)
+            prediction = self._translator.predict(self._clock(), call)
             if prediction is not None:
                 shell.send_predicted(request.client_id, prediction)
         driven = self._connections.get(connection.id)
@@ -172,15 +174,15 @@ class TranslatorDriver:
         driven.requests.add(request.id)
         self._requests[request.id] = driven
         if request.api_key in COMMITS:
-            self._commits[request.id] = connection, request
+            self._commits[request.id] = call
         if is_heartbeat:
             group_id = request.message.group_id
             if not self._routes.leads_to(group_id, shell):
                 if self._translator.is_authorized(connection.id, group_id):
-                    self._routes.remember(shell, connection, request)
+                    self._routes.remember(shell, call)
                 else:
-                    self._first_heartbeats[request.id] = connection, request
-        self._dispatch(self._handle_request, connection.id, connection, request)
+                    self._first_heartbeats[request.id] = call
+        self._dispatch(self._handle_request, connection.id, call)
 
     def passes_through(self, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
         """Whether :meth:`request` would do nothing with a member's Heartbeat on this connection but forward it."""
@@ -203,43 +205,44 @@ class TranslatorDriver:
     ) -> None:
         """Observe a group call that passes through: when it is relayed (``response`` is None) and when it is answered.
 
-        A call counts for nothing until the broker has accepted a call of its sender for this group.
+        A call counts for nothing until the broker has accepted a call of its sender for this group. Nearly all
+        calls are accepted Heartbeats of known members: their short way makes no ClientCall.
         """
         group_id = request.message.group_id
         if request.api_key == _HEARTBEAT and response.error_code == 0:
             if self._translator.is_authorized(connection.id, group_id):
                 if not self._routes.leads_to(group_id, shell):
-                    self._routes.remember(shell, connection, request)
+                    self._routes.remember(shell, ClientCall(connection, request))
                 if self._kept_alive(self._clock(), connection.id, request.message):
                     return
         elif response is None:
             if self._translator.is_authorized(connection.id, group_id):
                 self.reporter.call_forwarded(request)
             return
+        call = ClientCall(connection, request)
         if request.api_key in COMMITS:
-            self._commit_answered(connection, request, response)
+            self._commit_answered(call, response)
             return
         is_news = request.api_key != _HEARTBEAT or response.error_code != 0
         if is_news or not self._translator.is_authorized(connection.id, group_id):
             if connection.id not in self._connections:
                 self._connections[connection.id] = _DrivenConnection(shell)
-            self._dispatch(self._handle_relayed_response, connection.id, connection, request, response)
+            self._dispatch(self._handle_relayed_response, connection.id, call, response)
         is_heartbeat = request.api_key == _CONSUMER_GROUP_HEARTBEAT or (
             request.api_key == _HEARTBEAT and response.error_code == 0
         )
         if is_heartbeat and self._translator.is_authorized(connection.id, group_id):
-            self._routes.remember(shell, connection, request)
-        self.reporter.call_answered(connection, request, response)
+            self._routes.remember(shell, call)
+        self.reporter.call_answered(call, response)
 
-    def _commit_answered(
-        self, connection: Connection, request: Request, response: Any, protocol: str | None = None
-    ) -> None:
+    def _commit_answered(self, call: ClientCall, response: Any, protocol: str | None = None) -> None:
         """Report what became of a commit; of a sender whom the broker has not accepted yet, only if it accepts this.
 
         It does if it accepts any partition: one that nobody has beside it hides nothing.
         """
-        if 0 in codes_of(response) or self._translator.is_authorized(connection.id, request.message.group_id):
-            self.reporter.commit_answered(connection, request, response, protocol)
+        group_id = call.request.message.group_id
+        if 0 in codes_of(response) or self._translator.is_authorized(call.connection.id, group_id):
+            self.reporter.commit_answered(call, response, protocol)
 
     def _authorized(self, authorized: Authorized) -> None:
         # A member that passed through until now may be translated from this JoinGroup on: it gives up now what the
@@ -247,7 +250,7 @@ class TranslatorDriver:
         self.reporter.call_forwarded(authorized.request)
 
     def _relayed(self, relayed: Relayed) -> None:
-        self.reporter.call_answered(relayed.call.connection, relayed.call.request, relayed.response)
+        self.reporter.call_answered(relayed.call, relayed.response)
 
     def ask(
         self,
@@ -409,7 +412,7 @@ class TranslatorDriver:
             if self._first_heartbeats:
                 self._first_answered(driven.shell, answer.request_id)
             if self._commits and (commit := self._commits.pop(answer.request_id, None)) is not None:
-                self._commit_answered(*commit, answer.message, MemberProtocol.TRANSLATED)
+                self._commit_answered(commit, answer.message, MemberProtocol.TRANSLATED)
 
     def _first_answered(self, shell: "SessionShell", request_id: RequestId) -> None:
         """Remember the connection of a Heartbeat about whose sender the broker was asked meanwhile.
@@ -417,10 +420,10 @@ class TranslatorDriver:
         A client that loses each connection soon sends only one on each.
         """
         first = self._first_heartbeats.pop(request_id, None)
-        if first is not None:
-            connection, request = first
-            if self._translator.is_authorized(connection.id, request.message.group_id):
-                self._routes.remember(shell, connection, request)
+        if first is not None and self._translator.is_authorized(
+            first.connection.id, first.request.message.group_id
+        ):
+            self._routes.remember(shell, first)
 
     def _forward(self, forward: Forward) -> None:
         driven = self._requests.pop(forward.request_id, None)

@@ -3,18 +3,11 @@
 import msgspec
 
 from protocol_codecs import Message
-from translation.actions import CallId, Connection, Request
+from translation.actions import CallId, ClientCall, Connection, Request
 
 
 class UpstreamNeeded(msgspec.Struct, frozen=True):
     """A valid request waits: the shell opens an upstream connection and calls :meth:`ClientSession.upstream_opened`."""
-
-
-class GroupCallReceived(msgspec.Struct, frozen=True):
-    """The translation has to decide about a group call; the shell calls ``answer`` or ``forward`` then."""
-
-    connection: Connection
-    request: Request
 
 
 class CallReturned(msgspec.Struct, frozen=True):
@@ -36,4 +29,5 @@ class SaslSessionExpired(msgspec.Struct, frozen=True):
     """A call that is needed can't be sent, because the lifetime of the SASL session is over (KIP-368)."""
 
 
-SessionEvent = UpstreamNeeded | GroupCallReceived | CallReturned | GroupCallPassed | SaslSessionExpired
+SessionEvent = UpstreamNeeded | ClientCall | CallReturned | GroupCallPassed | SaslSessionExpired
+"""With a :class:`ClientCall` the translation has to decide about it; the shell calls ``answer`` or ``forward`` then."""

@@ -14,7 +14,6 @@ import msgspec
 from protocol_codecs import ApiKey, Message
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from proxy.session.core import SessionCore, new_request_id
-from proxy.session.events import GroupCallReceived
 from proxy.session.group_calls import GroupCalls, Treatment
 from proxy.session.heartbeat_cache import MAX_CACHED_FRAME_BYTES, CachedHeartbeat, heartbeat_response_frame
 from proxy.session.in_flight import InFlightRequest, Origin
@@ -28,7 +27,7 @@ from proxy.wire import request_upgrades
 from proxy.wire.frame_splitter import Piece
 from proxy.wire.framing import response_frame
 from proxy.wire.request_header import RequestHeader, api_key_of, client_id_of
-from translation.actions import Answer, Call, ConnectionId, Request, RequestId
+from translation.actions import Answer, Call, ClientCall, ConnectionId, Request, RequestId
 from translation.passthrough.commits import COMMITS
 from translation.passthrough.observer import OBSERVED
 
@@ -160,13 +159,13 @@ class TranslatedCalls:
         core.state.on_request(_HANDED_OVER)
         connection = self._negotiation.known_connection
         if connection is not None:
-            core.events.append(GroupCallReceived(connection, request))
+            core.events.append(ClientCall(connection, request))
         else:
             self._injected.ask_versions(client_id, lambda frame: self._versions_learned(frame, request))
 
     def _versions_learned(self, frame: bytes, request: Request) -> None:
         self._negotiation.learn(frame)
-        self._core.events.append(GroupCallReceived(self._negotiation.connection, request))
+        self._core.events.append(ClientCall(self._negotiation.connection, request))
 
     def forget_heartbeat(self) -> None:
         """Forget the last Heartbeat: it was checked against versions that have changed since."""

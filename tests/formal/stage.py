@@ -27,6 +27,7 @@ from translation.actions import (
     Action,
     Answer,
     Call,
+    ClientCall,
     Connection,
     ConnectionId,
     Forward,
@@ -146,9 +147,10 @@ class Stage:
         translator = self.proxies[line.proxy]
         request = Request(RequestId(self._next_id()), api_key, version, line.client, message)
         asked = self._asked[line.proxy, request.id] = Asked(line, request)
+        call = ClientCall(line.connection, request)
         if api_key == ApiKey.HEARTBEAT:
-            translator.predict(_NOW_S, line.connection, request)
-        self._act(line.proxy, translator.handle_request(_NOW_S, line.connection, request))
+            translator.predict(_NOW_S, call)
+        self._act(line.proxy, translator.handle_request(_NOW_S, call))
         return asked
 
     def member_time(self, proxy: str, member: Member, *, keep_alive: bool) -> None:
@@ -221,8 +223,8 @@ class Stage:
     def _forward(self, proxy: str, asked: Asked) -> None:
         def answered(response: Any) -> None:
             asked.response = response
-            translator, request = self.proxies[proxy], asked.request
-            actions = translator.handle_relayed_response(_NOW_S, asked.line.connection, request, response)
+            call = ClientCall(asked.line.connection, asked.request)
+            actions = self.proxies[proxy].handle_relayed_response(_NOW_S, call, response)
             self._act(proxy, actions)
 
         self._send(asked.line, asked.request, answered)

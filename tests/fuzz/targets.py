@@ -30,7 +30,7 @@ from protocol_codecs.records import decode_batch, decode_record, decode_share_st
 from proxy.config.schema import Address, Limits
 from proxy.metrics.registry import Metrics
 from proxy.session.errors import ClientError, UpstreamError
-from proxy.session.events import GroupCallReceived, UpstreamNeeded
+from proxy.session.events import UpstreamNeeded
 from proxy.session.listener import Listener
 from proxy.session.request_metrics import RequestMetrics
 from proxy.session.session import ClientSession
@@ -38,7 +38,7 @@ from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.endpoint_rewriter import EndpointRewriter
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
 from tests.fuzz import broker_answers, foreign_records, lines_and_frames, two_connections
-from translation.actions import ConnectionId
+from translation.actions import ClientCall, ConnectionId
 
 BROKER_HOST = b"b.internal"
 """The host of every broker in these targets; no client may ever read it as an address."""
@@ -254,7 +254,7 @@ def _turn(talk: ClientSession) -> bool:
             case UpstreamNeeded():
                 talk.upstream_opened()
                 opened = True
-            case GroupCallReceived(_, request):
+            case ClientCall(_, request):
                 talk.forward(request.id)
         talk.process()
     return opened

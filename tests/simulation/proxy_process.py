@@ -42,6 +42,7 @@ from translation.actions import (
     Answer,
     Call,
     CallId,
+    ClientCall,
     Close,
     Connection,
     ConnectionId,
@@ -360,9 +361,10 @@ class ProxyProcess:
             self._requests[request.id] = shell
             self._watch.log.read(self, ask)
             self._observer(shell.client.near).call_arrived(self, shell.client.near, ask)
+            call = ClientCall(shell.connection, request)
             if self.gates is not None:
-                self.gates.asked(shell.connection, request)
-            self._do("handle_request", shell.connection, request)
+                self.gates.asked(call)
+            self._do("handle_request", call)
 
     def _send_upstream(self, shell: ShellConnection, what: Call | Ask) -> None:
         shell.upstream_queue.append(what)
@@ -394,9 +396,10 @@ class ProxyProcess:
         if ask.api_key in SHOWN_WHEN_PASSED and hasattr(self.translator, "handle_relayed_response"):
             self._last_id += 1
             request = Request(RequestId(self._last_id), ask.api_key, ask.version, ask.client_id, ask.message)
-            self._do("handle_relayed_response", shell.connection, request, response)
+            call = ClientCall(shell.connection, request)
+            self._do("handle_relayed_response", call, response)
             if self.gates is not None and ask.message.group_id == GROUP:
-                self.gates.answered(shell.connection, request, response)
+                self.gates.answered(call, response)
 
     def _flush(self, shell: ShellConnection) -> None:
         while shell.owed and shell.owed[0][1] is not None:
@@ -495,7 +498,7 @@ class ProxyProcess:
     def _without_rights(self, what: str, arguments: tuple[Any, ...]) -> Hostile | None:
         """Return the client of this connection if it has no READ on the group."""
         if what in {"handle_request", "handle_relayed_response"}:
-            connection_id = arguments[0].id
+            connection_id = arguments[0].connection.id
         elif what == "handle_reply":
             connection_id = self._called_on.pop(arguments[0])
         elif what in {"client_disconnected", "upstream_lost"}:
@@ -507,7 +510,7 @@ class ProxyProcess:
 
     def _predicted(self, what: str, *arguments: Any) -> PredictedHeartbeat | Answer | None:
         """Return what the shell would send before the translation acts: a request to the broker, or an answer."""
-        if what == "handle_request" and arguments[1].api_key == ApiKey.HEARTBEAT:
+        if what == "handle_request" and arguments[0].request.api_key == ApiKey.HEARTBEAT:
             return self.translator.predict(self.now_s, *arguments)
         if what == "handle_reply" and (prediction := self._predictions.pop(arguments[0], None)) is not None:
             return prediction.answer_to(arguments[1])
@@ -526,9 +529,9 @@ class ProxyProcess:
 
     def _relayed_unseen(self, what: str, *arguments: Any) -> Request | None:
         """Return the Heartbeat that the shell relays without the translation, if this is one."""
-        if what != "handle_request" or arguments[1].api_key != ApiKey.HEARTBEAT:
+        if what != "handle_request" or arguments[0].request.api_key != ApiKey.HEARTBEAT:
             return None
-        request: Request = arguments[1]
+        request: Request = arguments[0].request
         message = request.message
         passes = self.translator.passes_through(self.now_s, message.group_id, message.member_id)
         return request if passes else None
@@ -589,13 +592,13 @@ class ProxyProcess:
         if self.gates is not None and ask.api_key in SHOWN_WHEN_PASSED and ask.message.group_id == GROUP:
             number = RequestId(0)
             request = Request(number, ask.api_key, ask.version, ask.client_id, ask.message)
-            self.gates.forwarded(shell.connection, request)
+            self.gates.forwarded(ClientCall(shell.connection, request))
 
     def _told(self, action: Emit | Relayed) -> None:
         if isinstance(action, Emit):
             self._emitted(action.event)
         elif self.gates is not None and action.call.request.message.group_id == GROUP:
-            self.gates.answered(action.call.connection, action.call.request, action.response)
+            self.gates.answered(action.call, action.response)
 
     def _emitted(self, event: Event) -> None:
         if event.group_id == OPEN_GROUP:

@@ -41,6 +41,7 @@ from translation.actions import (
     Call,
     CallHook,
     CallId,
+    ClientCall,
     Close,
     Connection,
     ConnectionId,
@@ -190,10 +191,10 @@ class Bench:
         self._last_request += 1
         request_id = RequestId(self._last_request)
         request = self._requests[request_id] = Request(request_id, api_key, version, "app", message)
-        prediction = None
+        clients_call, prediction = ClientCall(connection, request), None
         if api_key == ApiKey.HEARTBEAT:
-            prediction = self.translator.predict(self.now, connection, request)
-        actions = self.translator.handle_request(self.now, connection, request)
+            prediction = self.translator.predict(self.now, clients_call)
+        actions = self.translator.handle_request(self.now, clients_call)
         if prediction is not None:
             (call,) = actions
             assert isinstance(call, Call)
@@ -233,11 +234,8 @@ class Bench:
     def relayed_response(self, connection: Connection, request_id: RequestId, response: Any) -> None:
         """The broker's answer to a request that was forwarded."""
         assert request_id in self.forwarded
-        self._do(
-            self.translator.handle_relayed_response(
-                self.now, connection, self._requests[request_id], response
-            )
-        )
+        call = ClientCall(connection, self._requests[request_id])
+        self._do(self.translator.handle_relayed_response(self.now, call, response))
 
     def reply_names(self) -> None:
         """Answer the Metadata question that waits, with the topics of this bench."""

@@ -40,8 +40,9 @@ class ClientConnections:
 
     # -- requests ----------------------------------------------------------------------------------------------
 
-    def track(self, connection: Connection, request: Request) -> None:
+    def track(self, call: ClientCall) -> None:
         """Remember on which connection a request came."""
+        connection, request = call.connection, call.request
         client = self._clients.get(connection.id)
         if client is None:
             client = self._clients[connection.id] = _Client(connection)

@@ -28,7 +28,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from translation.actions import ClientCall, Connection, Request
+from translation.actions import ClientCall, Request
 from translation.admission import authorization, serving
 from translation.admission.guarded_joins import route_member_heartbeat
 from translation.apis import commit_messages, leave_group, offset_commit, offset_fetch
@@ -68,22 +68,20 @@ def route(context: Context, call: ClientCall) -> None:
         route_request(context, call)
 
 
-def predict_heartbeat(
-    context: Context, connection: Connection, request: Request
-) -> PredictedHeartbeat | None:
+def predict_heartbeat(context: Context, call: ClientCall) -> PredictedHeartbeat | None:
     """The short way of a Heartbeat that brings nothing new, as nearly all do; None for any other."""
-    message: HeartbeatRequest = request.message
+    message: HeartbeatRequest = call.request.message
     member = context.registry.find(message.group_id, message.member_id)
-    if member is None or not is_predictable(context, member, connection, message):
+    if member is None or not is_predictable(context, member, call.connection, message):
         return None
-    return PredictedHeartbeat(context, member, connection, request)
+    return PredictedHeartbeat(context, member, call)
 
 
 # -- Heartbeat, SyncGroup, OffsetCommit, TxnOffsetCommit ---------------------------------------------------------------
 
 
 def _route_heartbeat(context: Context, call: ClientCall, *, authorized: bool = False) -> None:
-    predicted = predict_heartbeat(context, call.connection, call.request)
+    predicted = predict_heartbeat(context, call)
     if predicted is not None:
         predicted.begin()
         return

@@ -92,9 +92,7 @@ async def test_a_connection_that_has_spoken_may_be_silent(autojump_clock):
 async def test_an_answer_of_the_translation_lets_the_next_request_through():
     async with a_bench() as bench:
         await bench.negotiate()
-        bench.translator.on_request = lambda _connection, request: [
-            Answer(request.id, HeartbeatResponse(error_code=27))
-        ]
+        bench.translator.on_request = lambda request: [Answer(request.id, HeartbeatResponse(error_code=27))]
         await bench.client.send_all(messages.heartbeat(1) + messages.heartbeat(2) + messages.plain(3))
         for n in (1, 2):
             expected = wire.response(ApiKey.HEARTBEAT, 3, n, HeartbeatResponse(error_code=27))
@@ -106,7 +104,7 @@ async def test_an_answer_that_needs_the_broker_first():
     async with a_bench() as bench:
         await bench.negotiate()
         requests = []
-        bench.translator.on_request = lambda _connection, request: [requests.append(request), a_call()][1:]
+        bench.translator.on_request = lambda request: [requests.append(request), a_call()][1:]
         bench.translator.on_reply = lambda _call, reply: [
             Answer(requests[0].id, HeartbeatResponse(error_code=reply.member_epoch))
         ]
@@ -121,7 +119,7 @@ async def test_the_translation_is_called_when_its_time_comes(autojump_clock):
     async with a_bench() as bench:
         await bench.negotiate()
 
-        def later(_connection, request):
+        def later(request):
             bench.translator.deadline = trio.current_time() + 7
             bench.translator.on_time = lambda _now: [Answer(request.id, HeartbeatResponse())]
             return []
@@ -236,7 +234,7 @@ async def test_a_session_that_is_over_ends_the_connection_of_a_client_that_waits
         await bench.at_broker.frame()
         await bench.broker.send_all(wire.response(ApiKey.SASL_AUTHENTICATE, 2, 5, done))
         assert await bench.from_proxy.frame() is not None
-        bench.translator.on_request = lambda _connection, _request: [a_call()]
+        bench.translator.on_request = lambda _request: [a_call()]
         bench.ahead_s += 70
         await bench.client.send_all(messages.heartbeat(6))
         assert await bench.from_proxy.frame() is None
@@ -250,7 +248,7 @@ async def test_an_unanswered_request_of_a_client_that_is_gone_is_dropped():
     async with a_bench() as bench:
         await bench.negotiate()
         requests = []
-        bench.translator.on_request = lambda _connection, request: [requests.append(request), a_call()][1:]
+        bench.translator.on_request = lambda request: [requests.append(request), a_call()][1:]
         bench.translator.on_client_disconnected = lambda _id: []
         bench.translator.on_reply = lambda _call, _reply: [
             Answer(requests[0].id, HeartbeatResponse()),
@@ -284,7 +282,7 @@ async def test_a_request_cut_short_on_its_way_upstream_leaves_no_connection_for_
 async def test_when_the_broker_is_lost_in_mid_call_the_client_is_closed():
     async with a_bench() as bench:
         await bench.negotiate()
-        bench.translator.on_request = lambda _connection, _request: [a_call()]
+        bench.translator.on_request = lambda _request: [a_call()]
         await bench.client.send_all(messages.heartbeat(1))
         assert await bench.at_broker.frame() is not None
         await bench.broker.aclose()
@@ -336,7 +334,7 @@ async def test_a_broker_that_can_not_be_reached_closes_the_client():
 async def test_the_translation_closes_a_connection_after_what_it_answered():
     async with a_bench() as bench:
         await bench.negotiate()
-        bench.translator.on_request = lambda _connection, request: [
+        bench.translator.on_request = lambda request: [
             Answer(request.id, HeartbeatResponse(error_code=25)),
             Close(HERE, "enough"),
         ]
@@ -353,7 +351,7 @@ async def test_the_translation_closes_a_connection_after_what_it_answered():
 async def test_a_bug_in_the_translation_ends_that_connection_and_is_counted():
     async with a_bench() as bench:
         await bench.negotiate()
-        bench.translator.on_request = lambda _connection, _request: bug()
+        bench.translator.on_request = lambda _request: bug()
         with structlog.testing.capture_logs() as logs:
             await bench.client.send_all(messages.heartbeat(1))
             assert await bench.from_proxy.frame() is None
@@ -484,7 +482,7 @@ async def test_a_client_that_pipelines_behind_a_waiting_call_is_stopped(autojump
     async with a_bench(trio.testing.lockstep_stream_pair) as bench:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bench.negotiate)
-        bench.translator.on_request = lambda _connection, _request: []
+        bench.translator.on_request = lambda _request: []
         await bench.client.send_all(messages.heartbeat(1))
         sent = await sent_until_stuck(bench.client, messages.plain(2, padding=1000), 50 * HIGH_WATER)
         assert 60_000 < sent < 2 * HIGH_WATER
@@ -493,7 +491,7 @@ async def test_a_client_that_pipelines_behind_a_waiting_call_is_stopped(autojump
 async def test_a_client_that_vanishes_while_its_call_waits_is_noticed():
     async with a_bench() as bench:
         await bench.negotiate()
-        bench.translator.on_request = lambda _connection, _request: []
+        bench.translator.on_request = lambda _request: []
         bench.translator.on_client_disconnected = lambda _id: []
         await bench.client.send_all(messages.heartbeat(1) + messages.plain(2))
         await trio.testing.wait_all_tasks_blocked()

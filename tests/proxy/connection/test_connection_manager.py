@@ -152,7 +152,7 @@ async def test_requests_that_wait_for_an_earlier_one_are_not_slow(autojump_clock
     async with a_watched_connection() as activity:
         bench = activity.bench
         await bench.negotiate()
-        bench.translator.on_request = lambda _connection, _request: []
+        bench.translator.on_request = lambda _request: []
         await bench.client.send_all(messages.heartbeat(1) + messages.plain(2)[:10])
         await trio.sleep(2000)
         assert activity.cause is None

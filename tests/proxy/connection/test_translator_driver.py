@@ -69,7 +69,7 @@ class Shell:
 def heard(driver: TranslatorDriver, shell: Any, number: int, group_id: str = "g") -> None:
     message = HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m")
     request = Request(RequestId(number), ApiKey.HEARTBEAT, 3, "c", message)
-    driver.request(shell, Connection(ConnectionId(number), "host", {}), request)
+    driver.request(shell, ClientCall(Connection(ConnectionId(number), "host", {}), request))
 
 
 def ask(driver: TranslatorDriver, group_id: str = "g") -> bool:
@@ -115,8 +115,8 @@ async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_no
         driver.call_relayed(shell, connection, Request(RequestId(number), key, 5, "c", message), response)
     assert [one.partitions for one in events[-1].owned] == [(0, 1)]
 
-    translator.on_request = lambda _connection, request: [Authorized(request)]
-    driver.request(shell, connection, Request(RequestId(3), ApiKey.JOIN_GROUP, 5, "c", join))
+    translator.on_request = lambda request: [Authorized(request)]
+    driver.request(shell, ClientCall(connection, Request(RequestId(3), ApiKey.JOIN_GROUP, 5, "c", join)))
     assert events[-1].kind is EventKind.REVOKED
     assert events[-1].owned == ()
 
@@ -130,8 +130,8 @@ async def test_a_joingroup_that_the_translation_relays_is_observed_with_its_sess
     join = JoinGroupRequest(group_id="g", member_id="m", protocol_type="consumer", session_timeout_ms=6_000)
     request = Request(RequestId(1), ApiKey.JOIN_GROUP, 5, "c", join)
     answer = JoinGroupResponse(member_id="m", generation_id=1)
-    translator.on_request = lambda _connection, _request: [Relayed(ClientCall(connection, request), answer)]
-    driver.request(shell, connection, request)
+    translator.on_request = lambda _request: [Relayed(ClientCall(connection, request), answer)]
+    driver.request(shell, ClientCall(connection, request))
     assert (events[-1].kind, events[-1].member_id, events[-1].session_timeout_ms) == (
         EventKind.JOINED,
         "m",
@@ -173,10 +173,10 @@ async def test_a_commit_is_reported_whoever_answers_it(answers, protocol):
     driver = TranslatorDriver(translator, RequestMetrics(Metrics()), events.append)
     shell, connection = Shell(), Connection(ConnectionId(1), "host", {})
     response = commit_answered(ErrorCode.NONE)
-    act = (lambda _, request: [Answer(request.id, response)]) if answers else lambda _, one: [Forward(one.id)]
+    act = (lambda request: [Answer(request.id, response)]) if answers else lambda one: [Forward(one.id)]
     translator.on_request = act
     request = Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
-    driver.request(shell, connection, request)
+    driver.request(shell, ClientCall(connection, request))
     assert len(events) == answers
     if not answers:
         driver.call_relayed(shell, connection, request, response)
@@ -229,7 +229,8 @@ async def test_a_commit_whose_client_has_gone_is_forgotten():
     driver = TranslatorDriver(Scripted(), RequestMetrics(Metrics()), lambda _: None)
     driver._translator.on_request = lambda *_: []
     connection = Connection(ConnectionId(1), "host", {})
-    driver.request(Shell(), connection, Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", COMMIT))
+    request = Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
+    driver.request(Shell(), ClientCall(connection, request))
     assert driver._commits
     driver.client_disconnected(connection.id)
     assert not driver._commits
@@ -241,7 +242,7 @@ async def test_a_connection_that_carried_a_single_heartbeat_is_counted_when_it_e
     translator, ended, accepted = Scripted(), list[frozenset[str]](), set[ConnectionId]()
     shell, connection, response = Shell(), Connection(ConnectionId(1), "host", {}), HeartbeatResponse()
 
-    def accepts(_connection: Connection, request: Request) -> list[Any]:
+    def accepts(request: Request) -> list[Any]:
         accepted.add(connection.id)
         return [Answer(request.id, response)]
 
@@ -250,7 +251,7 @@ async def test_a_connection_that_carried_a_single_heartbeat_is_counted_when_it_e
         return []
 
     translator.is_authorized = lambda connection_id, _: connection_id in accepted
-    translator.on_request = accepts if is_translated else lambda _, request: [Forward(request.id)]
+    translator.on_request = accepts if is_translated else lambda request: [Forward(request.id)]
     translator.handle_relayed_response = passed
     driver = TranslatorDriver(translator, RequestMetrics(Metrics()), lambda _: None)
     driver.on_disconnected = ended.append

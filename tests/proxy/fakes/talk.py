@@ -11,7 +11,6 @@ from proxy.metrics.registry import Metrics
 from proxy.session.events import (
     CallReturned,
     GroupCallPassed,
-    GroupCallReceived,
     SaslSessionExpired,
     UpstreamNeeded,
 )
@@ -21,7 +20,7 @@ from proxy.session.request_metrics import RequestMetrics
 from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from tests.proxy.fakes import messages, wire
-from translation.actions import CallId, Connection, ConnectionId, Request
+from translation.actions import CallId, ClientCall, Connection, ConnectionId, Request
 from translation.policy.policy import Policy, Rule
 
 
@@ -34,7 +33,7 @@ class Talk(ClientSession):
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self._received: GroupCallReceived | None = None
+        self._received: ClientCall | None = None
         self._connection: Connection | None = None
         self._replies: deque[tuple[CallId, Message]] = deque()
         self._passed: deque[tuple[Request, Message | None]] = deque()
@@ -44,7 +43,7 @@ class Talk(ClientSession):
     def _sort(self) -> None:
         while self.events:
             match event := self.events.popleft():
-                case GroupCallReceived():
+                case ClientCall():
                     self._received, self._connection = event, event.connection
                 case CallReturned(call_id, message):
                     self._replies.append((call_id, message))

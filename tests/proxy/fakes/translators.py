@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from proxy.session.prediction import Prediction
-from translation.actions import Action, CallId, Connection, ConnectionId, Forward, Release, Request
+from translation.actions import (
+    Action,
+    CallId,
+    ClientCall,
+    ConnectionId,
+    Forward,
+    Release,
+    Request,
+)
 from translation.member_log.group_records import Proof
 from translation.member_log.outputs import Output
 from translation.member_log.signals import Report
@@ -20,18 +28,16 @@ from translation.rollout.wave_counts import WaveCount
 class ForwardEverything:
     """Answers every call with Forward and needs no connection after its client."""
 
-    def predict(self, now: float, connection: Connection, request: Request) -> Prediction | None:
+    def predict(self, now: float, call: ClientCall) -> Prediction | None:
         return None
 
-    def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
-        return [Forward(request.id)]
+    def handle_request(self, now: float, call: ClientCall) -> list[Action]:
+        return [Forward(call.request.id)]
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         return []
 
-    def handle_relayed_response(
-        self, now: float, connection: Connection, request: Request, response: Any
-    ) -> list[Action]:
+    def handle_relayed_response(self, now: float, call: ClientCall, response: Any) -> list[Action]:
         return []
 
     @property
@@ -137,19 +143,19 @@ class Scripted(ForwardEverything):
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
-        self.on_request: Callable[[Connection, Request], list[Action]] = lambda _c, r: [Forward(r.id)]
+        self.on_request: Callable[[Request], list[Action]] = lambda request: [Forward(request.id)]
         self.on_reply: Callable[[CallId, Any], list[Action]] = lambda _c, _m: []
         self.on_client_disconnected: Callable[[ConnectionId], list[Action]] = lambda c: [Release(c)]
         self.on_time: Callable[[float], list[Action]] = lambda _now: []
         self.predicted: Callable[[Request], Prediction | None] = lambda _request: None
         self.deadline = math.inf
 
-    def predict(self, now: float, connection: Connection, request: Request) -> Prediction | None:
-        return self.predicted(request)
+    def predict(self, now: float, call: ClientCall) -> Prediction | None:
+        return self.predicted(call.request)
 
-    def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
-        self.told.append(("request", connection, request))
-        return self.on_request(connection, request)
+    def handle_request(self, now: float, call: ClientCall) -> list[Action]:
+        self.told.append(("request", call.connection, call.request))
+        return self.on_request(call.request)
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         self.told.append(("reply", call_id, message))

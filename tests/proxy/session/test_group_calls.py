@@ -447,7 +447,7 @@ async def test_a_connection_that_ends_gives_its_room_to_the_one_that_waits(autoj
     frame = join_of(bytes(STREAM_ABOVE // 2))
     async with a_bench(held_calls=budget) as first, a_bench(held_calls=budget) as second:
         for bench in (first, second):
-            bench.translator.on_request = lambda _c, _r: []
+            bench.translator.on_request = lambda _request: []
             await bench.negotiate()
             await bench.client.send_all(messages.plain(1))
             await bench.at_broker.frame()

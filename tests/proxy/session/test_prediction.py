@@ -139,7 +139,7 @@ async def test_the_question_is_sent_before_the_translation_acts_and_both_come_on
         requests: list[RequestId] = []
         before: list[float] = []
 
-        def asked(_connection, request):
+        def asked(request):
             requests.append(request.id)
             sent = {"api_key": "CONSUMER_GROUP_HEARTBEAT", "api_version": "1", "injected": "true"}
             before.append(bench.count("proxy_to_server_request_total", **sent))
@@ -164,7 +164,7 @@ async def test_a_translation_that_does_not_do_what_it_foresaw_ends_the_connectio
         await bench.negotiate()
         bench.translator.predicted = lambda _request: Predicted(QUESTION)
         other = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)
-        bench.translator.on_request = lambda _connection, _request: [a_call(other)]
+        bench.translator.on_request = lambda _request: [a_call(other)]
         await bench.client.send_all(messages.heartbeat(1))
         await bench.ended.wait()
         assert bench.count("internal_errors_total", where="translation") == 1
@@ -174,7 +174,7 @@ async def test_one_that_calls_for_nothing_in_the_end_ends_it_with_the_brokers_an
     async with a_bench() as bench:
         await bench.negotiate()
         bench.translator.predicted = lambda _request: Predicted(QUESTION)
-        bench.translator.on_request = lambda _connection, request: [Answer(request.id, NOTHING_NEW)]
+        bench.translator.on_request = lambda request: [Answer(request.id, NOTHING_NEW)]
         await bench.client.send_all(messages.heartbeat(1))
         sent = await bench.at_broker.frame()
         await bench.broker.send_all(replied(sent))

@@ -18,7 +18,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.metadata import MetadataResponse
 from tests.translation.bench import GROUP, TRANSLATE_ALL, Bench
-from translation.actions import Action, Call, Request, RequestId
+from translation.actions import Action, Call, ClientCall, Request, RequestId
 from translation.policy.policy import Mode, Policy, Rule
 from translation.routing import call_routing
 from translation.settings import TranslatorSettings
@@ -287,12 +287,11 @@ def test_a_heartbeat_and_its_answer_are_foreseen() -> None:
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
-    request = Request(
-        RequestId(100), ApiKey.HEARTBEAT, 4, "app", HeartbeatRequest(GROUP, generation_id=1, member_id=A)
-    )
-    prediction = bench.translator.predict(bench.now, connection, request)
+    message = HeartbeatRequest(GROUP, generation_id=1, member_id=A)
+    heartbeat = ClientCall(connection, Request(RequestId(100), ApiKey.HEARTBEAT, 4, "app", message))
+    prediction = bench.translator.predict(bench.now, heartbeat)
     assert prediction is not None
-    (call,) = bench.translator.handle_request(bench.now, connection, request)
+    (call,) = bench.translator.handle_request(bench.now, heartbeat)
     assert isinstance(call, Call)
     assert call.message is prediction.upstream_request
     assert prediction.answer_to(bench.heartbeat_answer(2)) is None
@@ -304,11 +303,10 @@ def test_no_answer_is_foreseen_for_a_client_that_is_gone() -> None:
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
-    request = Request(
-        RequestId(100), ApiKey.HEARTBEAT, 4, "app", HeartbeatRequest(GROUP, generation_id=1, member_id=A)
-    )
-    prediction = bench.translator.predict(bench.now, connection, request)
+    message = HeartbeatRequest(GROUP, generation_id=1, member_id=A)
+    heartbeat = ClientCall(connection, Request(RequestId(100), ApiKey.HEARTBEAT, 4, "app", message))
+    prediction = bench.translator.predict(bench.now, heartbeat)
     assert prediction is not None
-    bench.translator.handle_request(bench.now, connection, request)
+    bench.translator.handle_request(bench.now, heartbeat)
     bench.client_disconnected(connection)
     assert prediction.answer_to(bench.heartbeat_answer(1)) is None

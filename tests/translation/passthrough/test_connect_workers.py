@@ -20,7 +20,16 @@ from protocol_codecs.messages.join_group import (
     JoinGroupResponse,
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import Connection, ConnectionId, ConnectWorker, Event, EventKind, Request, RequestId
+from translation.actions import (
+    ClientCall,
+    Connection,
+    ConnectionId,
+    ConnectWorker,
+    Event,
+    EventKind,
+    Request,
+    RequestId,
+)
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 
@@ -44,7 +53,7 @@ class Worker:
         connection = Connection(ConnectionId(1), "/10.0.0.1", {}, "apache-kafka-java/4.4.0")
         request = Request(RequestId(1), api_key, 5, "connect-1", message)
         events = self.observer.request_forwarded(0.0, request)
-        events += self.observer.response_received(0.0, connection, request, response)
+        events += self.observer.response_received(0.0, ClientCall(connection, request), response)
         self.events += events
         return [event.kind for event in events if event.kind is not EventKind.STATE_CHANGED]
 

@@ -27,7 +27,7 @@ from protocol_codecs.messages.join_group import (
 )
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import Connection, ConnectionId, Event, EventKind, Request, RequestId
+from translation.actions import ClientCall, Connection, ConnectionId, Event, EventKind, Request, RequestId
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 
@@ -48,7 +48,7 @@ class ObservedClient:
     def call(self, api_key: ApiKey, message, response, version: int = 5) -> list[EventKind]:
         request = Request(RequestId(1), api_key, version, "app", message)
         events = self.observer.request_forwarded(self.now, request)
-        events += self.observer.response_received(self.now, self.connection, request, response)
+        events += self.observer.response_received(self.now, ClientCall(self.connection, request), response)
         return self.note(events)
 
     def note(self, events: Iterable[Event]) -> list[EventKind]:

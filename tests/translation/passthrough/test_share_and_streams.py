@@ -17,7 +17,16 @@ from protocol_codecs.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponse,
     StreamsGroupHeartbeatResponseTaskIds,
 )
-from translation.actions import Connection, ConnectionId, Event, EventKind, MemberProtocol, Request, RequestId
+from translation.actions import (
+    ClientCall,
+    Connection,
+    ConnectionId,
+    Event,
+    EventKind,
+    MemberProtocol,
+    Request,
+    RequestId,
+)
 from translation.passthrough.observer import OBSERVED, Observer
 from translation.passthrough.topic_names import TopicNames
 
@@ -40,7 +49,7 @@ class ObservedClient:
     def call(self, api_key: ApiKey, message, response) -> list[EventKind]:
         request = Request(RequestId(1), api_key, 1, "app", message)
         events = self.observer.request_forwarded(self.now, request)
-        events += self.observer.response_received(self.now, self.connection, request, response)
+        events += self.observer.response_received(self.now, ClientCall(self.connection, request), response)
         return self.note(events)
 
     def note(self, events: Iterable[Event]) -> list[EventKind]:
