@@ -43,9 +43,12 @@ _RELAYING, _TRANSLATING = RequestState.RELAYING, RequestState.TRANSLATING
 
 
 class InjectedRequests:
-    """The injected requests of one session."""
+    """The injected requests of one session.
 
-    def __init__(self, core: SessionCore) -> None:
+    ``on_predicted_answer`` is called with the answer to the client that a reply of the broker makes certain.
+    """
+
+    def __init__(self, core: SessionCore, on_predicted_answer: Callable[[Answer], None]) -> None:
         self.pending: deque[Call] = deque()
         """Calls of the translation that have not been sent yet, in order."""
         self._core = core
@@ -56,8 +59,7 @@ class InjectedRequests:
         self._heartbeats = HeartbeatFrames()
         self._prediction: Prediction | None = None
         """Where the request came from that was sent before its call; the broker has not answered it."""
-        self.on_predicted_answer: Callable[[Answer], None] = lambda _answer: None
-        """Called with the answer to the client that a reply of the broker makes certain."""
+        self._on_predicted_answer = on_predicted_answer
 
     def call(self, call: Call) -> None:
         """Send a call of the translation, behind those that are pending.
@@ -135,7 +137,7 @@ class InjectedRequests:
             message = decode(APIS[call.api_key].response, call.version, frame, offset)
         prediction, self._prediction = self._prediction, None
         if prediction is not None and (answer := prediction.answer_to(message)) is not None:
-            self.on_predicted_answer(answer)
+            self._on_predicted_answer(answer)
         self._core.events.append(CallReturned(call.call_id, message))
         if self.pending:
             self.send_next()

@@ -51,7 +51,7 @@ from proxy.wire.request_header import (
 )
 from proxy.wire.supported_versions import NEWEST_REVIEWED
 from proxy.wire.translated_apis import GUARDED, TRANSLATED
-from translation.actions import Call, ConnectionId, never
+from translation.actions import Answer, Call, ConnectionId, never
 from translation.passthrough.commits import COMMITS
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
@@ -93,7 +93,7 @@ class ClientSession:
         self._negotiation = Negotiation(
             listener, connection_id, client_host, peer_closed, self._versions_changed
         )
-        self._injected = InjectedRequests(core)
+        self._injected = InjectedRequests(core, on_predicted_answer=self._answer_early)
         self._relay = Relay(core, self._negotiation, self._injected)
         self.responses = Responses(core)
         """Handles the broker's responses; the shell gives it what it reads from the broker."""
@@ -106,7 +106,6 @@ class ClientSession:
             self.responses,
             self._group_calls,
         )
-        self._injected.on_predicted_answer = self._translated.answer_early
         self.answer = self._translated.answer
         self.forward = self._translated.forward
         self.send_predicted = self._injected.send_predicted
@@ -120,6 +119,9 @@ class ClientSession:
         """How many requests have begun."""
         self.receive_from_client: Callable[[bytes], None] = self._requests.feed
         """Takes what was read from the client; call :meth:`process` then."""
+
+    def _answer_early(self, answer: Answer) -> None:
+        self._translated.answer_early(answer)
 
     # -- how far it is -------------------------------------------------------------------------------------
 
