@@ -8,19 +8,8 @@ from proxy.connection.share_session_cuts import ShareSessionCuts
 from proxy.connection.translator_driver import TranslatorDriver
 from proxy.metrics.counters import HotCounter
 from proxy.session.listener import Listener
-from proxy.transport.dialer import Dialed, UnreachableError
+from proxy.transport.dialer import Dialer, UnreachableError
 from proxy.transport.splice import PipePool
-
-
-class UpstreamDialer(Protocol):
-    """Opens upstream connections, as :class:`proxy.transport.dialer.Dialer` does."""
-
-    async def dial(self, node_id: int | None) -> Dialed:
-        """Connect to a node, or for None to any bootstrap broker.
-
-        :raises UnreachableError: no broker accepted the connection.
-        """
-        ...
 
 
 class NodeHealth(Protocol):
@@ -43,7 +32,7 @@ class ConnectionDeps(msgspec.Struct, frozen=True):
     """The parts of the process that each connection of a ``listener`` uses."""
 
     listener: Listener
-    dialer: UpstreamDialer
+    dialer: Dialer
     broker_health: NodeHealth
     driver: TranslatorDriver
     pipes: PipePool
