@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from proxy.config.fleet import Fleet
 from proxy.member_log.driver import FleetDriver
 from proxy.member_log.topic import prepare_topic
+from proxy.metrics.registry import Metrics
 from tools.kafka.cluster import Cluster
 from translation.member_log.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
 from translation.member_log.records import (
@@ -62,12 +63,16 @@ def _fill(fleet: Fleet, members: int) -> None:
     producer.flush(60)
 
 
+def _ignore(_said: object) -> None:
+    """What the log says is of no interest here."""
+
+
 async def _replay(fleet: Fleet, members: int) -> str:
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    driver = FleetDriver(fleet, dict(fleet.kafka))
+    driver = FleetDriver(fleet, dict(fleet.kafka), Metrics())
     began = time.monotonic()
     async with trio.open_nursery() as nursery:
-        await nursery.start(driver.run)
+        await nursery.start(driver.run, _ignore, _ignore, _ignore)
         ready = await driver.wait_ready()
         took_s = time.monotonic() - began
         nursery.cancel_scope.cancel()

@@ -34,6 +34,7 @@ from proxy.connection import translator_driver
 from proxy.groups.observability import Observability
 from proxy.metrics.registry import Metrics
 from proxy.runtime import log_setup
+from proxy.runtime.wall_clock import WallClock
 from proxy.session import session
 from translation.actions import Event, EventKind
 from translation.partitions import TopicPartitionSet
@@ -158,7 +159,9 @@ def observing(metrics: Metrics) -> Observability:
     """What a proxy records events in, without a proxy."""
     upstream = Upstream(bootstrap=("kafka:9092",))
     config = Config(upstream=upstream, listeners=(Listener(advertised_host="x", nodes={"0": 0}),))
-    return Observability(config, metrics, Policy(default=Mode.TRANSLATE), lambda: None)
+    return Observability(
+        config, metrics, Policy(default=Mode.TRANSLATE), lambda: None, replica="here", clock=WallClock()
+    )
 
 
 def _kib_per_group(groups: int = 1000) -> float:

@@ -15,6 +15,12 @@ QueryHandlers = Mapping[str, QueryHandler]
 """The handlers of one process by name of the query."""
 
 
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether a process should be given clients; ``reason`` says why not."""
+
+    reason: str | None
+
+
 class Processes(Protocol):
     """All processes that serve clients, whether one or several workers."""
 

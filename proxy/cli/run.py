@@ -17,6 +17,7 @@ from proxy.config.policy_source import policy_path
 from proxy.config.schema import ALL_INTERFACES, Address, Admin, Config
 from proxy.groups.observability import replica_name
 from proxy.metrics.periodic import keep_running
+from proxy.metrics.registry import Metrics
 from proxy.reload.policy_reloader import PolicyReloader
 from proxy.runtime.file_watcher import FileWatcher, Reloadable
 from proxy.runtime.log_setup import configure
@@ -74,10 +75,12 @@ def _page_url(admin: Admin, port: int) -> str:
 
 
 async def _serve(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:
-    fleet = make_fleet(config, replica_name())
+    metrics = Metrics()
+    fleet = make_fleet(config, replica_name(), metrics)
     server = Server(
         config,
         make_translator(config, policy, fleet),
+        metrics=metrics,
         policy=policy,
         folder=folder,
         fleet=fleet,

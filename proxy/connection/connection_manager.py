@@ -12,7 +12,7 @@ import msgspec
 import structlog
 import trio
 
-from proxy.config.schema import Limits
+from proxy.config.schema import Address, Limits
 from proxy.connection.client_connection import ClientConnection
 from proxy.connection.connection_progress import ConnectionProgress
 from proxy.connection.disconnect_cause import DisconnectCause
@@ -96,6 +96,15 @@ class ConnectionManager:
                 del self._by_host[host]
             if not self._open:
                 self._none_left.set()
+
+    def node_learned(self, node_id: int, address: Address) -> None:
+        """Close, once idle, connections on which a bootstrap broker stands in for a node whose address is known now."""
+        _log.info("node learned", node=node_id, address=str(address))
+        for connection in self:
+            dialed = connection.dialed
+            is_misrouted = dialed is not None and dialed.assumed and dialed.address != address
+            if is_misrouted and connection.node_id == node_id:
+                connection.close_when_idle(DisconnectCause.MISROUTED)
 
     async def enforce_limits(self) -> None:
         """Check all connections once per second until cancelled."""

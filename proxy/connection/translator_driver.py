@@ -91,7 +91,8 @@ class TranslatorDriver:
     """Drives the translator. ``emit`` gets each event for log, metrics and journal.
 
     ``observer`` is shown the group calls that pass through. ``carry_out`` is called after each event that the
-    translator was handed, for what it has asked of the member log.
+    translator was handed, for what it has asked of the member log. ``on_disconnected`` is told the groups whose members
+    have heartbeated on a connection that has ended, ``call_hook`` what the operator's hook is to hear.
     """
 
     def __init__(
@@ -101,6 +102,9 @@ class TranslatorDriver:
         emit: Callable[[Event], None],
         observer: Observer | None = None,
         carry_out: Callable[[], None] | None = None,
+        *,
+        on_disconnected: Callable[[frozenset[str]], None] = lambda _: None,
+        call_hook: Callable[[CallHook], None] | None = None,
     ) -> None:
         self._translator = translator
         self._carry_out = carry_out
@@ -108,8 +112,7 @@ class TranslatorDriver:
         observer = observer or Observer(TopicNames())
         self.reporter = EventReporter(observer, emit, request_metrics.metrics)
         """Reports the events of all members."""
-        self.on_disconnected: Callable[[frozenset[str]], None] = lambda _: None
-        """Is told the groups whose members have heartbeated on a connection that has ended."""
+        self._on_disconnected = on_disconnected
         self._kept_alive = observer.kept_alive  # called for each Heartbeat that passes through
         self._routes = GroupRoutes()
         self._connections: dict[ConnectionId, _DrivenConnection] = {}
@@ -145,8 +148,6 @@ class TranslatorDriver:
         self._handle_log_outputs = handler("log_outputs", translator.handle_log_outputs)
         self._handle_hook = handler("hook_answered", translator.rollout.hook_answered)
         self._take_actions = handler("command", translator.take_actions)
-        self.call_hook: Callable[[CallHook], None] = lambda _: None
-        """Called for what the operator's hook is to hear."""
         self._handle_reports = handler("handle_reports", translator.rollout.handle_reports)
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
@@ -157,7 +158,7 @@ class TranslatorDriver:
             Emit: self._emitted,
             Close: self._close,
             Release: self._release,
-            CallHook: self._call_hook,
+            CallHook: call_hook or (lambda _call: None),
         }
 
     def request(self, shell: "SessionShell", call: ClientCall) -> None:
@@ -294,7 +295,7 @@ class TranslatorDriver:
         groups = self._routes.groups_on(connection_id)
         self._routes.forget(connection_id)
         if groups:
-            self.on_disconnected(groups)
+            self._on_disconnected(groups)
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether a connection can be closed without disturbing a member: each on it is Stable, or there is none."""
@@ -440,9 +441,6 @@ class TranslatorDriver:
     def _close(self, close: Close) -> None:
         if (driven := self._connections.get(close.connection_id)) is not None:
             driven.shell.close(close.reason)
-
-    def _call_hook(self, call: CallHook) -> None:
-        self.call_hook(call)
 
     def _release(self, release: Release) -> None:
         if (driven := self._connections.get(release.connection_id)) is not None:

@@ -77,12 +77,11 @@ _decoder = JsonDecoder(HookWord, ANSWER_BYTES)
 
 
 class HookCaller:
-    """Calls one hook. ``answered`` is called in the order of the answers."""
+    """Calls one hook."""
 
-    def __init__(self, hook: Hook, metrics: Metrics, answered: Answered) -> None:
+    def __init__(self, hook: Hook, metrics: Metrics) -> None:
         self._hook = hook
         self._calls = metrics.hook_calls
-        self._answered = answered
         self._send, self._receive = trio.open_memory_channel[CallHook](QUEUED)
 
     def call(self, call: CallHook) -> None:
@@ -93,20 +92,20 @@ class HookCaller:
             self._calls.labels("dropped").inc()
             _log.error("a call of the hook is dropped: too many wait", group=call.group)
 
-    async def run(self) -> None:
-        """Make calls until cancelled."""
+    async def run(self, answered: Answered) -> None:
+        """Make calls until cancelled. ``answered`` is called in the order of the answers."""
         async with trio.open_nursery() as nursery:
             for _ in range(AT_A_TIME):
-                nursery.start_soon(self._work)
+                nursery.start_soon(self._work, answered)
 
-    async def _work(self) -> None:
+    async def _work(self, answered: Answered) -> None:
         async for call in self._receive:
             if call.asks:
-                await self._ask(call)
+                await self._ask(call, answered)
             else:
                 await self._tell(call)
 
-    async def _ask(self, call: CallHook) -> None:
+    async def _ask(self, call: CallHook, answered: Answered) -> None:
         try:
             veto = _veto_in(await self._post(call))
         except HookFailed as failed:
@@ -120,7 +119,7 @@ class HookCaller:
                 step=call.step + 1,
                 reason=veto,
             )
-        self._answered(call, veto)
+        answered(call, veto)
 
     async def _tell(self, call: CallHook) -> None:
         for wait_s in (*_TELL_AGAIN_AFTER_S, None):

@@ -161,7 +161,7 @@ def counts_of_record(group: GroupRecord, now_us: int) -> GroupCounts:
             [member_view(one, now_us) for one in group.members.values() if one.protocol == "connect"]
         ),
         shadow=group.shadow,
-        unowned=group.unowned(),
+        unowned=group.lookups.unowned_of(group.id),
     )
 
 

@@ -31,23 +31,21 @@ _WHOLE = "100%"
 """The step at which all members are to be moved."""
 
 
-def no_move() -> MoveView | None:
-    """The move of a group that does not move by steps."""
-    return None
+def nothing(_group_id: str) -> None:
+    """Know nothing of any group."""
 
 
-def no_proof() -> ProofView | None:
-    """What is proven of a group without a live verification."""
+class GroupLookups(msgspec.Struct, frozen=True, kw_only=True):
+    """What other parts of the process know of a group, by its id; each returns None if it knows nothing.
 
+    How far its move by steps is, what the live verification says of it, which of its partitions nobody has, and how
+    many records it is behind.
+    """
 
-def none_unowned() -> Unowned | None:
-    """Nothing is known of partitions that nobody has."""
-    return None
-
-
-def lag_unknown() -> int | None:
-    """Nothing is known of its lag."""
-    return None
+    move_of: Callable[[str], MoveView | None] = nothing
+    proof_of: Callable[[str], ProofView | None] = nothing
+    unowned_of: Callable[[str], Unowned | None] = nothing
+    lag_of: Callable[[str], int | None] = nothing
 
 
 class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
@@ -138,14 +136,7 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     broker: BrokerView | None = None
     shadow: ShadowView | None = None
     """What the new protocol would give it; None if it is not observed, or not computed yet."""
-    move: Callable[[], MoveView | None] = no_move
-    """How far its move by steps is now."""
-    proof: Callable[[], ProofView | None] = no_proof
-    """What the live verification says of it now."""
-    unowned: Callable[[], Unowned | None] = none_unowned
-    """Which of its partitions nobody has now."""
-    lag: Callable[[], int | None] = lag_unknown
-    """The records that it is behind, as far as that is known."""
+    lookups: GroupLookups = GroupLookups()
     mode_since_us: int = 0
     last_move_us: int = 0
     move_requested_us: int = 0
@@ -178,7 +169,7 @@ class GroupRecord(msgspec.Struct, kw_only=True):
         """Return why the group's move to the new protocol is stuck; None if it isn't, or none is under way."""
         if self.mode is not Mode.TRANSLATE or self.why_not is not None:
             return None
-        move = self.move()
+        move = self.lookups.move_of(self.id)
         if move is not None and (move.allows != _WHOLE or not move.goes_on or move.waits):
             return None  # its classic members wait for their step, or for what somebody says
         waiting = [member for member in self.members.values() if member.protocol == "classic"]

@@ -9,7 +9,6 @@ beyond the bounds new groups are not kept.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import msgspec
 
@@ -17,17 +16,14 @@ from proxy.config.refusals import why_not_under
 from proxy.config.schema import Visibility
 from proxy.groups.event_bounds import bounded_shadow, truncate
 from proxy.groups.event_history import EventHistory
-from proxy.groups.group_records import MICRO, GroupRecord, RecordedEvent
+from proxy.groups.group_records import MICRO, GroupLookups, GroupRecord, RecordedEvent
 from proxy.groups.group_views import view_of
 from proxy.groups.member_registry import MemberRegistry
-from proxy.groups.proof_view import ProofView
 from proxy.groups.snapshot import BrokerView, GroupView
 from proxy.groups.vacant_groups import VacantGroups
 from proxy.metrics.bounds import Bound
 from proxy.shadow.view import ShadowView, not_computable
 from translation.actions import Event, EventKind
-from translation.mending.unowned import Unowned
-from translation.moving.move_view import MoveView
 from translation.policy.policy import Mode, Policy, Rule
 from translation.reasons import OBSERVED
 
@@ -38,29 +34,23 @@ _TRANSLATABLE = "translatable"
 class GroupRegistry:
     """All groups of one process.
 
-    ``on_drop`` is called with the id of each group that is dropped, ``hit`` for each bound of ``limits`` that was
-    reached.
+    ``lookups`` find what other parts know of a group when it is shown. ``on_drop`` is called with the id of each group
+    that is dropped, ``hit`` for each bound of ``limits`` that was reached.
     """
 
     def __init__(
         self,
         policy: Policy,
         *,
+        lookups: GroupLookups | None = None,
         on_drop: Callable[[str], None] = lambda _: None,
         limits: Visibility | None = None,
         hit: Callable[[Bound], None] = lambda _: None,
     ) -> None:
         self.groups: OrderedDict[str, GroupRecord] = OrderedDict()
         """By id, the group with the oldest last event first."""
-        self.move_of: Callable[[str], MoveView | None] = lambda _: None
-        """How far the move of a group by steps is."""
-        self.proof_of: Callable[[str], ProofView | None] = lambda _: None
-        """What the live verification says of a group."""
-        self.unowned_of: Callable[[str], Unowned | None] = lambda _: None
-        """Which partitions of a group nobody has."""
-        self.lag_of: Callable[[str], int | None] = lambda _: None
-        """The lag of a group in records; None if it is not known."""
         self._policy = policy
+        self._lookups = lookups or GroupLookups()
         self._on_drop = on_drop
         self._limits = limits or Visibility()
         self._hit = hit
@@ -132,6 +122,10 @@ class GroupRegistry:
 
     # -- what it shows --------------------------------------------------------------------------------------
 
+    def ids_with_members(self) -> list[str]:
+        """Return the ids of the groups that have members."""
+        return [group.id for group in self.groups.values() if group.members]
+
     def views(self, now_us: int, *, events: bool = True) -> Iterator[GroupView]:
         """Yield views of all groups by id, with or without their events.
 
@@ -179,23 +173,8 @@ class GroupRegistry:
             wave=rule.wave,
             owner=rule.owner,
             mode_since_us=now_us,
-            move=partial(self._move_of, group_id),
-            proof=partial(self._proof_of, group_id),
-            unowned=partial(self._unowned_of, group_id),
-            lag=partial(self._lag_of, group_id),
+            lookups=self._lookups,
         )
-
-    def _move_of(self, group_id: str) -> MoveView | None:
-        return self.move_of(group_id)
-
-    def _proof_of(self, group_id: str) -> ProofView | None:
-        return self.proof_of(group_id)
-
-    def _unowned_of(self, group_id: str) -> Unowned | None:
-        return self.unowned_of(group_id)
-
-    def _lag_of(self, group_id: str) -> int | None:
-        return self.lag_of(group_id)
 
     # -- bounds ---------------------------------------------------------------------------------------------
 

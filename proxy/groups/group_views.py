@@ -26,7 +26,7 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
             key=lambda one: (one.client_id or "", one.id),
         )
     )
-    rebalance = group.rebalance
+    rebalance, lookups = group.rebalance, group.lookups
     return GroupView(
         id=group.id,
         mode=group.mode,
@@ -46,13 +46,13 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         connect=connect_of(members),
         client=group.offer,
         options=options(group.why_not),
-        move=group.move(),
-        proof=group.proof() if events else None,
-        unowned=group.unowned(),
+        move=lookups.move_of(group.id),
+        proof=lookups.proof_of(group.id) if events else None,
+        unowned=lookups.unowned_of(group.id),
         shadow=group.shadow,
         wave=group.wave,
         owner=group.owner,
-        lag=group.lag(),
+        lag=lookups.lag_of(group.id),
         notes=notes_of(group.offer, group.shadow),
     )
 

@@ -13,6 +13,7 @@ from proxy.groups.broker_polling import BrokerGroupPoller, nobody
 from proxy.groups.broker_queries import BrokerQueries
 from proxy.groups.event_dispatcher import EventDispatcher
 from proxy.groups.group_metrics import GroupCollector, GroupCounts, GroupLabels, counts_of_record
+from proxy.groups.group_records import GroupLookups
 from proxy.groups.group_registry import GroupRegistry
 from proxy.groups.snapshot import Snapshot
 from proxy.journal.journal import STARTED, STOPPED, Journal, Sink
@@ -40,8 +41,8 @@ def replica_name() -> str:
 class Observability:
     """Ties together event dispatcher, group registry, broker poller, group metrics and journal.
 
-    ``reason()`` returns why the process is not ready, None if it is. ``folder`` is the configuration file's.
-    ``more_sinks`` makes further destinations of the journal.
+    ``reason()`` returns why the process is not ready, None if it is. ``folder`` is the configuration file's. ``sinks``
+    are further destinations of the journal. ``on_look`` is called when somebody looks at the groups.
     """
 
     def __init__(
@@ -50,34 +51,34 @@ class Observability:
         metrics: Metrics,
         policy: Policy,
         reason: Callable[[], str | None],
-        replica: str | None = None,
         *,
+        replica: str,
+        clock: WallClock,
+        lookups: GroupLookups | None = None,
         folder: Path | None = None,
         open_: Open = open_tcp,
-        more_sinks: Callable[["Observability"], Sequence[Sink]] = lambda _: (),
+        sinks: Sequence[Sink] = (),
+        on_look: Callable[[], None] | None = None,
     ) -> None:
         boot = kafka_uuid()
         self._config = config
         self._metrics = metrics
         self._reason = reason
-        self.replica = replica or replica_name()
-        self.clock = WallClock()
+        self._replica, self._clock = replica, clock
         self._poller: BrokerGroupPoller | None = None
-        self.on_look: Callable[[], None] = lambda: None
-        """Called when somebody looks at the groups."""
+        self._on_look = on_look
         self.registry = GroupRegistry(
-            policy, on_drop=self._on_drop, limits=config.visibility, hit=metrics.hit
+            policy, lookups=lookups, on_drop=self._on_drop, limits=config.visibility, hit=metrics.hit
         )
         self.labels = GroupLabels(config.metrics.groups, self.registry.rule_number, self._without_series)
-        self._dispatcher = EventDispatcher(metrics, self.registry, self.clock, self.labels, config.visibility)
-        sinks = list(more_sinks(self))
+        self._dispatcher = EventDispatcher(metrics, self.registry, clock, self.labels, config.visibility)
         if config.journal.path is not None or config.journal.topic is not None:
             from proxy.journal.journal_sinks import journal_sinks  # noqa: PLC0415 - many keep no journal
 
-            sinks[:0] = journal_sinks(config, folder, self.replica, boot, open_, metrics)
+            sinks = (*journal_sinks(config, folder, replica, boot, open_, metrics), *sinks)
         self._journal = Journal(
             sinks,
-            replica=self.replica,
+            replica=replica,
             boot=boot,
             queue_events=config.journal.queue_events,
             queue_max_bytes=config.journal.queue_max_bytes,
@@ -87,7 +88,7 @@ class Observability:
 
     def record(self, event: Event) -> None:
         """Record an event of a member or a group."""
-        now_us = self.clock.now_us()
+        now_us = self._clock.now_us()
         if event.kind is EventKind.COMMITTED:
             mode = self.registry.rule_of(event.group_id)[0].mode
             self._journal.record(self._dispatcher.journalled_only(event), mode, now_us)
@@ -103,7 +104,7 @@ class Observability:
 
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy to what is shown of groups."""
-        self.registry.set_policy(policy, self.clock.now_us())
+        self.registry.set_policy(policy, self._clock.now_us())
         self.labels.rank_again()
 
     def start(self, nursery: trio.Nursery, brokers: BrokerQueries) -> None:
@@ -112,13 +113,13 @@ class Observability:
         if self._config.shadow.enabled:
             from proxy.groups.shadowing import Shadowing  # noqa: PLC0415 - the assignors come with it
 
-            shadowing = Shadowing(brokers, self.registry, self.clock, self._config.shadow, self._metrics)
+            shadowing = Shadowing(brokers, self.registry, self._clock, self._config.shadow, self._metrics)
             described = shadowing.described
             nursery.start_soon(keep_running, shadowing.run, self._metrics)
         self._poller = BrokerGroupPoller(
             brokers,
             self.registry,
-            self.clock,
+            self._clock,
             self._config.metrics.ask_brokers_every_s,
             self._metrics,
             described,
@@ -134,8 +135,9 @@ class Observability:
 
         It yields to other tasks in between, so each group is shown as it is at its turn.
         """
-        self.on_look()
-        now_us = self.clock.now_us()
+        if self._on_look is not None:
+            self._on_look()
+        now_us = self._clock.now_us()
         reason = self._reason()
         policy = self._metrics.policy_in_force()
         time_slice, groups = TimeSlice(), []
@@ -144,7 +146,7 @@ class Observability:
             await time_slice.yield_if_spent()
         return Snapshot(
             time=now_us / 1_000_000,
-            replicas=(self.replica,),
+            replicas=(self._replica,),
             version=VERSION,
             ready=reason is None,
             not_ready_reason=reason,
@@ -156,7 +158,7 @@ class Observability:
         )
 
     def _group_counts(self) -> Iterator[GroupCounts]:
-        now_us = self.clock.now_us()
+        now_us = self._clock.now_us()
         groups = list(self.registry.groups.values())  # groups come and go while they are counted
         return (counts_of_record(group, now_us) for group in groups)
 
@@ -169,7 +171,7 @@ class Observability:
             self._metrics.group_rebalances.remove(group_id, protocol)
 
     async def _run_journal(self) -> None:
-        self._journal.record_marker(STARTED, self.clock.now_us(), VERSION)
+        self._journal.record_marker(STARTED, self._clock.now_us(), VERSION)
         # The last events are written after all other tasks have ended.
         writing = trio.CancelScope(shield=True)
         async with trio.open_nursery() as nursery:
@@ -177,7 +179,7 @@ class Observability:
             try:
                 await trio.sleep_forever()
             finally:
-                self._journal.record_marker(STOPPED, self.clock.now_us())
+                self._journal.record_marker(STOPPED, self._clock.now_us())
                 writing.cancel()
 
     async def _write_journal(self, writing: trio.CancelScope) -> None:
@@ -185,8 +187,8 @@ class Observability:
             await self._journal.run()
 
     def _record_alive(self) -> None:
-        self._journal.record_alive(self.clock.now_us())
+        self._journal.record_alive(self._clock.now_us())
 
     def _evict_idle(self) -> None:
         log_suppressed_lines()
-        self.registry.evict_idle(self.clock.now_us())
+        self.registry.evict_idle(self._clock.now_us())

@@ -8,6 +8,7 @@ ones included, so a gap in its numbers is always a loss in that sink.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -227,7 +228,7 @@ class Journal:
 
     def __init__(
         self,
-        sinks: list[Sink],
+        sinks: Sequence[Sink],
         *,
         replica: str,
         boot: str,

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
+import msgspec
 import structlog
 import trio
 
@@ -49,16 +50,28 @@ _REPLACE_EVERY_S = 5.0
 _logger = structlog.get_logger()
 
 
-class FleetDriver:
-    """The member log of this process on its topic.
-
-    Made in trio, before what it reports to; :meth:`attach` connects the two.
+class Reports(msgspec.Struct, frozen=True):
+    """Who is told: what the member log says, but for what is written; why it can't be used, None when it can be again;
+    and the brokers' ``group.consumer.migration.policy``, None if the account may not know it.
     """
+
+    said: Callable[[list[Output]], None] = lambda _outputs: None
+    on_refused: Callable[[str | None], None] = lambda _reason: None
+    on_migration_policy: Callable[[str | None], None] = lambda _policy: None
+
+
+_NOT_RUN = Reports()
+"""Before :meth:`FleetDriver.run` nothing is written or reported: it waits."""
+
+
+class FleetDriver:
+    """The member log of this process on its topic. Made in trio, before what it reports to."""
 
     def __init__(
         self,
         fleet: Fleet,
         properties: dict[str, Property],
+        metrics: Metrics,
         *,
         server: str = "",
         probe_s: float = FleetSettings().probe_s,
@@ -67,7 +80,8 @@ class FleetDriver:
     ) -> None:
         self._fleet = fleet
         self._is_plain = "security.protocol" not in properties
-        self._client = LogClient(fleet, properties, self._handle, server, self._crashed)
+        crashed = metrics.kafka_process_crashes.labels("member log").inc
+        self._client = LogClient(fleet, properties, self._handle, server, crashed)
         self._settings = FleetSettings(
             partitions=fleet.partitions,
             server=server,
@@ -88,11 +102,8 @@ class FleetDriver:
         """Why the log can't be used now, or None. It is tried again, but for an error of our own."""
         self.warning: str | None = None
         """Which settings of the topic are wrong, and what mends them; None if none is. Nobody is expired meanwhile."""
-        self._tell: Callable[[list[Output]], None] = lambda _outputs: None
-        self._on_refused: Callable[[str | None], None] = lambda _reason: None
-        self.on_migration_policy: Callable[[str | None], None] = lambda _policy: None
-        """Is told the brokers' ``group.consumer.migration.policy``, None if the account may not know it."""
-        self._metrics = LogMetrics(Metrics(), self.log, self.replicas, self.replica)
+        self._reports = _NOT_RUN
+        self._metrics = LogMetrics(metrics, self.log, self.replicas, self.replica)
         self._records = RecordHandler(self.log, self.replicas, self._metrics)
         self.ignored: Counter[Ignored] = self._records.ignored
         """The records of the topic that were skipped since the start, by why."""
@@ -113,25 +124,21 @@ class FleetDriver:
         self.replayed = trio.Event()
         """Set when every partition has been read to its end and written to."""
 
-    def attach(
-        self, tell: Callable[[list[Output]], None], on_refused: Callable[[str | None], None], metrics: Metrics
+    async def run(
+        self,
+        said: Callable[[list[Output]], None],
+        on_refused: Callable[[str | None], None],
+        on_migration_policy: Callable[[str | None], None],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Report from now on: ``tell`` gets what the member log says, but for what is written and how it does.
-
-        ``on_refused`` is called with the reason when the log can't be used, and with None when it can be again.
-        """
-        self._tell = tell
-        self._on_refused = on_refused
-        self._metrics = LogMetrics(metrics, self.log, self.replicas, self.replica)
-        self._records.metrics = self._metrics
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Prepare the topic, start to read it, and go on until :meth:`stop` is called.
+        """Prepare the topic, start to read it, and go on until :meth:`stop` is called. See :class:`Reports`.
 
         What was written is then flushed, and the client's process ended, within four seconds.
 
         :raises MemberLogRefused: the topic or the account is not as it has to be, or no broker answers.
         """
+        self._reports = Reports(said, on_refused, on_migration_policy)
         try:
             with self._scope:
                 await self._start()
@@ -196,9 +203,6 @@ class FleetDriver:
             self._fail(error)
         return True
 
-    def _crashed(self) -> None:
-        self._metrics.crashed()
-
     def _lose_all(self, begun: Begun) -> None:
         """The topic is another one, and read from its beginning."""
         _logger.warning("the member log is read again: the topic is another one")
@@ -228,7 +232,7 @@ class FleetDriver:
 
     def carry_out(self) -> None:
         """Do what the member log says; to be called after each of its inputs. It costs little if there is nothing."""
-        if not self.log.has_changed:
+        if not self.log.has_changed or self._reports is _NOT_RUN:
             return
         said: list[Output] = []
         for output in self.log.outputs():
@@ -242,7 +246,7 @@ class FleetDriver:
         self._metrics.count_bounds()
         self._changed.set()
         if said:
-            self._tell(said)
+            self._reports.said(said)
 
     def _write(self, write: WriteRecord) -> None:
         if not self._is_cut_off:
@@ -313,7 +317,7 @@ class FleetDriver:
                 self._note_settings(wrong)
             case PolicyRead(policy):
                 _logger.info("the brokers' migration policy", policy=policy or "not known")
-                self.on_migration_policy(policy)
+                self._reports.on_migration_policy(policy)
             case Noted(what, reason):
                 _logger.warning(what, reason=reason)
 
@@ -325,7 +329,7 @@ class FleetDriver:
             _logger.error("the member log can't be used", reason=reason)
             self.refused = reason
             self._metrics.refused(is_refused=True)
-            self._on_refused(f"the member log can't be used: {reason}")
+            self._reports.on_refused(f"the member log can't be used: {reason}")
 
     def _cut_off(self) -> None:
         self._is_cut_off = True
@@ -338,7 +342,7 @@ class FleetDriver:
         _logger.info("the member log can be used again")
         self.refused = None
         self._metrics.refused(is_refused=False)
-        self._on_refused(None)
+        self._reports.on_refused(None)
 
     def _note_settings(self, wrong: str | None) -> None:
         """With wrong settings replicas may come to disagree, so nobody is expired here until they are mended."""

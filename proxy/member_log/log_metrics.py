@@ -37,7 +37,6 @@ class LogMetrics:
         self._read = {kind: records.labels(kind, "read") for kind in _KINDS}
         self._written = {kind: records.labels(kind, "written") for kind in _KINDS}
         self._ignored = {one: metrics.fleet_ignored.labels(one) for one in Ignored}
-        self._crashes = metrics.kafka_process_crashes.labels("member log")
         self._decisions = {one: metrics.fleet_verdicts.labels(one) for one in Decision}
         metrics.fleet_verdicts.before_collect = self._show_decisions
         metrics.fleet_away.set_function(self._away)
@@ -92,10 +91,6 @@ class LogMetrics:
     def wrong_settings(self, *, is_wrong: bool) -> None:
         """Whether a setting of the topic is wrong."""
         self._metrics.fleet_wrong_settings.set(is_wrong)
-
-    def crashed(self) -> None:
-        """Count a process of the Kafka client that has ended by itself."""
-        self._crashes.inc()
 
     def failed(self) -> None:
         """Count an unexpected exception."""

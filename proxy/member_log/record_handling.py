@@ -23,7 +23,7 @@ class RecordHandler:
     def __init__(self, log: MemberLog, replicas: Replicas, metrics: LogMetrics) -> None:
         self._log = log
         self._replicas = replicas
-        self.metrics = metrics
+        self._metrics = metrics
         self.ignored: Counter[Ignored] = Counter()
         """The records that were skipped, by why."""
 
@@ -34,21 +34,21 @@ class RecordHandler:
             self._handle(event, now)
         except Exception as error:
             _logger.exception("a record met an unexpected error")
-            self.metrics.failed()
+            self._metrics.failed()
             self._ignore(event.partition, offset, Ignored.ERROR, repr(error)[:_LONGEST_WHY])
             self._log.read_to(event.partition, offset + 1, now)
 
     def _handle(self, event: ReadEvent, now: float) -> None:
         match event:
             case RecordRead(partition, _, writer, None, offset, appended_ms, replica):
-                self.metrics.read(partition, None, now)
+                self._metrics.read(partition, None, now)
                 self._replicas.heard(writer, replica, appended_ms)
                 self._log.read_probe(partition, writer, offset, appended_ms, now)
             case RecordRead(partition, key, _, Stored() as stored):
-                self.metrics.read(partition, stored.record, now)
+                self._metrics.read(partition, stored.record, now)
                 self._log.read(partition, key, stored, now)
             case GroupRecordRead(partition, group, group_record, value):
-                self.metrics.read_group(partition, now)
+                self._metrics.read_group(partition, now)
                 if not self._log.read_group(partition, group, group_record, value):
                     why = f"{group.name} of {group.group_id}: no valid MAC"
                     self._ignore(partition, group_record.offset, Ignored.MAC, why)
@@ -67,7 +67,7 @@ class RecordHandler:
 
     def _ignore(self, partition: int, offset: int, reason: Ignored, why: str) -> None:
         self.ignored[reason] += 1
-        self.metrics.ignored(reason)
+        self._metrics.ignored(reason)
         _logger.warning(
             "a record of the member log is ignored",
             partition=partition,

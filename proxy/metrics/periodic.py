@@ -4,6 +4,7 @@ None of it may end the process that serves clients, whatever it reads: an error 
 """
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVarTuple
 
 import structlog
 import trio
@@ -14,6 +15,8 @@ AGAIN_S = 1.0
 LONGEST_PAUSE_S = 60.0
 _LASTED_S = 60.0
 """After a run of this length the next pause is the first one again."""
+
+Ts = TypeVarTuple("Ts")
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.metrics.periodic")
 
@@ -36,7 +39,7 @@ async def run_periodically(
             _log.error("a periodic job failed", job=job.__qualname__, exc_info=error)
 
 
-async def keep_running(run: Callable[[], Awaitable[None]], metrics: Metrics) -> None:
+async def keep_running(run: Callable[[*Ts], Awaitable[None]], metrics: Metrics, *arguments: *Ts) -> None:
     """Run what ends only when it is cancelled; after an exception once more, as in :func:`run_periodically`.
 
     Between two runs it pauses for a second, and twice as long after each that did not last.
@@ -45,7 +48,7 @@ async def keep_running(run: Callable[[], Awaitable[None]], metrics: Metrics) -> 
     while True:
         began = trio.current_time()
         try:
-            await run()
+            await run(*arguments)
         except Exception as error:  # noqa: BLE001  any bug in it
             metrics.internal_errors.labels("upkeep").inc()
             _log.error("a background task failed", task=run.__qualname__, exc_info=error)

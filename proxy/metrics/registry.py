@@ -26,7 +26,7 @@ from proxy import VERSION
 from proxy.metrics.bounds import Bound
 from proxy.metrics.counters import HotCounters, HotHistograms, HotSummaries
 from proxy.metrics.group_families import FAMILIES, PREFIX
-from proxy.metrics.wave_groups import MOST_WAVES, WaveGroups
+from proxy.metrics.wave_groups import WAVES
 from translation.actions import MemberProtocol
 
 _LATENCIES = (
@@ -389,13 +389,7 @@ class Metrics:
             "`watching`, `suspect`, `paused`, `missing` or `harm`.",
             "say",
         )
-        meaning = (
-            "Groups of each wave of the policy, by state (`waiting`, `moving`, `over`, `held`, `aborted`); the first "
-            f"{MOST_WAVES} waves. With a member log every process knows those of all."
-        )
-        self.table.append(Described(f"{PREFIX}wave_groups", "gauge", ("wave", "state"), meaning))
-        self.wave_groups = WaveGroups(f"{PREFIX}wave_groups", meaning)
-        self.without_groups.register(self.wave_groups)
+        self.table.append(Described(PREFIX + WAVES.name, "gauge", WAVES.labels, WAVES.meaning))
         self.fleet_away = self._gauge(
             "fleet_log_away",
             "Partitions of the member log (`fleet`) that can't be read or written now, or are not read yet.",

@@ -6,24 +6,30 @@ from itertools import islice
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from proxy.metrics.group_families import PREFIX, Family
 from translation.rollout.wave_counts import WaveCount, WaveState
 
 MOST_WAVES = 50
 """Waves that have series; a policy of ten thousands of groups has about ten."""
 
+WAVES = Family(
+    "wave_groups",
+    ("wave", "state"),
+    "Groups of each wave of the policy, by state (`waiting`, `moving`, `over`, `held`, `aborted`); the first "
+    f"{MOST_WAVES} waves. With a member log every process knows those of all.",
+)
+
 
 class WaveGroups(Collector):
     """Collects what ``read`` returns: the waves in order."""
 
-    def __init__(self, name: str, meaning: str) -> None:
-        self._name = name
-        self._meaning = meaning
-        self.read: Callable[[], Iterable[WaveCount]] = list
+    def __init__(self, read: Callable[[], Iterable[WaveCount]]) -> None:
+        self._read = read
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """See :class:`prometheus_client.registry.Collector`."""
-        family = GaugeMetricFamily(self._name, self._meaning, labels=("wave", "state"))
-        for one in islice(self.read(), MOST_WAVES):
+        family = GaugeMetricFamily(PREFIX + WAVES.name, WAVES.meaning, labels=WAVES.labels)
+        for one in islice(self._read(), MOST_WAVES):
             for state in WaveState:
                 family.add_metric((str(one.wave), state), one.groups.get(state, 0))
         yield family

@@ -6,10 +6,12 @@ same. Otherwise each process verifies its own events alone, which proves somethi
 """
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import chain, product
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -18,15 +20,21 @@ from msgspec.structs import replace
 from pipeline.rules.certificate import Compared, Verdict
 from pipeline.rules.gains import KINDS, VERDICTS
 from pipeline.rules.live import Bounds, LiveVerifier
+from proxy.config.fleet import kafka_properties
 from proxy.config.reporting import Verify
+from proxy.config.schema import Config
 from proxy.groups.proof_view import ProofView
 from proxy.journal.journal import Sink
 from proxy.metrics.registry import Metrics
+from proxy.proof.journal_topic import topic_of
 from proxy.proof.own_events import OwnEvents
 from proxy.proof.pace import Pace
 from proxy.proof.sources import Election, JournalUnreadable, Open, ReadNext
 from proxy.runtime.wall_clock import WallClock
 from translation.member_log.group_records import Proof
+
+if TYPE_CHECKING:
+    from proxy.member_log.driver import FleetDriver
 
 LOOK_EVERY_S = 5.0
 DELAY_S = 15.0
@@ -67,7 +75,6 @@ class LiveProof:
         open_: Open | None = None,
         election: Election | None = None,
     ) -> None:
-        self.on_look: Looked = lambda _proof_of: None
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
@@ -155,28 +162,28 @@ class LiveProof:
 
     # -- for ever ------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
+    async def run(self, on_look: Looked) -> None:
         """Verify until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep_looking)
+            nursery.start_soon(self._keep_looking, on_look)
             if self._open is not None:
                 nursery.start_soon(self._keep_reading, self._open)
 
-    async def _keep_looking(self) -> None:
+    async def _keep_looking(self, on_look: Looked) -> None:
         while True:
             began = trio.current_time()
             async with self._busy:
-                await self._look()
+                await self._look(on_look)
             await trio.sleep(max(LOOK_EVERY_S, _LOOK_COSTS * (trio.current_time() - began)))
 
-    async def _look(self) -> None:
+    async def _look(self, on_look: Looked) -> None:
         verifier = self._verifier
         self._pace.begin()
         for _ in verifier.look():
             await self._pace.rest()
         await self._compare()
         if self._state == "live" and self._scope == _ALL:
-            self.on_look(partial(_proof_of, verifier, (self._clock.now_us() - verifier.until_us) // 1000))
+            on_look(partial(_proof_of, verifier, (self._clock.now_us() - verifier.until_us) // 1000))
 
     async def _compare(self) -> None:
         """Compare rebalances before and after the moves of all groups, for the page and the metrics."""
@@ -261,4 +268,27 @@ def _proof_of(verifier: LiveVerifier, ago_ms: int, group_id: str) -> Proof | Non
         ago_ms=max(0, ago_ms),
         violated=violated,
         why="" if violated else "; ".join(proven.why)[:_LONGEST_WHY],
+    )
+
+
+def live_proof(
+    config: Config, metrics: Metrics, clock: WallClock, replica: str, fleet: "FleetDriver | None"
+) -> LiveProof:
+    """Make the live verification of a process: of the journal's topic with a member log, else of its own events."""
+    open_journal = election = None
+    if fleet is not None and config.fleet is not None and config.journal.topic is not None:
+        open_journal = topic_of(
+            config.journal.topic,
+            kafka_properties(config.fleet, os.environ),
+            metrics.kafka_process_crashes.labels("proof").inc,
+        )
+        election = Election.among(fleet.replicas, lambda: fleet.replica)
+    return LiveProof(
+        config.verify,
+        metrics,
+        clock,
+        replica,
+        is_alone=config.sole_process and config.workers == 1 and config.fleet is None,
+        open_=open_journal,
+        election=election,
     )

@@ -20,6 +20,8 @@ from translation.rollout.signal_counts import SignalCounts
 LagSource = Callable[[Collection[str]], Awaitable[Mapping[str, int | str]]]
 """Returns the lag of each of these groups, in records, or why it is not known."""
 
+ReportTo = Callable[[Mapping[str, Report]], None]
+
 _LAG_WITHIN_S = 8.0
 """A lag that is not known by then is not known in this window."""
 
@@ -34,20 +36,20 @@ async def no_lag(group_ids: Collection[str]) -> Mapping[str, int | str]:
 class GateKeeper:
     """The source of all signals of one process.
 
-    ``gated`` returns the groups whose move has gates, ``in_moves`` those that are no control. ``report``
-    gets what they report.
+    ``gated`` returns the groups whose move has gates, ``in_moves`` those that are no control, ``lag_source`` the lag of
+    groups.
     """
 
     def __init__(
         self,
         gated: Callable[[], Mapping[str, AbortIf]],
         in_moves: Callable[[], frozenset[str]],
-        report: Callable[[Mapping[str, Report]], None],
         metrics: Metrics,
+        *,
+        lag_source: LagSource = no_lag,
     ) -> None:
-        self.lag_source: LagSource = no_lag
+        self._lag_source = lag_source
         self._gated, self._in_moves = gated, in_moves
-        self._report = report
         self._metrics = metrics
         self._counts: SignalCounts | None = None
         self._unreachable: dict[int | None, None] = {}
@@ -86,12 +88,12 @@ class GateKeeper:
                 else f"broker {node_id} can't be reached"
             )
 
-    async def run(self) -> None:
+    async def run(self, report: ReportTo) -> None:
         """Report every ten seconds until cancelled."""
         self._counts = counts = SignalCounts(trio.current_time())
-        await run_periodically(0.0, lambda: self._one_window(counts), self._metrics)
+        await run_periodically(0.0, lambda: self._one_window(counts, report), self._metrics)
 
-    async def _one_window(self, counts: SignalCounts) -> None:
+    async def _one_window(self, counts: SignalCounts, report: ReportTo) -> None:
         """Wait for the end of a window, and report it. What fails is missing in the log soon, and stops the moves."""
         ends_at = trio.current_time() + WINDOW_S
         self._note_fault()
@@ -112,7 +114,7 @@ class GateKeeper:
             for group_id, abort_if in gated.items()
         }
         self._lag_failed = {group_id: n for group_id, n in self._lag_failed.items() if group_id in gated}
-        self._report(reports)
+        report(reports)
 
     async def _lags(self, group_ids: Collection[str], until: float) -> Mapping[str, int | str]:
         if not group_ids:
@@ -120,7 +122,7 @@ class GateKeeper:
         found: Mapping[str, int | str] = dict.fromkeys(group_ids, "no answer in time")
         with trio.move_on_at(until):
             try:
-                found = await self.lag_source(group_ids)
+                found = await self._lag_source(group_ids)
             except Exception as error:  # noqa: BLE001  a source that fails is missing, and ends nothing else
                 _log.error("the lag could not be read", exc_info=error)
                 found = dict.fromkeys(group_ids, "an unexpected error; the log has it")

@@ -12,6 +12,7 @@ import structlog
 from proxy.config.fleet import UnreadableSecret, kafka_properties, mac_key
 from proxy.config.schema import Config
 from proxy.member_log.refusals import MemberLogRefused
+from proxy.metrics.registry import Metrics
 from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.dialer import UnreachableError
@@ -106,7 +107,7 @@ def check_fleet(config: Config) -> None:
     mac_key(config.fleet)
 
 
-def make_fleet(config: Config, server: str) -> "FleetDriver | None":
+def make_fleet(config: Config, server: str, metrics: Metrics) -> "FleetDriver | None":
     """Make the member log of this process, which ``server`` names there for people; None without ``fleet``.
 
     To be called in trio.
@@ -122,6 +123,7 @@ def make_fleet(config: Config, server: str) -> "FleetDriver | None":
     return FleetDriver(
         config.fleet,
         kafka_properties(config.fleet, os.environ),
+        metrics,
         server=server,
         probe_s=_probe_s(config),
         session_timeouts_ms=(config.limits.session_timeout_min_ms, config.limits.session_timeout_max_ms),

@@ -162,6 +162,13 @@ class BoundListener(msgspec.Struct, frozen=True):
             port.close()
 
 
+class Ports(msgspec.Struct, frozen=True):
+    """The ports that the process really listens on. They differ from the configuration where that says 0."""
+
+    listeners: tuple[BoundListener, ...]
+    admin: int
+
+
 def port_of(sock: socket.socket) -> int:
     """Return the port that a socket is bound to."""
     port: int = sock.getsockname()[1]

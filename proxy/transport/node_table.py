@@ -6,20 +6,19 @@ from proxy.config.schema import Address
 
 
 class NodeTable:
-    """The brokers' addresses by node id, learned from responses as they pass."""
+    """See the module. ``on_change`` is called with each node that is new or has changed its address."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[int, Address], None] = lambda _node_id, _address: None) -> None:
         self._addresses: dict[int, Address] = {}
         self.racks: dict[int, str | None] = {}
         """By node id, of those that a Metadata response has named. Those of before v1 have no racks."""
-        self.on_change: Callable[[int, Address], None] = lambda _node_id, _address: None
-        """Called with each node that is new or has changed its address."""
+        self._on_change = on_change
 
     def learn(self, node_id: int, address: Address) -> None:
         """Record the address of a node."""
         if self._addresses.get(node_id) != address:
             self._addresses[node_id] = address
-            self.on_change(node_id, address)
+            self._on_change(node_id, address)
 
     def address_of(self, node_id: int) -> Address | None:
         """Return the node's address; None while no response has named it."""

@@ -8,17 +8,20 @@ connections keep the certificate with which they began.
 import datetime as dt
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import structlog
 from cryptography import x509
 
 from proxy.config.regular_file import read_regular_file
+from proxy.config.schema import Address, Config
 from proxy.config.tls import ClientAuth, ListenerTls, TlsVersion, UpstreamTls, tls_files_of
 from proxy.metrics.registry import Metrics
+from proxy.transport.dialer import Open
 from proxy.transport.tcp_stream import TcpStream, open_tcp
 from proxy.transport.tls_errors import TlsFilesError
 from proxy.transport.tls_stream import TlsStream
@@ -272,6 +275,36 @@ class TlsOpener:
             transport.socket.close()
             raise
         return stream
+
+
+class FoundCertificates(NamedTuple):
+    """The certificates of one process; ``open_`` connects to brokers, None without TLS there."""
+
+    open_: Open | None
+    listeners: list[Certificates | None]
+    """Of each listener; None without TLS."""
+    all: list[Certificates]
+
+
+def read_certificates(
+    config: Config, metrics: Metrics, last_good: Mapping[int, Contents]
+) -> FoundCertificates:
+    """Read the files of the upstream side and of each listener.
+
+    :raises TlsFilesError: a certificate can't be used.
+    """
+    open_: Open | None = None
+    found: list[Certificates] = []
+    if (tls := config.upstream.tls) is not None:
+        found.append(Certificates("upstream", tls, metrics, last_good.get(UPSTREAM)))
+        open_ = TlsOpener(tls, found[0]).open
+    listeners: list[Certificates | None] = [None for _ in config.listeners]
+    for number, one in enumerate(config.listeners):
+        if one.tls is not None:
+            where = f"listener {Address(one.bind, one.port)}"
+            found.append(Certificates(where, one.tls, metrics, last_good.get(number)))
+            listeners[number] = found[-1]
+    return FoundCertificates(open_, listeners, found)
 
 
 def file_problems(tls: ListenerTls | UpstreamTls) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from proxy.admin.admin_http import admin_app, serve_admin
 from proxy.admin.metrics_aggregation import MetricsAggregator
 from proxy.admin.preflight_view import PreflightBoard
+from proxy.admin.process_queries import Readiness
 from proxy.config.schema import Address, Config, Limits
 from proxy.groups.group_metrics import GroupCollector, GroupLabels, counts_of_view
 from proxy.groups.snapshot import Snapshot, merge
@@ -26,8 +27,7 @@ from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.file_watcher import Reloadable
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.runtime.log_throttle import LogThrottle
-from proxy.server.server import Ports, Readiness
-from proxy.transport.listeners import AcceptPort, BindError, bind, bind_listener, port_of
+from proxy.transport.listeners import AcceptPort, BindError, Ports, bind, bind_listener, port_of
 from proxy.workers.affinity import worker_of
 from proxy.workers.control_messages import COMMAND, HandoffHeader, PortKey, SetPolicy, Start
 from proxy.workers.last_good_tls import LastGoodTls

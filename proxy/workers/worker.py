@@ -15,6 +15,7 @@ from proxy.admin.snapshot_encoding import encode_cooperatively
 from proxy.groups.observability import replica_name
 from proxy.groups.snapshot import Snapshot
 from proxy.metrics.periodic import keep_running
+from proxy.metrics.registry import Metrics
 from proxy.runtime.computing_thread import in_thread
 from proxy.runtime.file_watcher import FileWatcher
 from proxy.runtime.log_setup import configure
@@ -67,12 +68,13 @@ class Worker:
             structlog.contextvars.bind_contextvars(worker=start.worker)
             configure(start.config.log)
             ports = WorkerPorts(start.config, start.ports, self._connections, self._send)
-            replica = f"{replica_name()}/{start.worker}"
-            fleet = make_fleet(start.config, replica)
+            replica, metrics = f"{replica_name()}/{start.worker}", Metrics()
+            fleet = make_fleet(start.config, replica, metrics)
             self._server = Server(
                 start.config,
                 make_translator(start.config, start.policy, fleet),
                 listeners=ports.listeners,
+                metrics=metrics,
                 policy=start.policy,
                 replica=replica,
                 fleet=fleet,

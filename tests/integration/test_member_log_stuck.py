@@ -49,14 +49,16 @@ class Watched:
             "topic.metadata.refresh.interval.ms": 300,
         }
         fleet = Fleet(topic=TOPIC, partitions=PARTITIONS, replication=1, kafka=kafka)
-        self.driver = FleetDriver(fleet, dict(kafka))
         self.metrics = Metrics()
-        self.driver.attach(lambda _outputs: None, lambda _reason: None, self.metrics)
+        self.driver = FleetDriver(fleet, dict(kafka), self.metrics)
         self.offsets: defaultdict[int, list[int]] = defaultdict(list)
         self._heard = trio.Event()
         self._client = self.driver._client
         self._hand_on = self._client._handle
         self._client._handle = self._hear
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        await self.driver.run(*[lambda _: None] * 3, task_status=task_status)
 
     def _hear(self, events: list[LogEvent]) -> None:
         for event in events:
@@ -86,7 +88,7 @@ async def test_clients_that_were_told_of_no_broker_are_replaced(relay, monkeypat
     monkeypatch.setattr(log_client, "MODULE", "tests.integration.support.mock_cluster_log_child")
     watched = Watched(relay)
     async with trio.open_nursery() as nursery:
-        await nursery.start(watched.driver.run)
+        await nursery.start(watched.run)
         await watched.until(lambda: watched.ready == PARTITIONS)
         assert watched.replacements == 0
         relay.names_brokers = False

@@ -47,9 +47,11 @@ class Replica:
         self.refusals: list[str | None] = []
         self.changed = trio.Event()
         self.metrics = Metrics()
-        self.driver = FleetDriver(fleet, dict(fleet.kafka), server="test")
-        self.driver.attach(self.hear, self.refusals.append, self.metrics)
+        self.driver = FleetDriver(fleet, dict(fleet.kafka), self.metrics, server="test")
         self.log = self.driver.log
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        await self.driver.run(self.hear, self.refusals.append, lambda _: None, task_status=task_status)
 
     def hear(self, outputs: list[Output]) -> None:
         self.said += outputs
@@ -75,7 +77,7 @@ class Replica:
 async def replica(fleet: Fleet) -> AsyncIterator[Replica]:
     started = Replica(fleet)
     async with trio.open_nursery() as nursery:
-        await nursery.start(started.driver.run)
+        await nursery.start(started.run)
         with trio.fail_after(30):
             assert await started.driver.wait_ready()
         yield started
@@ -102,9 +104,9 @@ def topic(group) -> str:
 
 
 async def refusal(fleet: Fleet) -> str:
-    driver = FleetDriver(fleet, dict(fleet.kafka))
+    replica = Replica(fleet)
     with pytest.raises(MemberLogRefused) as refused, trio.fail_after(30):
-        await driver.run()
+        await replica.run()
     return str(refused.value)
 
 
@@ -338,7 +340,7 @@ async def test_a_reader_that_is_out_of_range_reads_everything_again(kafka, topic
         other.driver._client.begin_with = out_of_range
         first_writer = other.driver._client.writer
         async with trio.open_nursery() as nursery:
-            await nursery.start(other.driver.run)
+            await nursery.start(other.run)
             await other.until(lambda: other.log.health(partition) is Health.READY)
             assert other.log.ownership(KEY) is Ownership.ELSEWHERE
             assert other.driver._client.writer != first_writer

@@ -116,7 +116,7 @@ def url() -> Iterator[str]:
         move, rule, _ = STATES[group_id]
         return view_of(move, rule, NOW_MS, "0123456789abcdef")
 
-    site.registry.move_of = move_of
+    site.known.move_of = move_of
     for state in STATES:
         for number, protocol in enumerate(["translated", *["classic"] * 4]):
             owned = topic(number)
@@ -160,7 +160,7 @@ def test_a_group_that_is_proven_shows_what_its_move_changed(browser, folder):
         Compared("kill", Side(1, 5_000_000, 5_000_000, 5_000_000), NOTHING, NOTHING, "too_few"),
         Compared("deploy", Side(12, 61_000_000, 300_000_000, 900_000_000), NOTHING, NOTHING, "too_few"),
     )
-    site.registry.proof_of = lambda _: ProofView(
+    site.known.proof_of = lambda _: ProofView(
         state="live",
         scope="all processes",
         by="pod",
@@ -199,14 +199,14 @@ def test_a_list_of_300_groups_is_for_people(browser, folder):
         for number, group in enumerate(groups)
     )
     site.registry.set_policy(Policy(rules=rules), int(NOW_S * 1e6))
-    site.registry.lag_of = lambda group: len(group) * 1_000
+    site.known.lag_of = lambda group: len(group) * 1_000
     numbers = {group: number for number, group in enumerate(groups)}
 
     def move_of(group_id: str) -> MoveView:
         move, rule, _ = states[3 if numbers[group_id] % 10 else numbers[group_id] // 10 % len(states)]
         return view_of(move, rule, NOW_MS, "0123456789abcdef")
 
-    site.registry.move_of = move_of
+    site.known.move_of = move_of
     for group in groups:
         site.record(life("m-0", group=group, protocol="classic"), NOW_S - 60)
     with served(site) as url:

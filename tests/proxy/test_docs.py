@@ -7,6 +7,7 @@ import pytest
 
 from proxy.groups.group_metrics import GroupCollector, GroupLabels
 from proxy.metrics.registry import Metrics
+from proxy.metrics.wave_groups import WaveGroups
 from tools.docs import DOCS, PAGES
 
 ROOT = DOCS.parent
@@ -20,6 +21,7 @@ def test_a_generated_page_is_up_to_date(name):
 def test_the_table_of_metrics_is_the_registry():
     metrics = Metrics()
     metrics.provide_groups(GroupCollector(GroupLabels(0), tuple))
+    metrics.without_groups.register(WaveGroups(tuple))
     described = {one.name.removesuffix("_total") for one in metrics.table}
     registered = {
         family.name for family in metrics.registry.collect() if family.name.startswith("epochgate_")

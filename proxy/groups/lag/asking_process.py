@@ -31,19 +31,21 @@ _logger = structlog.get_logger()
 class AskingProcess:
     """One process, started anew whenever it ends; for an account, whose librdkafka properties these are.
 
+    ``crashed`` is called when it has ended by itself.
     Who asks sets ``on_answer``, ``on_batch`` (called after some answers, when nothing more is there) and ``on_lost``
     (nothing that was asked before will be answered).
     """
 
-    def __init__(self, account: Mapping[str, Property] | None) -> None:
+    def __init__(
+        self, account: Mapping[str, Property] | None, crashed: Callable[[], None] = lambda: None
+    ) -> None:
         self._account = account
+        self._crashed = crashed
         self.on_answer: list[Callable[[Answer], None]] = []
         self.on_batch: list[Callable[[], Awaitable[None]]] = []
         self.on_lost: list[Callable[[], None]] = []
         self.process_id = 0
         """0: none runs."""
-        self.crashed: Callable[[], None] = lambda: None
-        """Called when the process has ended by itself."""
         self._process: trio.Process | None = None
         self._wanted = trio.Event()
         self._unsent: list[bytes] = []
@@ -113,7 +115,7 @@ class AskingProcess:
             with trio.move_on_after(_ENDS_WITHIN_S):
                 await process.wait()
             if process.returncode is not None and self._process is process:
-                self.crashed()
+                self._crashed()
                 _logger.warning("the process that reads lag has ended", reason=exit_text(process.returncode))
         finally:
             self._process, self.process_id = None, 0

@@ -5,7 +5,7 @@ and answers to and from the asking process. Nothing here blocks, and a broker th
 account costs its groups their readings and nothing else.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import trio
 
@@ -30,11 +30,13 @@ class LagReader:
 
     ``account`` are librdkafka properties (:func:`proxy.config.fleet.kafka_properties`), with at least DESCRIBE on the
     groups and their topics; None: the configuration names none, and nothing is ever known. :meth:`run` has to run
-    beside.
+    beside. ``crashed`` is called when the process that asks has ended by itself.
     """
 
-    def __init__(self, account: Mapping[str, Property] | None) -> None:
-        self.asking = AskingProcess(account)
+    def __init__(
+        self, account: Mapping[str, Property] | None, crashed: Callable[[], None] = lambda: None
+    ) -> None:
+        self.asking = AskingProcess(account, crashed)
         """The process that asks, for others who ask with the same account."""
         self.asking.on_answer.append(self._take)
         self.asking.on_batch.append(self._go_on)

@@ -13,6 +13,7 @@ from proxy.config.schema import Visibility
 from proxy.groups.group_registry import GroupRegistry
 from proxy.groups.snapshot import Snapshot
 from proxy.metrics.registry import Metrics
+from tests.proxy.fakes.known import Known
 from tests.proxy.groups.events import MICRO
 from translation.policy.policy import Mode, Policy
 
@@ -73,7 +74,8 @@ class Site:
     """The admin port over a book that the test fills."""
 
     def __init__(self) -> None:
-        self.registry = GroupRegistry(Policy(default=Mode.TRANSLATE))
+        self.known = Known()
+        self.registry = GroupRegistry(Policy(default=Mode.TRANSLATE), lookups=self.known.lookups())
         self.more: dict[str, Any] = {}
         metrics = Metrics()
         self.health = Health(metrics)

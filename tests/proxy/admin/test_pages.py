@@ -208,12 +208,12 @@ def test_partitions_that_nobody_has_are_shown_with_the_reason_why_nothing_is_don
     nobody_has = Unowned(
         partitions=2, since_s=30.0, tries=0, why_not="the policy says `mend: false`", text=text
     )
-    site.registry.unowned_of = {"g": nobody_has}.get
+    site.known.unowned_of = {"g": nobody_has}.get
     for path in ("/", "/groups/g"):
         assert text in html.unescape(site.http.get(path).text)
     (group,) = msgspec.json.decode(site.http.get("/api/groups").content, type=Snapshot).groups
     assert group.unowned == nobody_has
-    site.registry.unowned_of = lambda _: None
+    site.known.unowned_of = lambda _: None
     assert "no owner;" not in site.http.get("/groups/g").text
 
 
@@ -508,7 +508,7 @@ def a_move(**changes: Any) -> MoveView:
 def moved(view: MoveView, group_id: str = "payments", protocol: str = "translated") -> str:
     """What the page of a group with this move and one member says of it."""
     site = Site()
-    site.registry.move_of = lambda _: view
+    site.known.move_of = lambda _: view
     site.record(life("m1", group=group_id, protocol=protocol), NOW_S - 1)
     page = site.http.get(group_path(group_id)).text
     banner = re.search(r'<div class="banner[^"]*">.*?</div>', page, re.DOTALL)
@@ -585,7 +585,7 @@ def test_clients_that_share_a_client_id_are_told_apart_and_keep_name_and_colour_
 def test_rebalances_before_and_after_a_move_are_compared_with_their_counts(site):
     site.record(life(), NOW_S - 10)
     none = Side(0, 0, 0, 0)
-    site.registry.proof_of = lambda _: ProofView(
+    site.known.proof_of = lambda _: ProofView(
         state="live",
         scope="all processes",
         by="pod",

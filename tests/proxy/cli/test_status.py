@@ -21,6 +21,7 @@ from proxy.cli import command_line
 from proxy.groups.group_registry import GroupRegistry
 from proxy.groups.snapshot import Snapshot
 from proxy.runtime.exit_codes import ExitCode
+from tests.proxy.fakes.known import Known
 from tests.proxy.groups.events import MICRO, changed, event, life, topic
 from translation.actions import ConnectWorker, EventKind
 from translation.moving.in_place import UNNOTICED
@@ -36,7 +37,8 @@ class Answering:
     """An HTTP server on loopback; ``body`` is what it answers."""
 
     def __init__(self) -> None:
-        self.registry = GroupRegistry(Policy(default=Mode.TRANSLATE))
+        self.known = Known()
+        self.registry = GroupRegistry(Policy(default=Mode.TRANSLATE), lookups=self.known.lookups())
         self.body: bytes | None = None
         self.page_groups = 1000
         self.refusal: str | None = None
@@ -303,7 +305,7 @@ def test_it_fits_80_columns_without_breaking_words(proxy):
 
 
 def test_moves_and_what_was_said_about_them_are_listed_with_a_command_that_works(proxy):
-    proxy.registry.move_of = lambda _: MOVE
+    proxy.known.move_of = lambda _: MOVE
     proxy.more = {"control": "--control '/run/epoch gate/control'"}
     proxy.record(life("m-1"))
     for arguments in ((), ("g",)):
@@ -322,7 +324,7 @@ def test_moves_and_what_was_said_about_them_are_listed_with_a_command_that_works
     [("held", 3), ("aborted", 3), ("paused", 0), ("rolled_back", 0)],
 )
 def test_a_move_that_nobody_has_stopped_and_that_does_not_go_on_is_trouble(proxy, phase, code):
-    proxy.registry.move_of = lambda _: msgspec.structs.replace(MOVE, phase=phase, waits="", next_step=None)
+    proxy.known.move_of = lambda _: msgspec.structs.replace(MOVE, phase=phase, waits="", next_step=None)
     proxy.record(life("m-1"))
     done = proxy.run()
     assert done.exit_code == code
@@ -331,7 +333,7 @@ def test_a_move_that_nobody_has_stopped_and_that_does_not_go_on_is_trouble(proxy
 
 def test_a_group_that_waits_for_its_wave_is_no_trouble(proxy):
     waiting = {"phase": "waiting", "step": 0, "waits": "", "next_step": None}
-    proxy.registry.move_of = lambda _: msgspec.structs.replace(MOVE, **waiting)
+    proxy.known.move_of = lambda _: msgspec.structs.replace(MOVE, **waiting)
     proxy.record(life("m-1"))
     done = proxy.run()
     assert done.exit_code == ExitCode.SUCCESS

@@ -253,8 +253,9 @@ async def test_a_connection_that_carried_a_single_heartbeat_is_counted_when_it_e
     translator.is_authorized = lambda connection_id, _: connection_id in accepted
     translator.on_request = accepts if is_translated else lambda request: [Forward(request.id)]
     translator.handle_relayed_response = passed
-    driver = TranslatorDriver(translator, RequestMetrics(Metrics()), lambda _: None)
-    driver.on_disconnected = ended.append
+    driver = TranslatorDriver(
+        translator, RequestMetrics(Metrics()), lambda _: None, on_disconnected=ended.append
+    )
     heard(driver, shell, 1)
     if not is_translated:
         message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -268,8 +269,9 @@ async def test_a_connection_that_carried_a_single_heartbeat_is_counted_when_it_e
 async def test_a_heartbeat_that_the_broker_refuses_is_no_members_and_leaves_nothing():
     translator, ended = Scripted(), list[frozenset[str]]()
     translator.is_authorized = lambda *_: False
-    driver = TranslatorDriver(translator, RequestMetrics(Metrics()), lambda _: None)
-    driver.on_disconnected = ended.append
+    driver = TranslatorDriver(
+        translator, RequestMetrics(Metrics()), lambda _: None, on_disconnected=ended.append
+    )
     for number, acts in enumerate(([Forward(RequestId(0))], [])):
         translator.on_request = lambda *_, acts=acts: acts
         heard(driver, Shell(), number)

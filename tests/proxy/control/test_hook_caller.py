@@ -110,12 +110,12 @@ class Caller:
     def __init__(self, hook: Hook) -> None:
         self.metrics = Metrics()
         self.answers: list[str | None] = []
-        self._caller = HookCaller(hook, self.metrics, lambda _call, veto: self.answers.append(veto))
+        self._caller = HookCaller(hook, self.metrics)
 
     async def make(self, *calls: CallHook) -> list[str | None]:
         """Make calls until all that ask are answered, and all others counted."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._caller.run)
+            nursery.start_soon(self._caller.run, lambda _call, veto: self.answers.append(veto))
             for call in calls:
                 self._caller.call(call)
             with trio.fail_after(20):

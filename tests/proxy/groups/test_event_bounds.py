@@ -22,6 +22,7 @@ from proxy.journal.journal import estimated_bytes
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.runtime.log_setup import configure, count_suppressed_lines, log_suppressed_lines
+from proxy.runtime.wall_clock import WallClock
 from proxy.shadow.view import MemberForecast, ShadowView, Span
 from tests.proxy.groups.events import MICRO, changed, event, life, topic
 from translation.actions import ConnectWorker, Event, EventKind
@@ -260,7 +261,9 @@ def an_observability(groups: int = 200) -> tuple[Observability, Metrics]:
     )
     config = msgspec.structs.replace(config, metrics=msgspec.structs.replace(config.metrics, groups=groups))
     metrics = Metrics()
-    return Observability(config, metrics, Policy(default=Mode.TRANSLATE), lambda: None), metrics
+    return Observability(
+        config, metrics, Policy(default=Mode.TRANSLATE), lambda: None, replica="here", clock=WallClock()
+    ), metrics
 
 
 def flood(number: int) -> Event:

@@ -46,12 +46,12 @@ def site() -> Site:
         for team, groups in TEAMS.items()
     )
     site.registry.set_policy(Policy(rules=rules), round(NOW_S * MICRO))
-    site.registry.move_of = MOVES.get
-    site.registry.lag_of = LAGS.get
+    site.known.move_of = MOVES.get
+    site.known.lag_of = LAGS.get
     unowned = Unowned(
         partitions=1, since_s=60, tries=0, why_not="it may not", text="1 partition has no owner"
     )
-    site.registry.unowned_of = {"lost": unowned}.get
+    site.known.unowned_of = {"lost": unowned}.get
     for group in (*MOVES, "lost", "not-in-a-wave"):
         protocol = "translated" if group == "clicks" else "classic"
         for number in range(MEMBERS.get(group, 1)):

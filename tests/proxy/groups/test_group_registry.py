@@ -9,6 +9,7 @@ import pytest
 from protocol_codecs.classic_clients import OPTIONS, RACKS_IGNORED, Refusal
 from proxy.config.schema import Visibility
 from proxy.groups.group_metrics import OTHER, PREFIX, GroupLabels, counts_of_record, counts_of_view, families
+from proxy.groups.group_records import GroupLookups
 from proxy.groups.group_registry import GroupRegistry
 from proxy.groups.group_views import view_of
 from proxy.groups.snapshot import BrokerView, Snapshot, merge
@@ -185,11 +186,11 @@ def test_snapshots_of_workers_are_merged():
 
 
 def test_one_worker_knows_what_nobody_has_and_the_merged_snapshot_too():
-    one, two = GroupRegistry(Policy()), GroupRegistry(Policy())
+    nobody_has = Unowned(partitions=1, since_s=5.0, tries=1, why_not="", text="1 partition has no owner")
+    one = GroupRegistry(Policy(), lookups=GroupLookups(unowned_of={"g": nobody_has}.get))
+    two = GroupRegistry(Policy())
     record(one, life("m-1"), 1)
     record(two, life("m-2"), 2)
-    nobody_has = Unowned(partitions=1, since_s=5.0, tries=1, why_not="", text="1 partition has no owner")
-    one.unowned_of = {"g": nobody_has}.get
     merged = merge([snapshot(view(one), replica="h/0"), snapshot(view(two), replica="h/1")])
     assert merged.groups[0].unowned == nobody_has
 

@@ -32,15 +32,16 @@ def _no_kafka(monkeypatch):
 class Replica:
     def __init__(self, fault: str) -> None:
         topic = fault.replace(" ", "-")
-        self.driver = FleetDriver(
-            Fleet(kafka=dict(PROPERTIES), topic=topic, partitions=PARTITIONS, expires=True), dict(PROPERTIES)
-        )
         self.metrics = Metrics()
+        fleet = Fleet(kafka=dict(PROPERTIES), topic=topic, partitions=PARTITIONS, expires=True)
+        self.driver = FleetDriver(fleet, dict(PROPERTIES), self.metrics)
         self.said: list[Output] = []
         self.refusals: list[str | None] = []
         self.changed = trio.Event()
-        self.driver.attach(self.hear, self.refused, self.metrics)
         self.log = self.driver.log
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        await self.driver.run(self.hear, self.refused, lambda _: None, task_status=task_status)
 
     def hear(self, outputs: list[Output]) -> None:
         self.said += outputs
@@ -84,7 +85,7 @@ class Replica:
 async def running(fault: str = "none") -> AsyncIterator[Replica]:
     replica = Replica(fault)
     async with trio.open_nursery() as nursery:
-        await nursery.start(replica.driver.run)
+        await nursery.start(replica.run)
         yield replica
         nursery.cancel_scope.cancel()
 
@@ -145,7 +146,7 @@ async def test_a_client_that_talks_nonsense_is_replaced(fault, reason):
 
 async def test_a_client_that_crashes_at_the_start_ends_the_start():
     with pytest.raises(MemberLogRefused, match="ended by SIGSEGV"), trio.fail_after(30):
-        await Replica("crashes at the start").driver.run()
+        await Replica("crashes at the start").run()
 
 
 async def test_a_right_that_comes_back_puts_the_replica_into_service_again():

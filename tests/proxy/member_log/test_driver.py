@@ -5,7 +5,7 @@ import trio
 from structlog.testing import capture_logs
 
 from proxy.config.fleet import Fleet
-from proxy.member_log.driver import FleetDriver
+from proxy.member_log.driver import FleetDriver, Reports
 from proxy.member_log.log_events import (
     AccessLost,
     EndReached,
@@ -54,14 +54,15 @@ class Bench:
     """A driver whose client writes to a list; each record is read back when the test says so."""
 
     def __init__(self) -> None:
-        self.driver = FleetDriver(Fleet(kafka=dict(PROPERTIES), partitions=PARTITIONS), dict(PROPERTIES))
         self.metrics = Metrics()
+        fleet = Fleet(kafka=dict(PROPERTIES), partitions=PARTITIONS)
+        self.driver = FleetDriver(fleet, dict(PROPERTIES), self.metrics)
         self.said: list[Output] = []
         self.refusals: list[str] = []
         self.written: list[WriteRecord] = []
         self.offset = 0
         self.driver._client.write = self.written.append
-        self.driver.attach(self.said.extend, self.refusals.append, self.metrics)
+        self.driver._reports = Reports(self.said.extend, self.refusals.append, lambda _policy: None)
 
     def start(self) -> "Bench":
         for partition in range(PARTITIONS):
@@ -228,7 +229,7 @@ async def test_an_error_where_what_was_read_is_handed_on_ends_its_use_too():
     bench = Bench().start()
     bench.driver.log.claim(KEY, 1, trio.current_time())
     bench.driver.carry_out()
-    bench.driver._tell = planted
+    bench.driver._reports = Reports(planted, bench.refusals.append)
     bench.read_back()
     assert has_ended_its_use(bench)
 
@@ -373,10 +374,10 @@ async def test_a_log_that_is_refused_has_no_reader_replaced(autojump_clock):
 async def test_a_value_that_librdkafka_does_not_take_is_refused():
     fleet = Fleet(kafka={**PROPERTIES, "security.protocol": "x"})
     with pytest.raises(MemberLogRefused, match=r"`fleet\.kafka`.*security\.protocol"), trio.fail_after(60):
-        await FleetDriver(fleet, dict(fleet.kafka)).run()
+        await FleetDriver(fleet, dict(fleet.kafka), Metrics()).run(*[lambda _: None] * 3)
 
 
 async def test_brokers_that_do_not_answer_end_the_start():
     fleet = Fleet(kafka=dict(PROPERTIES))
     with pytest.raises(MemberLogRefused, match=r"127\.0\.0\.1:1.*`security\.protocol`"), trio.fail_after(60):
-        await FleetDriver(fleet, dict(fleet.kafka)).run()
+        await FleetDriver(fleet, dict(fleet.kafka), Metrics()).run(*[lambda _: None] * 3)

@@ -57,7 +57,6 @@ class Bench:
         )
         self.proof_of: Callable[[str], Proof | None] = lambda _: None
         self.looks = 0
-        self.live.on_look = self._looked
         self.journal = Journal(
             self.live.sinks,
             replica="pod",
@@ -67,7 +66,7 @@ class Bench:
             metrics=self.metrics,
         )
 
-    def _looked(self, proof_of: Callable[[str], Proof | None]) -> None:
+    def looked(self, proof_of: Callable[[str], Proof | None]) -> None:
         self.proof_of, self.looks = proof_of, self.looks + 1
 
     def record(self, kind: EventKind, member: str = "m-1", *owned: int) -> None:
@@ -81,7 +80,7 @@ class Bench:
 @contextlib.asynccontextmanager
 async def running(bench: Bench) -> AsyncIterator[None]:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bench.live.run)
+        nursery.start_soon(bench.live.run, bench.looked)
         nursery.start_soon(bench.journal.run)
         yield
         nursery.cancel_scope.cancel()

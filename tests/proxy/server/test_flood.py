@@ -46,7 +46,7 @@ async def test_connections_beyond_the_limit_are_refused_and_the_others_served():
             await good[1].aclose()
             with trio.fail_after(60):
                 # Its place is free once its upstream side has ended.
-                while len(proxy.server._connections) == 3:  # noqa: ASYNC110  a place has no event
+                while len(proxy.server._parts.connections) == 3:  # noqa: ASYNC110  a place has no event
                     await trio.sleep(0.02)
             async with await connect(proxy.port()) as taken:
                 assert await proxy.ask(taken, messages.plain(10)) is not None
@@ -144,7 +144,7 @@ async def test_half_open_connections_end():
 
         silent = await connect(proxy.port())
         assert await proxy.ask(silent, messages.plain(3)) is not None
-        (connection,) = (c for c in proxy.server._connections if c.is_serving)
+        (connection,) = (c for c in proxy.server._parts.connections if c.is_serving)
         sock = connection._client.socket
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)

@@ -6,10 +6,10 @@ import pytest
 import trio
 import trio.testing
 
-from proxy.groups.lag.gate_lag import lag_of
+from proxy.groups.lag.group_lags import lag_of
 from proxy.groups.lag.readings import GroupLag, Partition, PartitionLag, Reading, Unknown, Why
 from proxy.metrics.registry import Metrics
-from proxy.server.gate_keeper import GateKeeper
+from proxy.server.gate_keeper import GateKeeper, LagSource, no_lag
 from translation.actions import Event, EventKind, MemberProtocol
 from translation.member_log.signals import Gate, Report
 from translation.policy.gates import AbortIf
@@ -27,18 +27,15 @@ EVENT = Event(
 class Kept:
     """A keeper of one group, and what it has reported."""
 
-    def __init__(self, abort_if: AbortIf) -> None:
+    def __init__(self, abort_if: AbortIf, lag_source: LagSource = no_lag) -> None:
         self.reports: list[Report] = []
         self.keeper = GateKeeper(
-            lambda: {"g": abort_if},
-            lambda: frozenset({"g"}),
-            lambda reports: self.reports.extend(reports.values()),
-            Metrics(),
+            lambda: {"g": abort_if}, lambda: frozenset({"g"}), Metrics(), lag_source=lag_source
         )
 
     async def windows(self, number: int) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.keeper.run)
+            nursery.start_soon(self.keeper.run, lambda reports: self.reports.extend(reports.values()))
             await trio.testing.wait_all_tasks_blocked()
             self.keeper.record(EVENT)
             await trio.sleep(number * 10 + 1)
@@ -66,13 +63,12 @@ async def test_a_broker_that_is_away_marks_its_windows(autojump_clock: trio.test
 async def test_a_lag_that_is_not_known_twice_running_has_failed(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    kept = Kept(AbortIf(lag=1))
     lags: list[int | str] = ["no answer", 7, "no answer", "no answer", "no answer"]
 
     async def source(groups: Collection[str]) -> Mapping[str, int | str]:
         return dict.fromkeys(groups, lags.pop(0))
 
-    kept.keeper.lag_source = source
+    kept = Kept(AbortIf(lag=1), source)
     await kept.windows(4)
     assert [report.windows[0].lag for report in kept.reports] == [None, 7, None, None]
     assert [report.failed for report in kept.reports] == [(), (), (), (f"{Gate.LAG}: no answer",)]
@@ -82,14 +78,12 @@ async def test_a_lag_that_is_not_known_twice_running_has_failed(
 async def test_a_source_that_hangs_or_fails_ends_nothing(
     autojump_clock: trio.testing.MockClock, *, hangs: bool
 ) -> None:
-    kept = Kept(AbortIf(lag=1))
-
     async def source(groups: Collection[str]) -> Mapping[str, int | str]:
         if hangs:
             await trio.sleep_forever()
         raise ZeroDivisionError
 
-    kept.keeper.lag_source = source
+    kept = Kept(AbortIf(lag=1), source)
     await kept.windows(3)
     assert len(kept.reports) == 3
     assert kept.reports[-1].failed != ()

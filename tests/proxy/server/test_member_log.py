@@ -8,7 +8,6 @@ import trio
 import trio.testing
 
 from proxy.member_log.refusals import MemberLogRefused
-from proxy.metrics.registry import Metrics
 from proxy.server.server import Server
 from tests.proxy.fakes import messages
 from tests.proxy.fakes.broker import a_cluster, connect
@@ -32,12 +31,15 @@ class Fleet:
         self._scope = trio.CancelScope()
         self._tell: Callable[[list[Output]], None]
 
-    def attach(
-        self, tell: Callable[[list[Output]], None], on_refused: Callable[[str], None], metrics: Metrics
+    async def run(
+        self,
+        said: Callable[[list[Output]], None],
+        on_refused: Callable[[str | None], None],
+        on_migration_policy: Callable[[str | None], None],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        self._tell, self.refuse = tell, on_refused
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        self._tell, self.refuse, self.tell_policy = said, on_refused, on_migration_policy
         self.done.append("started")
         if self.refuses is not None:
             raise MemberLogRefused(self.refuses)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from proxy.config.fleet import Fleet
+from proxy.metrics.registry import Metrics
 from proxy.server import process
 from proxy.server.process import StartError, check_fleet, make_fleet, make_translator
 from tests.proxy.fakes.serving import config_for
@@ -42,7 +43,7 @@ def test_only_a_process_that_serves_alone_speaks_for_silent_clients():
 
 async def test_no_process_of_a_fleet_serves_alone():
     config = config_for({}, sole_process=True, fleet=Fleet(kafka={"bootstrap.servers": "k"}))
-    translator = make_translator(config, Policy(), make_fleet(config, "here"))
+    translator = make_translator(config, Policy(), make_fleet(config, "here", Metrics()))
     assert translator._context.settings.sole_process is False
 
 

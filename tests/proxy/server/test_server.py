@@ -162,9 +162,9 @@ async def test_while_a_broker_is_away_its_clients_are_refused_and_then_served_ag
             assert await proxy.ask(client, messages.plain(3)) is not None
 
         found = trio.Event()
-        learn = proxy.server._broker_health._on_reachable
+        learn = proxy.server._parts.broker_health._on_reachable
         monkeypatch.setattr(
-            proxy.server._broker_health, "_on_reachable", lambda node: (learn(node), found.set())
+            proxy.server._parts.broker_health, "_on_reachable", lambda node: (learn(node), found.set())
         )
         await brokers[1].start()
         with trio.fail_after(10):
@@ -351,7 +351,9 @@ async def test_a_mistake_in_the_task_that_writes_ends_one_connection_and_is_told
             other, unlucky = await connect(proxy.port()), await connect(proxy.port())
             assert await proxy.ask(other, messages.plain(1)) is not None
             assert await proxy.ask(unlucky, messages.plain(2)) is not None
-            buffer = max(proxy.server._connections, key=lambda connection: connection.id)._shell.to_client
+            buffer = max(
+                proxy.server._parts.connections, key=lambda connection: connection.id
+            )._shell.to_client
             buffer._send_nowait, buffer._stream = None, Mistaken()
             assert await proxy.ask(unlucky, messages.plain(3)) is None
             assert await proxy.ask(other, messages.plain(4)) is not None

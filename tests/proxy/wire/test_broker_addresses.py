@@ -143,9 +143,8 @@ def test_the_list_of_responses_with_addresses_is_closed():
 
 
 def test_a_node_is_announced_when_it_is_new_and_when_it_moves():
-    table = NodeTable()
     heard = []
-    table.on_change = lambda node_id, address: heard.append((node_id, address))
+    table = NodeTable(on_change=lambda node_id, address: heard.append((node_id, address)))
     for port in (9092, 9092, 9093):
         table.learn(1, Address("kafka-1", port))
     assert heard == [(1, Address("kafka-1", 9092)), (1, Address("kafka-1", 9093))]

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 import trio
 
+from proxy.admin.process_queries import Readiness
 from proxy.config.schema import Config, Limits, Listener, Upstream
 from proxy.groups.snapshot import Snapshot
 from proxy.reload.policy_reloader import PolicyReloader
 from proxy.server.process import StartError, leaves
-from proxy.server.server import Readiness
 from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_errors import TlsError, TlsFilesError
 from proxy.transport.tls_stream import TlsStream

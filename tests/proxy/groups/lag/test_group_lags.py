@@ -3,8 +3,8 @@
 import pytest
 import trio
 
+from proxy.groups.lag.group_lags import EVERY_S, GroupLags
 from proxy.groups.lag.readings import GroupLag, Partition, PartitionLag, Reading, Unknown, Why
-from proxy.groups.lag.shown_lags import EVERY_S, ShownLags
 
 PARTITION = Partition("t", 0)
 
@@ -39,16 +39,16 @@ def reading(*partitions: PartitionLag) -> GroupLag:
     ],
 )
 def test_only_a_lag_that_is_wholly_known_is_shown(known: Reading, lag: int | None) -> None:
-    assert ShownLags(Reader(known), list).of("g") == lag  # type: ignore[arg-type]
+    assert GroupLags(Reader(known)).of("g") == lag  # type: ignore[arg-type]
 
 
 async def test_brokers_are_asked_while_somebody_looks_and_not_otherwise(
     autojump_clock: trio.abc.Clock,
 ) -> None:
     reader = Reader(reading())
-    lags = ShownLags(reader, lambda: ["a", "b"])  # type: ignore[arg-type]
+    lags = GroupLags(reader)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(lags.run)
+        nursery.start_soon(lags.run, lambda: ["a", "b"])
         await trio.sleep(10 * EVERY_S)
         assert reader.asked == []
         for _ in range(20):  # a page every two seconds, for 40 s

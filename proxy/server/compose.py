@@ -1,0 +1,230 @@
+"""Builds the parts of one process in an order in which each gets what it needs of others.
+
+Of two parts that need each other, one gets it only when :class:`proxy.server.server.Server` runs it.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from proxy.admin.admin_http import Health
+from proxy.admin.process_queries import QueryHandler, Readiness
+from proxy.config.fleet import kafka_properties
+from proxy.config.schema import Config
+from proxy.connection.connection_deps import ConnectionDeps
+from proxy.connection.connection_manager import ConnectionManager
+from proxy.connection.share_session_cuts import ShareSessionCuts
+from proxy.connection.translator_driver import TranslatorDriver
+from proxy.groups.group_records import GroupLookups, nothing
+from proxy.groups.observability import Observability, replica_name
+from proxy.metrics.dump import MetricDump, dump_metrics
+from proxy.metrics.registry import Metrics
+from proxy.metrics.wave_groups import WaveGroups
+from proxy.runtime.fd_limits import pipe_limit
+from proxy.runtime.wall_clock import WallClock
+from proxy.server.advertised_cluster import AdvertisedCluster
+from proxy.server.broker_health import BrokerHealth, NodeCallback
+from proxy.server.gate_keeper import GateKeeper, no_lag
+from proxy.session.held_calls_budget import HeldCallsBudget
+from proxy.session.listener import Listener
+from proxy.session.request_metrics import RequestMetrics
+from proxy.transport.dialer import Dialer, Open
+from proxy.transport.listeners import BoundListener
+from proxy.transport.node_table import NodeTable
+from proxy.transport.splice import PipePool
+from proxy.wire.api_versions import ApiVersionsNegotiator
+from translation.actions import Event
+from translation.engine.group_router import with_routed_groups
+from translation.member_log.group_records import Phase
+from translation.member_log.signals import GateState
+from translation.moving.move_view import SETTLED, TO_APPROVE
+from translation.passthrough.observer import Observer
+from translation.passthrough.topic_names import TopicNames
+from translation.policy.policy import Policy, Rule
+from translation.policy.rule_cache import RuleCache
+from translation.translator import Translator
+
+if TYPE_CHECKING:
+    from proxy.control.hook_caller import HookCaller
+    from proxy.groups.lag.group_lags import GroupLags
+    from proxy.member_log.driver import FleetDriver
+    from proxy.proof.live_proof import LiveProof
+
+_SHOWN_PHASES = (TO_APPROVE, SETTLED, *(phase for phase in Phase if phase is not Phase.OVER))
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of one process; None for those that its configuration does without."""
+
+    health: Health
+    nodes: NodeTable
+    dialer: Dialer
+    broker_health: BrokerHealth
+    connections: ConnectionManager
+    pipes: PipePool
+    rules: RuleCache
+    driver: TranslatorDriver
+    observability: Observability
+    gates: GateKeeper
+    query_handlers: Mapping[str, QueryHandler]
+    listeners: Sequence[ConnectionDeps]
+    """What the connections of each bound listener need."""
+    lags: "GroupLags | None"
+    proof: "LiveProof | None"
+    hook: "HookCaller | None"
+
+
+def compose(
+    config: Config,
+    translator: Translator,
+    *,
+    metrics: Metrics,
+    bound: Sequence[BoundListener],
+    open_: Open,
+    policy: Policy,
+    replica: str | None,
+    folder: Path | None,
+    fleet: "FleetDriver | None",
+    on_unreachable: NodeCallback,
+    on_reachable: NodeCallback,
+) -> Parts:
+    """Build the parts of a process that listens on ``bound``; the arguments are the server's."""
+    rollout, clock, replica = translator.rollout, WallClock(), replica or replica_name()
+    health = Health(metrics)
+    connections = ConnectionManager(config.limits, metrics, ports=sum(len(one.ports) for one in bound))
+    nodes = NodeTable(on_change=connections.node_learned)
+    dialer = Dialer(config.upstream.addresses, nodes, config.upstream.connect_timeout_s, metrics, open_)
+    broker_health = BrokerHealth(dialer, metrics, on_unreachable=on_unreachable, on_reachable=on_reachable)
+    lags = proof = hook = None
+    if config.fleet is not None:  # else there is no account to ask with
+        from proxy.groups.lag.group_lags import GroupLags  # noqa: PLC0415
+        from proxy.groups.lag.reader import LagReader  # noqa: PLC0415
+
+        account = kafka_properties(config.fleet, os.environ)
+        lags = GroupLags(LagReader(account, crashed=metrics.kafka_process_crashes.labels("lag").inc))
+    if config.verify.live:
+        from proxy.proof.live_proof import live_proof  # noqa: PLC0415 - the rules of the audit come with it
+
+        proof = live_proof(config, metrics, clock, replica, fleet)
+    if config.hook is not None:
+        from proxy.control.hook_caller import HookCaller  # noqa: PLC0415 - most proxies have no hook
+
+        hook = HookCaller(config.hook, metrics)
+    observability = Observability(
+        config,
+        metrics,
+        policy,
+        lambda: health.reason,
+        replica=replica,
+        clock=clock,
+        lookups=GroupLookups(
+            move_of=rollout.move_of,
+            unowned_of=translator.unowned.of_group,
+            proof_of=nothing if proof is None else proof.view,
+            lag_of=nothing if lags is None else lags.of,
+        ),
+        folder=folder,
+        open_=open_,
+        sinks=() if proof is None else proof.sinks,
+        on_look=None if lags is None else lags.look,
+    )
+    lag_source = no_lag if lags is None else lags.read
+    gates = GateKeeper(rollout.gated_groups, rollout.groups_in_moves, metrics, lag_source=lag_source)
+
+    def emit(event: Event) -> None:
+        observability.record(event)
+        gates.record(event)
+
+    request_metrics, topics, rules = RequestMetrics(metrics), TopicNames(), RuleCache(policy)
+    driver = TranslatorDriver(
+        translator,
+        request_metrics,
+        emit,
+        Observer(topics),
+        carry_out=None if fleet is None else fleet.carry_out,
+        on_disconnected=gates.disconnected,
+        call_hook=None if hook is None else hook.call,
+    )
+    translator.on_router_failure(metrics.internal_errors.labels("hosted group").inc)
+    held_calls = HeldCallsBudget(config.limits.group_calls_held_max_bytes)
+    metrics.known_nodes.set_function(lambda: len(nodes))
+    metrics.large_group_calls_held.set_function(lambda: held_calls.taken)
+    for state in GateState:
+        metrics.group_gates.labels(state).set_function(partial(_count, rollout.gates_by_state, state))
+    for phase in _SHOWN_PHASES:
+        metrics.group_moves.labels(phase).set_function(partial(_count, rollout.moves_by_phase, phase))
+    metrics.without_groups.register(WaveGroups(rollout.waves))
+    negotiator = ApiVersionsNegotiator(allow_unknown_apis=config.versions.allow_unknown_apis)
+    pipes, cuts = PipePool(pipe_limit()), ShareSessionCuts(metrics)
+    rule_for: Callable[[str], Rule] = rules.rule_for
+    if config.experimental:
+        rule_for = with_routed_groups(rule_for, driver.has_routed_group)
+
+    def connection_deps(one: BoundListener) -> ConnectionDeps:
+        ports = {node_id: one.listener.advertised_port or port for node_id, port in one.node_ports.items()}
+        cluster = AdvertisedCluster(nodes, one.listener.advertised_host, ports, metrics.hidden_nodes.inc)
+        listener = Listener(
+            map_address=cluster.map_address,
+            negotiator=negotiator,
+            limits=config.limits,
+            request_metrics=request_metrics,
+            clock=time.perf_counter,
+            topics=topics,
+            rule_for=rule_for,
+            passes_through=driver.passes_through,
+            held_calls=held_calls,
+            known_nodes=cluster.known_nodes,
+            learn_racks=cluster.learn_racks,
+        )
+        return ConnectionDeps(listener, dialer, broker_health, driver, pipes, cuts)
+
+    return Parts(
+        health=health,
+        nodes=nodes,
+        dialer=dialer,
+        broker_health=broker_health,
+        connections=connections,
+        pipes=pipes,
+        rules=rules,
+        driver=driver,
+        observability=observability,
+        gates=gates,
+        query_handlers=_query_handlers(config, metrics, health, observability, fleet),
+        listeners=[connection_deps(one) for one in bound],
+        lags=lags,
+        proof=proof,
+        hook=hook,
+    )
+
+
+def _count(counts: Callable[[], Mapping[str, int]], key: str) -> int:
+    return counts()[key]
+
+
+def _query_handlers(
+    config: Config, metrics: Metrics, health: Health, groups: Observability, fleet: "FleetDriver | None"
+) -> Mapping[str, QueryHandler]:
+    async def metrics_of_all_but_groups() -> list[MetricDump]:
+        return dump_metrics(metrics.without_groups)
+
+    async def readiness() -> Readiness:
+        return Readiness(health.reason)
+
+    handlers: dict[str, QueryHandler] = {
+        "metrics": metrics_of_all_but_groups,
+        "readiness": readiness,
+        "groups": partial(groups.snapshot, events=False),
+        "groups with events": partial(groups.snapshot, events=True),
+    }
+    if fleet is not None:
+        from proxy.groups.fleet_reading import FleetReader  # noqa: PLC0415 - as the driver
+
+        reader = FleetReader(fleet, groups.registry, config.visibility)
+        handlers["fleet"] = partial(reader.read, members=False)
+        handlers["fleet with members"] = partial(reader.read, members=True)
+    return handlers
