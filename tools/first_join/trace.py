@@ -26,6 +26,8 @@ MESSAGES = frozenset(
     }
 )
 """What a client that joins sends and gets, in either protocol."""
+_DEEP = 2
+"""So many values may be around a message: a client's call holds the request that holds it."""
 
 
 @dataclasses.dataclass
@@ -101,9 +103,13 @@ class Tracer:
     def _form(self, value: Any) -> str | None:
         if self._is_request(value):
             return BYTES if isinstance(value, bytes | bytearray | memoryview) else type(value).__name__
-        if _is_immutable(value) and any(self._is_request(one) for one in _parts(value)):
-            return type(value).__name__
-        return None
+        return type(value).__name__ if self._holds_request(value, _DEEP) else None
+
+    def _holds_request(self, value: Any, deep: int) -> bool:
+        return _is_immutable(value) and any(
+            self._is_request(one) or (deep > 1 and self._holds_request(one, deep - 1))
+            for one in _parts(value)
+        )
 
     def _is_request(self, value: Any) -> bool:
         if isinstance(value, bytes | bytearray | memoryview):
