@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import chain, product
-from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -32,9 +31,6 @@ from proxy.proof.pace import Pace
 from proxy.proof.sources import Election, JournalUnreadable, Open, ReadNext
 from proxy.runtime.wall_clock import WallClock
 from translation.member_log.group_records import Proof
-
-if TYPE_CHECKING:
-    from proxy.member_log.driver import FleetDriver
 
 LOOK_EVERY_S = 5.0
 DELAY_S = 15.0
@@ -272,17 +268,19 @@ def _proof_of(verifier: LiveVerifier, ago_ms: int, group_id: str) -> Proof | Non
 
 
 def live_proof(
-    config: Config, metrics: Metrics, clock: WallClock, replica: str, fleet: "FleetDriver | None"
+    config: Config, metrics: Metrics, clock: WallClock, replica: str, election: Election | None
 ) -> LiveProof:
-    """Make the live verification of a process: of the journal's topic with a member log, else of its own events."""
-    open_journal = election = None
-    if fleet is not None and config.fleet is not None and config.journal.topic is not None:
+    """Make the live verification of a process: of the journal's topic with a member log, else of its own events.
+
+    ``election`` is among the replicas of the member log.
+    """
+    open_journal = None
+    if election is not None and config.fleet is not None and config.journal.topic is not None:
         open_journal = topic_of(
             config.journal.topic,
             kafka_properties(config.fleet, os.environ),
             metrics.kafka_process_crashes.labels("proof").inc,
         )
-        election = Election.among(fleet.replicas, lambda: fleet.replica)
     return LiveProof(
         config.verify,
         metrics,
@@ -290,5 +288,5 @@ def live_proof(
         replica,
         is_alone=config.sole_process and config.workers == 1 and config.fleet is None,
         open_=open_journal,
-        election=election,
+        election=None if open_journal is None else election,
     )

@@ -109,8 +109,10 @@ def compose(
         lags = GroupLags(LagReader(account, crashed=metrics.kafka_process_crashes.labels("lag").inc))
     if config.verify.live:
         from proxy.proof.live_proof import live_proof  # noqa: PLC0415 - the rules of the audit come with it
+        from proxy.proof.sources import Election  # noqa: PLC0415
 
-        proof = live_proof(config, metrics, clock, replica, fleet)
+        election = None if fleet is None else Election.among(fleet.replicas, lambda: fleet.replica)
+        proof = live_proof(config, metrics, clock, replica, election)
     if config.hook is not None:
         from proxy.control.hook_caller import HookCaller  # noqa: PLC0415 - most proxies have no hook
 
