@@ -34,7 +34,8 @@ from translation.member_log.group_records import Proof
 
 LOOK_EVERY_S = 5.0
 DELAY_S = 15.0
-"""How long events wait for others that were written before them and come later."""
+"""How long events wait for others that were written before them and come later. A process that has written nothing for
+as long counts as ended."""
 
 _LOOK_COSTS = 20
 """The next look begins after this many times what the last one took."""

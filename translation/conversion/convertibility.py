@@ -165,8 +165,8 @@ def _named(topics: Iterable[ConsumerProtocolTopicPartition]) -> set[tuple[str, i
 
 def passthrough_backoff_s(context: Context, group: Group) -> float:
     """For how long (seconds) a group is relayed that the broker did not convert
-    (:meth:`~translation.members.group_migration.GroupMigration.give_up`)."""
-    return group.migration.give_up(context.now, context.settings.relayed_s)
+    (:meth:`~translation.members.group_migration.GroupMigration.back_off`)."""
+    return group.migration.back_off(context.now, context.settings.relayed_s)
 
 
 _DESCRIBE_VERSION = 1

@@ -1,1 +1,3 @@
-"""One member and its parts: states, ids, generation, timeouts, the group that it is in, procedures under way."""
+"""One member and its parts: states, ids, generation, timeouts, the group that it is in and how far
+that is with its move, procedures under way.
+"""

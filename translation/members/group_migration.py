@@ -209,7 +209,7 @@ class GroupMigration:
             self._all_told_until = now + ALL_AT_ONCE_S
         self._handle(GroupEvent.HAS_TO_BE_EMPTY)
 
-    def give_up(self, now: float, first_s: float) -> float:
+    def back_off(self, now: float, first_s: float) -> float:
         """The broker did not convert the group: for how long (seconds) it is to be relayed.
 
         Until the policy changes, if nothing is seen that stands in the way. If its members were told all at once, not

@@ -63,20 +63,20 @@ def test_all_members_are_told_at_once_for_a_limited_time_which_is_not_begun_anew
 
 def test_a_group_whose_members_remain_is_left_alone_twice_as_long_each_time_until_it_is_converted() -> None:
     migration = GroupMigration()
-    assert migration.give_up(0.0, 60.0) == math.inf  # nothing is seen that stands in the way
+    assert migration.back_off(0.0, 60.0) == math.inf  # nothing is seen that stands in the way
     pauses = []
     now = 0.0
     for _ in range(3):
         migration.move_all(now)
-        pauses.append(migration.give_up(now, 60.0))
+        pauses.append(migration.back_off(now, 60.0))
         migration.relay_for(pauses[-1], now)
-        assert migration.give_up(now + 1, 60.0) == pauses[-1] - 1  # another client's JoinGroup ends with it
+        assert migration.back_off(now + 1, 60.0) == pauses[-1] - 1  # another client's JoinGroup ends with it
         now += pauses[-1]
         migration.translate_join(now)
     assert pauses == [60.0, 120.0, 240.0]
     migration.converted()
     migration.move_all(now)
-    assert migration.give_up(now, 60.0) == 60.0
+    assert migration.back_off(now, 60.0) == 60.0
 
 
 def test_revocations_are_waited_for_once_and_again_when_there_was_nothing_to_revoke_in_between() -> None:
