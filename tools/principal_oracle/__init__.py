@@ -1,0 +1,1 @@
+"""Asks Kafka's own classes who a client with a certificate is."""
