@@ -18,6 +18,7 @@ _LOWEST = frozenset(
         f"{PREFIX}ready",
         f"{PREFIX}policy_is_current",
         f"{PREFIX}tls_certificate_expiry_timestamp_seconds",
+        f"{PREFIX}tls_crl_expiry_timestamp_seconds",
         f"{PREFIX}tls_is_current",
         "process_start_time_seconds",
     }

@@ -46,6 +46,14 @@ class ListenerTls(Section, frozen=True, kw_only=True):
         str | None,
         Meta(description="PEM file with the authorities whose client certificates are accepted."),
     ] = None
+    client_crl: Annotated[
+        str | None,
+        Meta(
+            description="PEM file with the revocation lists (CRLs) of all authorities in `client_ca`: a client whose "
+            "certificate is on its authority's list is refused, and everybody once that list is out of date. Open "
+            "connections stay. `null`: no certificate is revoked."
+        ),
+    ] = None
     client_auth: Annotated[
         ClientAuth,
         Meta(
@@ -61,6 +69,8 @@ class ListenerTls(Section, frozen=True, kw_only=True):
             raise ValueError(f"`client_auth: {self.client_auth}` needs `client_ca`")
         if self.client_auth is ClientAuth.NONE and self.client_ca is not None:
             raise ValueError("`client_ca` needs `client_auth: required` or `optional`")
+        if self.client_crl is not None and self.client_ca is None:
+            raise ValueError("`client_crl` needs `client_ca`")
 
 
 class UpstreamTls(Section, frozen=True, kw_only=True):
@@ -124,7 +134,7 @@ class UpstreamTls(Section, frozen=True, kw_only=True):
             check_host("server_name", self.server_name)
 
 
-_PATHS = ("ca", "client_ca", "certificate", "key", "key_password_file")
+_PATHS = ("ca", "client_ca", "client_crl", "certificate", "key", "key_password_file")
 _Tls = TypeVar("_Tls", ListenerTls, UpstreamTls)
 
 

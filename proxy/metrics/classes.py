@@ -67,6 +67,7 @@ _ONE_PROCESS = frozenset(
         "proof_waiting_events",
         "ready",
         "tls_certificate_expiry_timestamp_seconds",
+        "tls_crl_expiry_timestamp_seconds",
         "tls_is_current",
         "unlabelled_groups",
         "unreachable_nodes",

@@ -537,6 +537,12 @@ class Metrics:
             "When the certificate in use there expires, in seconds since 1970.",
             "where",
         )
+        self.tls_crl_expires = self._gauge(
+            "tls_crl_expiry_timestamp_seconds",
+            "When the first revocation list in use there is out of date, in seconds since 1970; from then on "
+            "its clients are refused.",
+            "where",
+        )
         self.ready = self._gauge("ready", "1 while the process is ready for clients, as in /readyz.")
         self.build = self._gauge("build_info", "Always 1; the labels say what runs.", "version", "python")
         self.build.labels(VERSION, platform.python_version()).set(1)

@@ -37,10 +37,14 @@ _VERIFY = {
 
 
 class Material(msgspec.Struct, frozen=True):
-    """A TLS context made from files. ``expires``: when its certificate ends (seconds since 1970), None without one."""
+    """A TLS context made from files. ``expires``: when its certificate ends (seconds since 1970), None without one.
+
+    ``crl_expires``: when the first of its revocation lists is out of date, None without any.
+    """
 
     context: ssl.SSLContext
     expires: float | None
+    crl_expires: float | None = None
 
 
 UPSTREAM = -1
@@ -79,10 +83,15 @@ def listener_material(
         tls.key_password_file,
         must_be_valid_now=must_be_valid_now,
     )
+    crl_expires = None
     if tls.client_ca is not None:
         _load_authorities(context, contents, tls.client_ca)
+        if tls.client_crl is not None:
+            crl_expires = _load_revocations(
+                context, contents, tls.client_crl, tls.client_ca, must_be_valid_now=must_be_valid_now
+            )
     context.verify_mode = _VERIFY[tls.client_auth]
-    return Material(context, expires)
+    return Material(context, expires, crl_expires)
 
 
 def upstream_material(
@@ -178,6 +187,20 @@ def _load_authorities(context: ssl.SSLContext, contents: Contents, file: str) ->
         raise TlsFilesError(f"{file}: can't be used: {error.strerror}") from None
 
 
+def _load_revocations(
+    context: ssl.SSLContext, contents: Contents, file: str, ca: str, *, must_be_valid_now: bool
+) -> float:
+    from proxy.transport.revocation import read_lists  # noqa: PLC0415 - most listeners have no list
+
+    lists = read_lists(file, contents[file], contents[ca], must_be_valid_now=must_be_valid_now)
+    try:
+        with _as_file(lists.pem) as path:
+            lists.check_by(context, path)
+    except OSError as error:  # SSLError is one
+        raise TlsFilesError(f"{file}: can't be used: {error.strerror}") from None
+    return lists.expires
+
+
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
     """Yield a path under which OpenSSL, which reads files only, finds these bytes; they never reach a disk."""
@@ -247,6 +270,8 @@ class Certificates:
         self._metrics.tls_is_current.labels(self._where).set(1)
         if current.expires is not None:
             self._metrics.tls_expires.labels(self._where).set(current.expires)
+        if current.crl_expires is not None:
+            self._metrics.tls_crl_expires.labels(self._where).set(current.crl_expires)
 
 
 class TlsOpener:

@@ -1,11 +1,14 @@
 """Certificates of an authority made for one test, as files; and clients that use them."""
 
+import datetime as dt
 import socket
 import ssl
 from pathlib import Path
 
 import trio
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 
 from proxy.config.tls import ListenerTls, UpstreamTls
 from proxy.transport.tcp_stream import TcpStream
@@ -31,6 +34,26 @@ class Authority:
         certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
         issued.private_key_pem.write_to_path(str(key))
         return certificate, key
+
+    def revoke(self, *certificates: Path, name: str = "crl", ends: dt.datetime | None = None) -> Path:
+        """Write the list of these, which counts until ``ends``, by default for a day."""
+        authority = x509.load_pem_x509_certificate(self._ca.cert_pem.bytes())
+        key = serialization.load_pem_private_key(self._ca.private_key_pem.bytes(), None)
+        now = dt.datetime.now(dt.UTC)
+        ends = ends or now + dt.timedelta(days=1)
+        listed = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(authority.subject)
+            .last_update(min(now, ends) - dt.timedelta(days=1))
+            .next_update(ends)
+        )
+        for file in certificates:
+            serial = x509.load_pem_x509_certificates(file.read_bytes())[0].serial_number
+            one = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now).build()
+            listed = listed.add_revoked_certificate(one)
+        file = self.folder / f"{name}.pem"
+        file.write_bytes(listed.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        return file
 
     def listener_tls(self, name: str = "proxy", **keys) -> ListenerTls:
         certificate, key = self.issue(name)
