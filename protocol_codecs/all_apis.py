@@ -7,6 +7,10 @@ from protocol_codecs.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
 )
+from protocol_codecs.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from protocol_codecs.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol_codecs.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol_codecs.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -19,6 +23,10 @@ from protocol_codecs.messages.describe_configs import DescribeConfigsRequest, De
 from protocol_codecs.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
+)
+from protocol_codecs.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
 )
 from protocol_codecs.messages.fetch import FetchRequest, FetchResponse
 from protocol_codecs.messages.incremental_alter_configs import (
@@ -40,6 +48,7 @@ ALL_APIS: dict[int, Api] = APIS | {
     api.key: api
     for api in (
         declared(AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse),
+        declared(CreateDelegationTokenRequest, CreateDelegationTokenResponse),
         declared(CreatePartitionsRequest, CreatePartitionsResponse),
         declared(CreateTopicsRequest, CreateTopicsResponse),
         declared(DeleteGroupsRequest, DeleteGroupsResponse),
@@ -47,6 +56,7 @@ ALL_APIS: dict[int, Api] = APIS | {
         declared(DeleteTopicsRequest, DeleteTopicsResponse),
         declared(DescribeConfigsRequest, DescribeConfigsResponse),
         declared(DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse),
+        declared(ExpireDelegationTokenRequest, ExpireDelegationTokenResponse),
         declared(FetchRequest, FetchResponse),
         declared(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
         declared(InitProducerIdRequest, InitProducerIdResponse),

@@ -40,6 +40,11 @@ from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     ConsumerProtocolTopicPartition,
 )
+from protocol_codecs.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from protocol_codecs.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsRequestAssignment,
@@ -100,6 +105,10 @@ from protocol_codecs.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
+)
+from protocol_codecs.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
 )
 from protocol_codecs.messages.fetch import (
     FetchRequest,
@@ -320,6 +329,9 @@ __all__ = [
     "ConsumerProtocolSubscription",
     "ConsumerProtocolTopicPartition",
     "Coordinator",
+    "CreatableRenewers",
+    "CreateDelegationTokenRequest",
+    "CreateDelegationTokenResponse",
     "CreatePartitionsRequest",
     "CreatePartitionsRequestAssignment",
     "CreatePartitionsRequestTopic",
@@ -363,6 +375,8 @@ __all__ = [
     "DescribeShareGroupOffsetsResponseTopic",
     "DescribedGroup",
     "DescribedGroupMember",
+    "ExpireDelegationTokenRequest",
+    "ExpireDelegationTokenResponse",
     "FetchRequest",
     "FetchRequestForgottenTopic",
     "FetchRequestPartition",

@@ -10,20 +10,17 @@ from collections.abc import Mapping
 import trio
 
 from protocol_codecs import ApiKey, Message
-from protocol_codecs.error_code import error_name
 from protocol_codecs.message import M
-from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from proxy.config.fleet import Property
 from proxy.config.schema import Address
-from proxy.exporter.sasl_login import MECHANISMS, login
 from proxy.transport.broker_calls import BrokerCalls
+from proxy.transport.sasl_exchange import SaslRefused, authenticate
 from proxy.transport.tcp_stream import open_tcp
 from proxy.transport.tls_stream import TlsStream
+from proxy.wire.sasl_login import MECHANISMS, login
 
 _CLIENT_ID = "epochgate-exporter"
 _DEFAULT_PORT = 9092
-_HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 1
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_ELEMENTS = 2_000_000
 """Of the arrays of one answer: descriptions of groups with ten thousand members and their partitions fit."""
@@ -109,25 +106,10 @@ class BrokerConnection:
         :raises BrokerRefuses: the broker does not have the mechanism, or refuses the credentials.
         :raises LoginError: it does not know the password itself.
         """
-        handshake = SaslHandshakeRequest(mechanism=mechanism)
-        agreed = await self._calls.call(
-            ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION, handshake, SaslHandshakeResponse
-        )
-        if agreed.error_code:
-            raise BrokerRefuses(f"the broker has no SASL mechanism {mechanism}")
-        tokens = login(mechanism, user, password)
-        token = next(tokens)
-        while True:
-            request = SaslAuthenticateRequest(auth_bytes=token)
-            answer = await self._calls.call(
-                ApiKey.SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, request, SaslAuthenticateResponse
-            )
-            if answer.error_code:
-                raise BrokerRefuses(f"the broker refuses the account: {error_name(answer.error_code)}")
-            try:
-                token = tokens.send(answer.auth_bytes)
-            except StopIteration:
-                return
+        try:
+            await authenticate(self._calls, mechanism, login(mechanism, user, password))
+        except SaslRefused as error:
+            raise BrokerRefuses(str(error)) from None
 
     def version(self, api_key: ApiKey, response: type[Message]) -> int | None:
         """The newest version that the broker has and this project declares."""

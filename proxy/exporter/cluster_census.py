@@ -35,8 +35,8 @@ from protocol_codecs.messages.streams_group_describe import (
 )
 from proxy.config.schema import Address
 from proxy.exporter.broker_connection import BrokerAccount, BrokerConnection, BrokerRefuses
-from proxy.exporter.sasl_login import LoginError
 from proxy.transport.broker_calls import NoAnswerError
+from proxy.wire.sasl_login import LoginError
 from translation.members.conversion import is_helper
 
 MAX_GROUPS_PER_S = 50

@@ -92,6 +92,7 @@ class Metrics:
         self._declare_proof()
         self._declare_fleet()
         self._declare_preflight()
+        self._declare_identity()
         self._declare_process()
         self.groups: GroupSeries | None = None
         """Computes the metrics of groups; see :meth:`provide_groups`."""
@@ -361,6 +362,28 @@ class Metrics:
         )
         self.proof_errors = self._counter(
             "proof_errors", "Failed attempts of the live verification to read the journal's topic."
+        )
+
+    def _declare_identity(self) -> None:
+        self.identity_principals = self._gauge(
+            "identity_principals", "Principals of client certificates that this process keeps a token for."
+        )
+        self.identity_tokens = self._counter(
+            "identity_tokens",
+            "Delegation tokens, by what became of a request: `created`, `refused` by the broker, `failed` without its "
+            "answer, `expired` at the broker, `not_expired` (it ends by itself).",
+            "result",
+        )
+        self.identity_authentications = self._counter(
+            "identity_authentications",
+            "Upstream connections that the proxy authenticated for clients with certificates: `done`, `again` (in the "
+            "middle of a connection), `retried` (the token had not reached the broker yet), `failed`, and clients that "
+            "were `refused` because of their principal.",
+            "result",
+        )
+        self.identity_pauses = self._summary(
+            "identity_reauthentication_pause_seconds",
+            "Time for which a client's requests waited while its upstream connection authenticated again.",
         )
 
     def _declare_fleet(self) -> None:

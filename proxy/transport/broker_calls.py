@@ -47,6 +47,11 @@ class BrokerCalls:
         self._splitter = FrameSplitter(most_bytes)
         self._ids = count(1)
 
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether the broker has sent more than it was asked for; the stream can't be handed to anybody else then."""
+        return self._splitter.in_frame
+
     async def aclose(self) -> None:
         """Close the connection."""
         await trio.aclose_forcefully(self._stream)

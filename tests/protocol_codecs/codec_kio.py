@@ -118,6 +118,8 @@ def expressible_in_kio(field: Field) -> st.SearchStrategy[Any] | None:
     """Values for the fields in which kio's types hold fewer values than the wire does."""
     if field.name == "error_code":
         return st.sampled_from([int(code) for code in KioErrorCode])
+    if field.name.endswith("_timestamp_ms"):  # a datetime
+        return st.integers(0, 10**10).map(lambda seconds: seconds * 1000)
     if field.name == "log_append_time_ms":  # a datetime, which kio writes by way of a float of seconds
         return st.just(NO_TIMESTAMP) | st.integers(0, 10**10).map(lambda seconds: seconds * 1000)
     if field.name.endswith("_ms") and field.kind == kinds.INT64:

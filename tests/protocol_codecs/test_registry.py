@@ -113,6 +113,8 @@ def test_the_apis_that_somebody_here_reads_are_declared():
         ("DESCRIBE_CONFIGS", "1-4", "4+"),
         ("SASL_AUTHENTICATE", "0-2", "2+"),
         ("CREATE_PARTITIONS", "0-3", "2+"),
+        ("CREATE_DELEGATION_TOKEN", "1-3", "2+"),
+        ("EXPIRE_DELEGATION_TOKEN", "1-2", "2+"),
         ("DELETE_GROUPS", "0-3", "2+"),
         ("INCREMENTAL_ALTER_CONFIGS", "0-1", "1+"),
         ("OFFSET_DELETE", "0", "none"),

@@ -79,6 +79,7 @@ def test_gauges_that_are_no_amounts_are_not_added_up():
         "client_to_proxy_active_connections",
         "fleet_members_here",
         "fleet_unresolved_records",
+        "identity_principals",
         "journal_queue_events",
         "large_group_calls_held_bytes",
         "lingering_upstream_connections",

@@ -17,33 +17,69 @@ MECHANISMS = ("PLAIN", *_HASHES)
 _MOST_ITERATIONS = 100_000
 """Kafka's default is 4,096, and its tools set at most 16,384. The broker chooses, and nothing else runs meanwhile."""
 
+_MOST_SALTS = 64
+
 
 class LoginError(Exception):
     """The broker's token is not what the mechanism requires, or does not prove that it knows the password."""
 
 
-def login(mechanism: str, user: str, password: str, nonce: str | None = None) -> Login:
+class SaltedPasswords:
+    """The salted forms of one password, by salt and iterations. Each takes milliseconds; brokers repeat them.
+
+    Each broker has a salt of its own for a delegation token.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bytes, int], bytes] = {}
+
+    def of(self, name: str, password: str, salt: bytes, iterations: int) -> bytes:
+        """Return the salted password (RFC 5802, ``Hi``) by the hash of this name."""
+        key = name, salt, iterations
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_SALTS:
+                self._known.clear()
+            known = self._known[key] = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
+        return known
+
+
+def login(
+    mechanism: str,
+    user: str,
+    password: str,
+    nonce: str | None = None,
+    *,
+    by_token: bool = False,
+    salted: SaltedPasswords | None = None,
+) -> Login:
     """The tokens of one authentication by one of :data:`MECHANISMS`. Tests choose the nonce.
+
+    ``by_token``: user and password are the id and the HMAC of a delegation token, which SCRAM alone takes (KIP-48).
+    ``salted`` remembers the salted passwords of this password.
 
     :raises LoginError: see there.
     """
     if mechanism == "PLAIN":
         return _plain(user, password)
-    return _scram(_HASHES[mechanism], user, password, nonce or secrets.token_urlsafe(24))
+    first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce or secrets.token_urlsafe(24)}"
+    if by_token:
+        first += ",tokenauth=true"
+    return _scram(_HASHES[mechanism], first, password, salted or SaltedPasswords())
 
 
 def _plain(user: str, password: str) -> Login:
     yield f"\0{user}\0{password}".encode()
 
 
-def _scram(name: str, user: str, password: str, nonce: str) -> Login:
-    first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+def _scram(name: str, first: str, password: str, salted_passwords: SaltedPasswords) -> Login:
+    nonce = first.split(",")[1].removeprefix("r=")
     answer = yield f"n,,{first}".encode()
     given = _attributes(answer)
     both, iterations = given.get("r", ""), _number(given.get("i", ""))
     if not both.startswith(nonce) or not 0 < iterations <= _MOST_ITERATIONS:
         raise LoginError("the broker's first SCRAM message has another nonce or no usable iteration count")
-    salted = hashlib.pbkdf2_hmac(name, password.encode(), _bytes(given.get("s", "")), iterations)
+    salted = salted_passwords.of(name, password, _bytes(given.get("s", "")), iterations)
     unproven = f"c=biws,r={both}"
     signed = f"{first},{answer.decode()},{unproven}".encode()
     key = hmac.digest(salted, b"Client Key", name)

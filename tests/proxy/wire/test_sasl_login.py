@@ -1,8 +1,10 @@
 """PLAIN and SCRAM, by the examples of the RFCs."""
 
+import hashlib
+
 import pytest
 
-from proxy.exporter.sasl_login import LoginError, login
+from proxy.wire.sasl_login import LoginError, SaltedPasswords, login
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -41,6 +43,15 @@ def test_a_broker_that_does_not_know_the_password_is_refused(answers):
         tokens.send(answer)
     with pytest.raises(LoginError):
         tokens.send(last)
+
+
+def test_a_delegation_token_is_named_as_one_and_its_salted_password_is_computed_once(monkeypatch):
+    salted = SaltedPasswords()
+    for _ in range(2):
+        tokens = login("SCRAM-SHA-256", "user", "pencil", NONCE, by_token=True, salted=salted)
+        assert next(tokens) == b"n,,n=user,r=" + NONCE.encode() + b",tokenauth=true"
+        assert tokens.send(FIRST).startswith(PROOF[:60])
+        monkeypatch.setattr(hashlib, "pbkdf2_hmac", None)
 
 
 def test_plain_is_one_token_and_names_are_escaped_in_scram():

@@ -1,0 +1,237 @@
+"""Tokens from a scripted broker: by an account that authenticates, once for all who wait, and expired at the end."""
+
+import secrets
+from functools import partial
+
+import pytest
+import structlog
+import trio
+
+from protocol_codecs import ErrorCode
+from protocol_codecs.messages.create_delegation_token import CreateDelegationTokenResponse
+from proxy.config.schema import Address
+from proxy.identity.credentials import Credentials, Token
+from proxy.identity.token_account import AccountError, TokenAccount
+from proxy.identity.token_source import TokenSource
+from proxy.identity.token_store import TokenLimits, TokenRefused, TokenStore
+from proxy.metrics.registry import Metrics
+from proxy.transport.dialer import Dialer
+from proxy.transport.node_table import NodeTable
+from tests.proxy.fakes.secured_broker import SecuredBroker
+
+
+def an_account(broker: SecuredBroker, user: str = "gate", max_lifetime_ms: int = 60_000) -> TokenAccount:
+    dialer = Dialer([Address(*broker.nodes[1])], NodeTable(), 5.0, Metrics())
+    credentials = Credentials("SCRAM-SHA-256", user, "gate-secret")
+    return TokenAccount(
+        partial(dialer.dial, None), credentials, "SCRAM-SHA-256", max_lifetime_ms, trio.current_time
+    )
+
+
+def a_source(account, **limits) -> TokenSource:
+    store = TokenStore(
+        TokenLimits(**{"most_principals": 10, "creations_per_s": 100.0} | limits), trio.current_time()
+    )
+    return TokenSource(store, account, Metrics())
+
+
+# -- the account ---------------------------------------------------------------------------------------------
+
+
+async def test_the_account_makes_a_token_of_another_and_may_expire_it(broker):
+    account = an_account(broker)
+    token = await account.create("CN=alice")
+    assert token.owner == "CN=alice"
+    assert token.expires_at - token.made_at == 60
+    assert broker.tokens.made[token.user] == ("CN=alice", token.hmac)
+    assert broker.tokens.renewers == ["User:gate"]
+    await account.expire(token)
+    assert broker.tokens.made == {}
+    assert broker.connections == 1, "the connection is kept"
+    await account.aclose()
+
+
+async def test_a_connection_that_the_broker_closed_is_replaced(broker):
+    account = an_account(broker)
+    await account.create("a")
+    broker.stop()
+    await broker.start()
+    assert (await account.create("b")).owner == "b"
+    await account.aclose()
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "said"),
+    [
+        (ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, TokenRefused, "CREATE_TOKENS"),
+        (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, TokenRefused, "delegation.token.secret.key"),
+        (ErrorCode.REQUEST_TIMED_OUT, AccountError, "REQUEST_TIMED_OUT"),
+    ],
+)
+async def test_what_the_broker_refuses_is_named(broker, code, error, said):
+    broker.tokens.error = code
+    account = an_account(broker)
+    with pytest.raises(error, match=said):
+        await account.create("a")
+    await account.aclose()
+
+
+async def test_a_wrong_password_is_named_without_it(broker):
+    with pytest.raises(AccountError, match="SASL_AUTHENTICATION_FAILED") as caught:
+        await an_account(broker, "stranger").create("a")
+    assert "gate-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"principal_name": "CN=bob"},
+        {"principal_type": "Group"},
+        {"token_id": ""},
+        {"token_id": "x" * 300},
+        {"token_id": "a\nb"},
+        {"hmac": b""},
+        {"hmac": b"x" * 2000},
+        {"expiry_timestamp_ms": 0},
+    ],
+)
+async def test_a_token_that_can_not_be_one_is_refused(broker, change):
+    honest = broker._created
+
+    def lying(asked) -> CreateDelegationTokenResponse:
+        answer = honest(asked)
+        return CreateDelegationTokenResponse(
+            **{f: getattr(answer, f) for f in answer.__struct_fields__} | change
+        )
+
+    broker._created = lying
+    account = an_account(broker)
+    with pytest.raises(AccountError, match="can't be one"):
+        await account.create("CN=alice")
+    await account.aclose()
+
+
+async def test_a_token_lives_no_longer_than_was_asked_for(broker):
+    honest = broker._created
+
+    def generous(asked) -> CreateDelegationTokenResponse:
+        answer = honest(asked)
+        fields = {f: getattr(answer, f) for f in answer.__struct_fields__}
+        return CreateDelegationTokenResponse(**fields | {"expiry_timestamp_ms": 2**62})
+
+    broker._created = generous
+    account = an_account(broker)
+    token = await account.create("CN=alice")
+    assert token.expires_at - token.made_at == 60
+    await account.aclose()
+
+
+# -- the source ----------------------------------------------------------------------------------------------
+
+
+class ScriptedAccount:
+    """Makes tokens when it is let, or raises what it is given."""
+
+    def __init__(self) -> None:
+        self.may_answer = trio.Event()
+        self.asked: list[str] = []
+        self.expired: list[Token] = []
+        self.errors: list[Exception] = []
+
+    async def create(self, owner: str) -> Token:
+        self.asked.append(owner)
+        await self.may_answer.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        now = trio.current_time()
+        return Token.of("SCRAM-SHA-256", owner, secrets.token_hex(4), b"h", now, now + 100)
+
+    async def expire(self, token: Token) -> None:
+        self.expired.append(token)
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_a_token_is_asked_for_once_for_all_who_wait_and_shared(autojump_clock, nursery):
+    account = ScriptedAccount()
+    source = a_source(account)
+    await nursery.start(source.run)
+    got: list[Token] = []
+
+    async def connection() -> None:
+        source.connected("alice")
+        got.append(await source.credentials_of("alice"))
+
+    async with trio.open_nursery() as connections:
+        for _ in range(5):
+            connections.start_soon(connection)
+        with trio.CancelScope() as impatient:
+            connections.start_soon(trio.sleep, 0)
+            impatient.deadline = trio.current_time() + 1
+            source.connected("alice")
+            await source.credentials_of("alice")
+        assert impatient.cancelled_caught, "a client that goes away takes no token from the others"
+        account.may_answer.set()
+    assert account.asked == ["alice"]
+    assert len({id(token) for token in got}) == 1
+    nursery.cancel_scope.cancel()
+
+
+async def test_an_account_that_can_not_ask_tries_again_within_a_bound(autojump_clock, nursery):
+    account = ScriptedAccount()
+    account.may_answer.set()
+    source = a_source(account)
+    await nursery.start(source.run)
+    source.connected("alice")
+    account.errors = [AccountError("no controller")] * 3
+    assert await source.credentials_of("alice")
+    assert len(account.asked) == 4
+    source.connected("bob")
+    account.errors = [AccountError("no controller")] * 100
+    with pytest.raises(TokenRefused, match="no controller"):
+        await source.credentials_of("bob")
+    assert len(account.asked) < 20
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_bug_leaves_nobody_waiting(autojump_clock, nursery):
+    account = ScriptedAccount()
+    account.may_answer.set()
+    source = a_source(account)
+    await nursery.start(source.run)
+    source.connected("alice")
+    account.errors = [ZeroDivisionError()]
+    with structlog.testing.capture_logs(), pytest.raises(TokenRefused, match="internal error"):
+        await source.credentials_of("alice")
+    nursery.cancel_scope.cancel()
+
+
+async def refused(source: TokenSource, principal: str) -> None:
+    with pytest.raises(TokenRefused, match="the proxy ends"):
+        await source.credentials_of(principal)
+
+
+async def test_tokens_without_use_are_expired_and_all_at_the_end(autojump_clock, nursery):
+    account = ScriptedAccount()
+    account.may_answer.set()
+    source = a_source(account, most_principals=2)
+    await nursery.start(source.run)
+    for owner in ("alice", "bob", "carol"):
+        source.connected(owner)
+        await source.credentials_of(owner)
+        source.disconnected(owner)
+    await trio.sleep(2)
+    assert [token.owner for token in account.expired] == ["alice"]
+    account.may_answer = trio.Event()
+    source.connected("dave")
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(refused, source, "dave")
+        await trio.sleep(0.1)
+        waiting.start_soon(source.expire_all)
+        await trio.sleep(0.1)
+        account.may_answer.set()
+        waiting.cancel_scope.deadline = trio.current_time() + 5
+    await trio.sleep(2)
+    assert {token.owner for token in account.expired} == {"alice", "bob", "carol", "dave"}
+    nursery.cancel_scope.cancel()

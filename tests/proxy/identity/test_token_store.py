@@ -1,0 +1,152 @@
+"""Delegation tokens without a socket: one a principal, replaced in time, and everything with a bound."""
+
+import base64
+
+import pytest
+
+from proxy.identity.credentials import Token
+from proxy.identity.token_store import LONGEST_WAIT_S, REFUSED_FOR_S, TokenLimits, TokenRefused, TokenStore
+
+
+def a_store(*, most_principals: int = 10, creations_per_s: float = 10.0) -> TokenStore:
+    return TokenStore(TokenLimits(most_principals, creations_per_s), 0.0)
+
+
+def a_token(owner: str = "alice", made_at: float = 0.0, life_s: float = 100.0) -> Token:
+    return Token.of("SCRAM-SHA-256", owner, f"id-{owner}-{made_at}", b"hmac", made_at, made_at + life_s)
+
+
+def given(store: TokenStore, token: Token) -> Token:
+    store.connected(token.owner, token.made_at)
+    store.ask(token.owner, token.made_at)
+    store.made(token)
+    return token
+
+
+def test_a_principal_without_a_token_has_one_asked_for_once():
+    store = a_store()
+    store.connected("alice", 0)
+    assert store.usable("alice", 0) is None
+    assert not store.is_asked_for("alice")
+    assert store.ask("alice", 0) == 0
+    assert store.is_asked_for("alice")
+    token = a_token()
+    store.made(token)
+    assert not store.is_asked_for("alice")
+    assert store.usable("alice", 0) is token
+
+
+def test_a_token_is_replaced_when_a_fifth_of_its_life_is_left_and_stays_until_then():
+    store = a_store()
+    token = given(store, a_token())
+    assert store.usable("alice", 79.9) is token
+    assert store.usable("alice", 80) is None
+    store.ask("alice", 80)
+    assert store.outcome("alice", 81) is token
+    after = a_token(made_at=82.0)
+    store.made(after)
+    assert store.usable("alice", 82) is after
+    assert store.take_all(90) == [after, token], "sessions rest on the one before too"
+
+
+def test_the_token_before_serves_while_the_broker_gives_no_other():
+    store = a_store()
+    token = given(store, a_token())
+    store.ask("alice", 85)
+    store.refused("alice", "the broker answers REQUEST_TIMED_OUT", 85)
+    assert store.usable("alice", 86) is token, "it is not asked for again at once"
+    assert store.usable("alice", 85 + REFUSED_FOR_S) is None
+    store.ask("alice", 99)
+    store.refused("alice", "no answer", 99)
+    with pytest.raises(TokenRefused, match="no answer"):
+        store.usable("alice", 100)
+
+
+def test_a_refused_principal_is_not_asked_for_again_for_a_while():
+    store = a_store()
+    store.connected("mallory", 0)
+    store.ask("mallory", 0)
+    store.refused("mallory", "the account may not", 0)
+    with pytest.raises(TokenRefused, match="the account may not"):
+        store.usable("mallory", REFUSED_FOR_S - 0.1)
+    with pytest.raises(TokenRefused):
+        store.outcome("mallory", 0)
+    assert store.usable("mallory", REFUSED_FOR_S) is None
+
+
+def test_tokens_are_made_at_a_bounded_rate():
+    store = a_store(most_principals=100, creations_per_s=10.0)
+    waits = []
+    for number in range(60):
+        store.connected(str(number), 0)
+        waits.append(store.ask(str(number), 0))
+    assert waits[:10] == [0] * 10
+    assert waits[10:12] == pytest.approx([0.1, 0.2])
+    assert max(waits) <= LONGEST_WAIT_S
+    store.connected("one more", 0)
+    with pytest.raises(TokenRefused, match="tokens_per_s"):
+        store.ask("one more", 0)
+    assert not store.is_asked_for("one more")
+    assert store.ask("one more", 6) == pytest.approx(0)
+
+
+def test_the_idlest_principal_makes_room_and_its_token_is_expired():
+    store = a_store(most_principals=2)
+    alice, bob = given(store, a_token("alice")), given(store, a_token("bob"))
+    with pytest.raises(TokenRefused, match="2 principals"):
+        store.connected("carol", 1)
+    store.disconnected("alice")
+    store.connected("alice", 2)
+    store.disconnected("alice")
+    store.disconnected("bob")
+    store.connected("alice", 3)
+    store.disconnected("alice")
+    store.connected("carol", 4)
+    assert store.next_to_expire() is bob
+    assert store.next_to_expire() is None
+    assert store.usable("alice", 4) is alice
+    assert len(store) == 2
+
+
+def test_a_token_that_brokers_do_not_know_is_dropped_once():
+    store = a_store()
+    token = given(store, a_token())
+    store.useless(token)
+    assert store.usable("alice", 1) is None
+    assert store.next_to_expire() is token
+    store.ask("alice", 1)
+    after = a_token(made_at=1.0)
+    store.made(after)
+    store.useless(token)
+    assert store.usable("alice", 2) is after
+
+
+def test_replaced_tokens_are_bounded_and_forgotten_when_they_end():
+    store = a_store(most_principals=1)
+    first = given(store, a_token())
+    for made_at in (1.0, 2.0):
+        store.made(a_token(made_at=made_at))
+    assert store.next_to_expire() is first
+    store.connected("alice", 500)
+    assert store.take_all(500) == []
+
+
+def test_all_tokens_that_live_are_taken_at_the_end_and_none_of_a_late_answer_is_lost():
+    store = a_store()
+    alice, bob = given(store, a_token("alice")), given(store, a_token("bob", life_s=5.0))
+    assert bob not in store.take_all(10)
+    late = a_token("carol")
+    store.made(late)
+    store.disconnected("alice")
+    store.refused("dave", "late", 10)
+    assert store.take_all(10) == [late]
+    assert alice.expires_at == 100
+
+
+def test_a_token_shows_no_secret():
+    token = Token.of("SCRAM-SHA-256", "alice", "id", b"secret hmac", 0, 1)
+    assert base64.b64decode(token.password) == b"secret hmac"
+    for shown in (repr(token), str(token), f"{token}"):
+        assert "c2Vj" not in shown
+        assert "hmac" not in shown
+    assert next(token.login()).endswith(b",tokenauth=true")
