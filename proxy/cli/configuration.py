@@ -57,6 +57,10 @@ def checked(file: Path) -> Checked:
         problems += (
             document.problem((*path, key) if key else path, text) for key, text in file_problems(tls)
         )
+    if config.identity is not None:
+        from proxy.identity.setup import identity_problems  # noqa: PLC0415 - many clients have no certificates
+
+        problems += (document.problem(path, text) for path, text in identity_problems(config))
     policy = None
     source = policy_path(config, file)
     if source is not None:

@@ -85,7 +85,7 @@ async def _serve(config: Config, policy: Policy, policy_at: Path | None, folder:
         folder=folder,
         fleet=fleet,
     )
-    await _run(server, server.set_policy, config, policy, policy_at, server.certificates)
+    await _run(server, server.set_policy, config, policy, policy_at, server.reloadables)
 
 
 async def _supervise(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:

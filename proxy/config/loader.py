@@ -16,6 +16,7 @@ from protocol_codecs.classic_clients import OPTIONS, STREAMS, Refusal
 from proxy.config.control import with_absolute_control, with_absolute_hook
 from proxy.config.document import UNREADABLE, ConfigError, Document, KeyPath, dotted
 from proxy.config.fleet import with_absolute_secrets
+from proxy.config.identity import with_absolute_identity
 from proxy.config.network import Listener, Upstream
 from proxy.config.regular_file import read_regular_file, unreadable
 from proxy.config.schema import Config
@@ -131,7 +132,16 @@ def _with_absolute_paths(config: Config, folder: Path) -> Config:
     fleet = config.fleet and with_absolute_secrets(config.fleet, folder)
     control = config.control and with_absolute_control(config.control, folder)
     hook = config.hook and with_absolute_hook(config.hook, folder)
-    return replace(config, listeners=listeners, upstream=upstream, fleet=fleet, control=control, hook=hook)
+    identity = config.identity and with_absolute_identity(config.identity, folder)
+    return replace(
+        config,
+        listeners=listeners,
+        upstream=upstream,
+        fleet=fleet,
+        control=control,
+        hook=hook,
+        identity=identity,
+    )
 
 
 def load_policy(file: Path) -> Policy:

@@ -7,8 +7,9 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from proxy.config.host_names import check_host, check_names, is_host
+from proxy.config.identity import IdentityMode
 from proxy.config.section import Section
-from proxy.config.tls import ListenerTls, UpstreamTls
+from proxy.config.tls import ClientAuth, ListenerTls, UpstreamTls
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 _ServedPort = Annotated[int, Meta(ge=1, le=65535)]
@@ -112,6 +113,23 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
         ),
     ]
     tls: Annotated[ListenerTls | None, Meta(description="TLS towards clients; `null`: plain TCP.")] = None
+    identity: Annotated[
+        IdentityMode | None,
+        Meta(
+            description="What brokers learn of a client's certificate (docs/how-to/client-certificates.md). "
+            "`delegation_token`: the proxy authenticates its connection to the broker by a token of the certificate's "
+            "principal. `mapped`: by the credentials that `identity.mapped_file` has for it. `none`: nothing; who "
+            "clients are the brokers see by SASL. `null` is `none`, and refused with `client_auth: required`."
+        ),
+    ] = None
+    principal_mapping_rules: Annotated[
+        str,
+        Meta(
+            description="Which principal a certificate's subject is (Kafka: `ssl.principal.mapping.rules`), with "
+            "`identity: delegation_token` or `mapped`: `DEFAULT`, or `RULE:pattern/replacement/` with `L` or `U` "
+            "behind it, separated by commas. The patterns are RE2's."
+        ),
+    ] = "DEFAULT"
 
     def __post_init__(self) -> None:
         """Refuse hosts that can't be, and such ranges: no numbers, overlapping, ports beyond the last."""
@@ -119,11 +137,32 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
         check_host("advertised_host", self.advertised_host.replace(NODE_ID, "0"))
         if self.advertised_port is not None and NODE_ID not in self.advertised_host:
             raise ValueError(f"`advertised_port` needs {NODE_ID} in `advertised_host`")
+        self._check_identity()
         taken = {self.port: "`port`"}
         for node_id, port in self.node_ports.items():
             if port and port in taken:
                 raise ValueError(f"`nodes`: port {port} of node {node_id} is that of {taken[port]} too")
             taken[port] = f"node {node_id}"
+
+    @property
+    def speaks_for_clients(self) -> bool:
+        """Whether the proxy authenticates at brokers in the place of clients with certificates."""
+        return self.identity in (IdentityMode.DELEGATION_TOKEN, IdentityMode.MAPPED)
+
+    def _check_identity(self) -> None:
+        client_auth = ClientAuth.NONE if self.tls is None else self.tls.client_auth
+        if self.speaks_for_clients and client_auth is ClientAuth.NONE:
+            raise ValueError(
+                f"`identity: {self.identity}` needs `tls` with `client_auth: required` or `optional`"
+            )
+        if self.identity is None and client_auth is ClientAuth.REQUIRED:
+            raise ValueError(
+                "with `client_auth: required` say what brokers learn of the certificates: `identity: "
+                "delegation_token`, `mapped` or `none`; with `none` ACLs do not see them "
+                "(docs/how-to/client-certificates.md)"
+            )
+        if self.principal_mapping_rules != "DEFAULT" and not self.speaks_for_clients:
+            raise ValueError("`principal_mapping_rules` needs `identity: delegation_token` or `mapped`")
 
     @cached_property
     def node_ports(self) -> dict[int, int]:

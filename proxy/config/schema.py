@@ -12,6 +12,7 @@ from msgspec import Meta
 from proxy.config.control import Control, Hook
 from proxy.config.exporter import Exporter
 from proxy.config.fleet import Fleet
+from proxy.config.identity import Identity, IdentityMode
 from proxy.config.limits import Limits
 from proxy.config.network import NODE_ID, Address, Admin, Listener, Upstream
 from proxy.config.reporting import JournalSection, Log, MetricsSection, PreflightSection, Verify, Visibility
@@ -29,6 +30,7 @@ __all__ = [
     "Exporter",
     "Fleet",
     "Hook",
+    "Identity",
     "JournalSection",
     "Limits",
     "Listener",
@@ -160,6 +162,13 @@ class Config(Section, frozen=True, kw_only=True):
         ),
     ] = None
 
+    identity: Annotated[
+        Identity | None,
+        Meta(
+            description="How the proxy speaks for clients with certificates (docs/how-to/client-certificates.md). "
+            "`null`: it does not."
+        ),
+    ] = None
     exporter: Annotated[
         Exporter | None,
         Meta(
@@ -204,11 +213,26 @@ class Config(Section, frozen=True, kw_only=True):
         ),
     ] = False
 
+    def _misfits_of_identity(self) -> list[str]:
+        found = []
+        for number, listener in enumerate(self.listeners):
+            key = f"`listeners[{number}].identity`"
+            if not listener.speaks_for_clients:
+                continue
+            if self.identity is None:
+                found.append(f"{key}: {listener.identity} needs the section `identity`")
+            elif listener.identity is IdentityMode.DELEGATION_TOKEN and self.identity.account is None:
+                found.append(f"{key}: delegation_token needs `identity.account`")
+            elif listener.identity is IdentityMode.MAPPED and self.identity.mapped_file is None:
+                found.append(f"{key}: mapped needs `identity.mapped_file`")
+        return found
+
     def misfits(self) -> list[str]:
         """Return what does not fit together: an exporter without an account, and keys that listen on one port."""
         found: list[str] = []
         if self.exporter is not None and self.fleet is None:
             found.append("`exporter` asks brokers with the account of `fleet.kafka`, and `fleet` is missing")
+        found += self._misfits_of_identity()
         ports = [("admin.port", self.admin.bind, self.admin.port)]
         if self.control is not None and self.control.bind is not None:
             ports.append(("control.port", self.control.bind, self.control.port))

@@ -21,12 +21,13 @@ from functools import partial
 import structlog
 import trio
 
-from proxy.connection.connection_deps import ConnectionDeps
+from proxy.connection.connection_deps import ConnectionDeps, Identify, Speaker
 from proxy.connection.connection_ending import ConnectionEnding
 from proxy.connection.connection_progress import ConnectionProgress
 from proxy.connection.disconnect_cause import CLIENT_AT_FAULT, DisconnectCause
 from proxy.connection.session_shell import SessionShell
 from proxy.connection.upstream_connection import UpstreamConnection
+from proxy.session.errors import ClientError, UpstreamError
 from proxy.session.session import ClientSession
 from proxy.transport.dialer import Dialed, UnreachableError
 from proxy.transport.graceful_close import FLUSH_TIMEOUT_S, close_gracefully
@@ -79,6 +80,7 @@ class ClientConnection:
             self._metrics.client_reads_paused,
         )
         self._upstream: UpstreamConnection | None = None
+        self._speaker: Speaker | None = None
         self._running = False
         self._nursery: trio.Nursery
 
@@ -151,6 +153,8 @@ class ClientConnection:
             self._driver.upstream_lost(self.id)
             self._session.forget_request()
             self._session.share_session.connection_ended()
+            if self._speaker is not None:
+                self._speaker.close()
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self._client)
                 if self._upstream is not None:
@@ -181,6 +185,8 @@ class ClientConnection:
             try:
                 if self._handshake is not None:
                     await self._handshake()
+                if self._deps.identify is not None:
+                    self._identify(self._deps.identify)
                 while not self._from_client.ended and self._ending.cause is None:
                     if self._from_client.progress is None and shell.must_pause:
                         await shell.wait_for_room()
@@ -189,19 +195,28 @@ class ClientConnection:
                         shell.upstream_needed = False
                         first_request.deadline = math.inf
                         await self._open_upstream()
-            except TlsError as error:
+            except (TlsError, ClientError) as error:
                 self._metrics.client_errors.labels(error.kind).inc()
                 self.end(DisconnectCause.CLIENT_ERROR, str(error))
+            except UpstreamError as error:
+                self._metrics.upstream_errors.labels(error.kind).inc()
+                self.end(DisconnectCause.SERVER_ERROR, str(error))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
             self.end(DisconnectCause.CLIENT_CLOSED)
         if first_request.cancelled_caught:
             self.end(DisconnectCause.FIRST_REQUEST_TIMEOUT, f"no request within {timeout_s:g} s")
 
+    def _identify(self, identify: Identify) -> None:
+        self._speaker = identify(self._client)
+        if self._speaker is not None:
+            self._session.authenticated()
+
     async def _open_upstream(self) -> None:
         deps, shell = self._deps, self._shell
+        dialer = self._speaker or deps.dialer
         try:
-            dialed = await deps.dialer.dial(self.node_id)
+            dialed = await dialer.dial(self.node_id)
         except UnreachableError as error:
             deps.broker_health.connect_failed(self.node_id, error)
             self.end(DisconnectCause.SERVER_UNREACHABLE, str(error))
@@ -216,6 +231,15 @@ class ClientConnection:
             upstream.buffer, upstream.direction, deps.broker_health.read_counter(self.node_id)
         )
         self._nursery.start_soon(self._guarded, partial(self._read_upstream, upstream))
+        if self._speaker is not None and dialed.lifetime_s is not None:
+            from proxy.connection.kept_authentication import (  # noqa: PLC0415 - only for tokens
+                keep_authenticated,
+            )
+
+            keep = partial(
+                keep_authenticated, self._session, shell, self._speaker, dialed.lifetime_s, self.end
+            )
+            self._nursery.start_soon(self._guarded, keep)
         shell.advance()
 
     async def _read_upstream(self, upstream: UpstreamConnection) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 import structlog
 import trio
 
-from proxy.identity.credentials import Token
+from proxy.identity.credentials import Credentials, Token
 from proxy.identity.token_account import AccountError
 from proxy.identity.token_store import TokenRefused, TokenStore
 from proxy.metrics.registry import Metrics
@@ -93,9 +93,10 @@ class TokenSource:
         await self._asked[principal].wait()
         return self._store.outcome(principal, trio.current_time())
 
-    def useless(self, token: Token) -> None:
+    def useless(self, credentials: Credentials) -> None:
         """Brokers do not know this token; see :meth:`TokenStore.useless`."""
-        self._store.useless(token)
+        if isinstance(credentials, Token):
+            self._store.useless(credentials)
 
     async def expire_all(self) -> None:
         """Expire every token at the brokers, as far as they can be reached; nobody may ask for one any more.

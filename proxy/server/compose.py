@@ -52,6 +52,7 @@ from translation.translator import Translator
 if TYPE_CHECKING:
     from proxy.control.hook_caller import HookCaller
     from proxy.groups.lag.group_lags import GroupLags
+    from proxy.identity.setup import Identities
     from proxy.member_log.driver import FleetDriver
     from proxy.proof.live_proof import LiveProof
 
@@ -77,6 +78,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     lags: "GroupLags | None"
     proof: "LiveProof | None"
     hook: "HookCaller | None"
+    identities: "Identities | None"
 
 
 def compose(
@@ -100,7 +102,11 @@ def compose(
     nodes = NodeTable(on_change=connections.node_learned)
     dialer = Dialer(config.upstream.addresses, nodes, config.upstream.connect_timeout_s, metrics, open_)
     broker_health = BrokerHealth(dialer, metrics, on_unreachable=on_unreachable, on_reachable=on_reachable)
-    lags = proof = hook = None
+    lags = proof = hook = identities = None
+    if any(listener.speaks_for_clients for listener in config.listeners):
+        from proxy.identity.setup import Identities  # noqa: PLC0415 - many clients have no certificates
+
+        identities = Identities(config, dialer, metrics)
     if config.fleet is not None:  # else there is no account to ask with
         from proxy.groups.lag.group_lags import GroupLags  # noqa: PLC0415
         from proxy.groups.lag.reader import LagReader  # noqa: PLC0415
@@ -167,7 +173,7 @@ def compose(
     if config.experimental:
         rule_for = with_routed_groups(rule_for, driver.has_routed_group)
 
-    def connection_deps(one: BoundListener) -> ConnectionDeps:
+    def connection_deps(number: int, one: BoundListener) -> ConnectionDeps:
         ports = {node_id: one.listener.advertised_port or port for node_id, port in one.node_ports.items()}
         cluster = AdvertisedCluster(nodes, one.listener.advertised_host, ports, metrics.hidden_nodes.inc)
         listener = Listener(
@@ -183,7 +189,8 @@ def compose(
             known_nodes=cluster.known_nodes,
             learn_racks=cluster.learn_racks,
         )
-        return ConnectionDeps(listener, dialer, broker_health, driver, pipes, cuts)
+        identify = None if identities is None else identities.identify_at(number)
+        return ConnectionDeps(listener, dialer, broker_health, driver, pipes, cuts, identify)
 
     return Parts(
         health=health,
@@ -197,10 +204,11 @@ def compose(
         observability=observability,
         gates=gates,
         query_handlers=_query_handlers(config, metrics, health, observability, fleet),
-        listeners=[connection_deps(one) for one in bound],
+        listeners=[connection_deps(number, one) for number, one in enumerate(bound)],
         lags=lags,
         proof=proof,
         hook=hook,
+        identities=identities,
     )
 
 

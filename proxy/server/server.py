@@ -21,6 +21,7 @@ from proxy.metrics.bounds import Bound
 from proxy.metrics.periodic import keep_running, run_periodically
 from proxy.metrics.registry import Metrics
 from proxy.runtime.exit_codes import ExitCode
+from proxy.runtime.file_watcher import Reloadable
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.server.compose import compose
 from proxy.server.drain import drain
@@ -55,7 +56,7 @@ class Server:
     ``policy`` is the one that the translator has, for observability; ``replica`` names this process there, by default
     with its host name; ``folder`` is that of the configuration file.
 
-    ``certificates`` have to be reloaded when their files change. ``last_good_tls`` replaces files that can't be used at
+    ``reloadables`` have to be reloaded when their files change. ``last_good_tls`` replaces files that can't be used at
     the start: their contents before, by the number of the listener or :data:`proxy.transport.tls_context.UPSTREAM`.
 
     ``fleet`` is the member log that the translator asks; it is run here, from before clients can connect until all are
@@ -63,6 +64,7 @@ class Server:
 
     :raises BindError: a port can't be bound.
     :raises TlsFilesError: a certificate can't be used.
+    :raises UnreadableSecret: a file of `identity` can't be used.
     """
 
     def __init__(
@@ -195,13 +197,24 @@ class Server:
                 nursery.start_soon(keep_running, parts.hook.run, metrics, driver.hook_answered)
             if self.control is not None:
                 nursery.start_soon(self.control.serve, self.command)
+            if parts.identities is not None:
+                await nursery.start(parts.identities.run)
             for number in range(len(self.ports.listeners)):
                 self._listen(number, nursery)
             self.health.ready()
             task_status.started()
             await self._stopping.wait()
             await drain(self.health, self.ports.listeners, parts.connections, self._config.drain.grace_s)
+            if parts.identities is not None:
+                await parts.identities.end()
             nursery.cancel_scope.cancel()
+
+    @property
+    def reloadables(self) -> list[Reloadable]:
+        """What has to be reloaded when its files change."""
+        identities = self._parts.identities
+        mapped = None if identities is None else identities.mapped
+        return [*self.certificates, *(() if mapped is None else (mapped,))]
 
     async def command(self, command: Command) -> CommandOutcome:
         """Have the translation carry out a command, and wait until it counts."""

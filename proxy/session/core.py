@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from itertools import count
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from proxy.session.events import SessionEvent
 from proxy.session.in_flight import InFlightRequests
@@ -12,6 +12,9 @@ from proxy.session.sasl import SaslState
 from proxy.session.session_state import SessionState
 from proxy.session.share_session import ShareSession
 from translation.actions import RequestId
+
+if TYPE_CHECKING:
+    from proxy.session.reauthentication import Reauthentication
 
 new_request_id = cast("Callable[[], RequestId]", count(1).__next__)
 """Returns an id that no other request of this process has."""
@@ -24,6 +27,7 @@ class SessionCore:
         "events",
         "in_flight",
         "listener",
+        "reauthentication",
         "sasl",
         "share_session",
         "state",
@@ -39,6 +43,8 @@ class SessionCore:
         self.share_session = ShareSession(
             listener.clock, listener.request_metrics.metrics.share_sessions_open.inc
         )
+        self.reauthentication: Reauthentication | None = None
+        """While the upstream connection authenticates again: no request begins, and none is relayed."""
         self.to_upstream: list[bytes] = []
         """Bytes for the broker, in order."""
         self.to_client: list[bytes] = []

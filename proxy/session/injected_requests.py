@@ -97,6 +97,12 @@ class InjectedRequests:
         """Send an ApiVersions request on behalf of a client that sent none."""
         self._send(_API_VERSIONS, LEARNING_VERSION, client_id, ApiVersionsRequest(), on_response)
 
+    def authentication(
+        self, api_key: int, version: int, message: Message, on_response: Callable[[bytes], None]
+    ) -> None:
+        """Send a request of the proxy's own authentication; nothing else is sent meanwhile."""
+        self._send(api_key, version, None, message, on_response)
+
     def send_next(self) -> None:
         """Send the first pending call if it may go out now."""
         while self.pending and self._may_send:

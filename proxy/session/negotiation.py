@@ -37,6 +37,7 @@ class Negotiation:
         self.known_connection: Connection | None = None
         """What the translation knows of the connection; None until the broker has named its versions."""
         self._listener = listener
+        self._negotiator = listener.negotiator
         self._connection_id = connection_id
         self._client_host = client_host
         self._peer_closed = peer_closed
@@ -52,6 +53,11 @@ class Negotiation:
         if self.known_connection is None:
             raise LookupError("the broker's versions are not known yet")
         return self.known_connection
+
+    def withhold_authentication(self) -> None:
+        """Offer the client no API of authentication from the start: the proxy authenticates in its place."""
+        self._negotiator = self._negotiator.for_authenticated
+        self.ranges = self._negotiator.default_ranges
 
     def note_software(self, header: RequestHeader, piece: Piece) -> None:
         """Remember the software name in an ApiVersions request; ignore what can't be read."""
@@ -82,7 +88,7 @@ class Negotiation:
             raise UpstreamError("api_versions", "the broker refused to name its versions")
 
     def _learn(self, version: int, frame: bytes) -> NegotiatedVersions:
-        negotiated = self._listener.negotiator.negotiate(version, frame)
+        negotiated = self._negotiator.negotiate(version, frame)
         if negotiated.broker:
             self.ranges = negotiated.client
             self.known_connection = Connection(

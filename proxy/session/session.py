@@ -12,6 +12,7 @@ of a connection at a time; only commits go on behind commits. Requests of the pr
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from protocol_codecs import ApiKey, CodecError, decode_prefix
 from protocol_codecs.api_key import api_name
@@ -53,6 +54,9 @@ from proxy.wire.supported_versions import NEWEST_REVIEWED
 from proxy.wire.translated_apis import GUARDED, TRANSLATED
 from translation.actions import Answer, Call, ConnectionId, never
 from translation.passthrough.commits import COMMITS
+
+if TYPE_CHECKING:
+    from proxy.wire.sasl_login import Login
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -115,6 +119,7 @@ class ClientSession:
         """Bytes for the client, in order; the shell takes them out."""
         self.events = core.events
         """What the shell has to carry out, in order; it takes the events out."""
+        self._is_authenticated = False
         self.requests_started = 0
         """How many requests have begun."""
         self.receive_from_client: Callable[[bytes], None] = self._requests.feed
@@ -177,9 +182,11 @@ class ClientSession:
     @property
     def _may_begin(self) -> bool:
         client = self._state.client
-        return (client is _ACTIVE or client is _NEW) and len(
-            self._core.in_flight.client
-        ) < self._limits.in_flight_requests
+        return (
+            (client is _ACTIVE or client is _NEW)
+            and len(self._core.in_flight.client) < self._limits.in_flight_requests
+            and self._core.reauthentication is None
+        )
 
     @property
     def mid_request(self) -> bool:
@@ -222,6 +229,26 @@ class ClientSession:
         """The upstream connection is open."""
         self._state.on_upstream(UpstreamEvent.OPENED)
 
+    def authenticated(self) -> None:
+        """The proxy authenticates upstream in the client's place, from the start: the client may not do so itself."""
+        self._is_authenticated = True
+        self._negotiation.withhold_authentication()
+        self._core.sasl.ordinary_request()
+
+    def reauthenticate(
+        self, mechanism: str, tokens: "Login", on_done: Callable[[float | None, float], None]
+    ) -> None:
+        """Authenticate the upstream connection again, between two frames; call :meth:`process` then.
+
+        ``on_done`` is called with the seconds that the session lives from then on (None: without an end), and those for
+        which no request could begin.
+        """
+        from proxy.session.reauthentication import Reauthentication  # noqa: PLC0415 - only for tokens
+
+        self._core.reauthentication = Reauthentication(
+            self._core, self._injected, mechanism, tokens, self._translated.relay_forwarded, on_done
+        )
+
     def stop_accepting(self) -> None:
         """Begin no further request; one that is half relayed is completed."""
         self._state.on_client(ClientEvent.STOP_ACCEPTING)
@@ -258,6 +285,8 @@ class ClientSession:
             raise ClientError("malformed_header", str(error)) from error
         except CodecError as error:
             raise ClientError("malformed_request", str(error)) from error
+        if self._core.reauthentication is not None:
+            self._core.reauthentication.advance()
         if self._injected.pending:
             self._injected.check_expiry()
 
@@ -288,7 +317,7 @@ class ClientSession:
         if state.request is _TRANSLATING and not self._translated.may_take(piece):
             self._postponed = piece
             return
-        if state.client is _NEW and begins_with_gssapi(piece.data):
+        if state.client is _NEW and not self._is_authenticated and begins_with_gssapi(piece.data):
             sasl.begin(0, "GSSAPI")
         if sasl.headerless and sasl.is_token(piece.data):
             self._relay_token(piece)

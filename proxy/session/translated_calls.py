@@ -210,10 +210,13 @@ class TranslatedCalls:
         if held is None:
             raise self._unknown(request_id)
         held.forwarded = True
-        self._relay_forwarded()
+        self.relay_forwarded()
 
-    def _relay_forwarded(self) -> None:
+    def relay_forwarded(self) -> None:
         """Relay what is to be forwarded and has nothing before it that the translation still works on."""
+        reauthentication = self._core.reauthentication
+        if reauthentication is not None and reauthentication.is_under_way:
+            return  # it ends with this
         for held in list(takewhile(lambda held: held.forwarded, self._held.values())):
             self._done(held, RequestEvent.FORWARDED)
             self._relay_held(held)
@@ -250,7 +253,7 @@ class TranslatedCalls:
             if self._group_calls.reservation is not None:
                 self._group_calls.release()
         elif not held.forwarded:
-            self._relay_forwarded()
+            self.relay_forwarded()
 
     def _respond(self, held: _Held, message: Message) -> None:
         header = held.header

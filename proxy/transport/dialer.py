@@ -37,11 +37,13 @@ class Dialed(msgspec.Struct, frozen=True):
     """A connection to a broker.
 
     ``assumed``: the node's address was unknown when this was opened, so it leads to a bootstrap broker instead.
+    ``lifetime_s``: for how many seconds its SASL session lives if the proxy has authenticated it, None without an end.
     """
 
     stream: trio.abc.Stream
     address: Address
     assumed: bool
+    lifetime_s: float | None = None
 
 
 class Dialer:

@@ -5,6 +5,7 @@ The result belongs to one upstream connection, since the brokers of a cluster ma
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from proxy.wire import request_upgrades
 from proxy.wire.framing import correlation_id_of, response_body_offset, response_of_body
 from proxy.wire.supported_versions import (
     API_NEEDS,
+    AUTHENTICATION_APIS,
     FEATURE_NEEDS,
     NEVER_OFFERED,
     NEWEST_REVIEWED,
@@ -60,16 +62,28 @@ class ApiVersionsNegotiator:
     """Makes offers, and remembers them: thousands of connections get the same answer from the same broker.
 
     ``allow_unknown_apis`` offers what was not reviewed, in the broker's own range; never what is only for brokers.
+    ``withheld`` APIs are not offered either.
     """
 
-    def __init__(self, *, allow_unknown_apis: bool) -> None:
+    def __init__(self, *, allow_unknown_apis: bool, withheld: frozenset[int] = frozenset()) -> None:
         self._allow_unknown_apis = allow_unknown_apis
+        self._withheld = withheld
         self._negotiated: dict[tuple[int, bytes], NegotiatedVersions] = {}
 
     @property
     def default_ranges(self) -> Ranges:
         """What a client may use that never asks; the broker refuses what it lacks."""
-        return _EVERYTHING if self._allow_unknown_apis else _EVERYTHING_REVIEWED
+        every = _EVERYTHING if self._allow_unknown_apis else _EVERYTHING_REVIEWED
+        if not self._withheld:
+            return every
+        return {api_key: versions for api_key, versions in every.items() if api_key not in self._withheld}
+
+    @cached_property
+    def for_authenticated(self) -> "ApiVersionsNegotiator":
+        """The one for clients in whose place the proxy has authenticated."""
+        return ApiVersionsNegotiator(
+            allow_unknown_apis=self._allow_unknown_apis, withheld=AUTHENTICATION_APIS
+        )
 
     def negotiate(self, version: int, frame: bytes) -> NegotiatedVersions:
         """The offer that follows from the broker's response in this version.
@@ -118,6 +132,8 @@ class ApiVersionsNegotiator:
         return NegotiatedVersions(broker, client, encode(answer, version))
 
     def _client_range(self, api_key: int, broker: tuple[int, int]) -> tuple[int, int] | None:
+        if api_key in self._withheld:
+            return None
         low, high = broker
         newest = NEWEST_REVIEWED.get(api_key)
         if newest is None:

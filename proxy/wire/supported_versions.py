@@ -115,6 +115,19 @@ NEVER_OFFERED: frozenset[int] = frozenset(
 """APIs that nobody is offered, whatever the configuration says: those with which brokers keep the state of share
 groups, and those of the embedded broker's experiments, which no Kafka has."""
 
+AUTHENTICATION_APIS: frozenset[int] = frozenset(
+    {
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    }
+)
+"""APIs that a client is not offered for which the proxy has authenticated: its certificate decides who it is, and
+brokers answer the last four with DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that a token authenticated."""
+
 _SHARE_OFFSETS: dict[int, frozenset[int]] = dict.fromkeys(
     (
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,

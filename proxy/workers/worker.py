@@ -84,7 +84,9 @@ class Worker:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._server.stop_at_signals)
                 nursery.start_soon(
-                    keep_running, FileWatcher(self._server.certificates).run, self._server.metrics
+                    keep_running,
+                    FileWatcher(self._server.reloadables).run,
+                    self._server.metrics,
                 )
                 nursery.start_soon(self._receive, rest, nursery)
                 nursery.start_soon(ports.run, self._server.metrics.connections_refused.labels("descriptors"))

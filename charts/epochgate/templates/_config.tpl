@@ -15,6 +15,7 @@
 {{- if $listener.tls.clientCaSecretName -}}
 {{- $_ := set $tls "client_ca" (printf "/etc/epochgate/tls/%s-clients/ca.crt" $name) -}}
 {{- $_ := set $tls "client_auth" "required" -}}
+{{- $_ := set $one "identity" "none" -}}
 {{- end -}}
 {{- $_ := set $one "tls" $tls -}}
 {{- end -}}

@@ -1,6 +1,7 @@
 """A scripted broker that wants SASL, makes delegation tokens, and closes connections of whom it does not know."""
 
 import base64
+import math
 import secrets
 import time
 
@@ -16,7 +17,7 @@ from protocol_codecs.messages.expire_delegation_token import (
     ExpireDelegationTokenResponse,
 )
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol_codecs.messages.sasl_handshake import SaslHandshakeResponse
+from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from proxy.wire.request_header import body_offset, read_header
 from tests.proxy.fakes import wire
 from tests.proxy.fakes.broker import FakeBroker
@@ -38,6 +39,8 @@ class Tokens:
         self.unknown_for = 0
         """How many authentications by token still fail, as right after creation."""
         self.session_lifetime_ms = 0
+        self.closed_for: list[int] = []
+        """Requests in the middle of an authentication, or after a session's end."""
         self.error = ErrorCode.NONE
         """What every creation is answered instead."""
 
@@ -65,61 +68,20 @@ class SecuredBroker(FakeBroker):
     async def serve(self, stream: trio.abc.Stream) -> None:
         self.connections += 1
         reader = wire.FrameReader(stream)
-        scram: ScramServer | None = None
-        principal: str | None = None
+        connection = _Connection(self)
         async with stream:
-            while (request := await reader.frame()) is not None:
+            while not connection.is_over and (request := await reader.frame()) is not None:
                 self.requests.append(request)
                 self._arrived.set()
                 self._arrived = trio.Event()
-                header = read_header(request)
-                key, version, number = header.api_key, header.version, header.correlation_id
-                offset = body_offset(request, header)
-                if key == ApiKey.SASL_HANDSHAKE:
-                    scram = ScramServer(self.tokens.password_of)
-                    answer = wire.response(
-                        key, version, number, SaslHandshakeResponse(mechanisms=("SCRAM-SHA-256",))
-                    )
-                elif key == ApiKey.SASL_AUTHENTICATE:
-                    assert scram is not None
-                    asked = decode(SaslAuthenticateRequest, version, request, offset)
-                    token = scram.answer(asked.auth_bytes)
-                    if token is not None and token.startswith(b"v="):
-                        principal = self.tokens.made[scram.user][0] if scram.by_token else scram.user
-                        self.principals.append(principal)
-                    error = ErrorCode.NONE if token is not None else ErrorCode.SASL_AUTHENTICATION_FAILED
-                    told = SaslAuthenticateResponse(
-                        error_code=error,
-                        auth_bytes=token or b"",
-                        session_lifetime_ms=self.tokens.session_lifetime_ms,
-                    )
-                    answer = wire.response(key, version, number, told)
-                    if token is None:
-                        await stream.send_all(answer)
-                        return
-                elif principal is None and key not in OPEN_APIS:
+                answer = connection.answer(request)
+                if answer is None:
                     return
-                elif key == ApiKey.CREATE_DELEGATION_TOKEN:
-                    asked = decode(CreateDelegationTokenRequest, version, request, offset)
-                    answer = wire.response(key, version, number, self._created(asked))
-                elif key == ApiKey.EXPIRE_DELEGATION_TOKEN:
-                    asked = decode(ExpireDelegationTokenRequest, version, request, offset)
-                    self.tokens.expired.append(asked.hmac)
-                    self.tokens.made = {
-                        one: known for one, known in self.tokens.made.items() if known[1] != asked.hmac
-                    }
-                    answer = wire.response(key, version, number, ExpireDelegationTokenResponse())
-                else:
-                    if principal is not None:
-                        self.ordinary.append((principal, request))
-                    answer = self.answer(request)
-                    if answer is None:
-                        return
                 if self.holds_back is not None:
                     await self.holds_back.wait()
                 await stream.send_all(answer)
 
-    def _created(self, asked: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+    def created(self, asked: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
         tokens, owner = self.tokens, asked.owner_principal_name
         assert owner is not None
         if tokens.error or not tokens.may_speak_for(owner):
@@ -138,3 +100,71 @@ class SecuredBroker(FakeBroker):
             token_id=token_id,
             hmac=hmac,
         )
+
+
+class _Connection:
+    """One connection: who has authenticated on it, and until when."""
+
+    def __init__(self, broker: SecuredBroker) -> None:
+        self._broker = broker
+        self._tokens = broker.tokens
+        self._scram: ScramServer | None = None
+        self._principal: str | None = None
+        self._is_authenticating = False
+        self._ends_at = math.inf
+        self.is_over = False
+
+    def answer(self, request: bytes) -> bytes | None:
+        header = read_header(request)
+        key, version, number = header.api_key, header.version, header.correlation_id
+        foreign = self._is_authenticating and key != ApiKey.SASL_AUTHENTICATE
+        if foreign or (time.monotonic() > self._ends_at and key not in OPEN_APIS):
+            self._tokens.closed_for.append(key)
+            return None
+        if self._principal is None and key not in OPEN_APIS:
+            return None
+        if key not in _OWN:
+            if self._principal is not None:
+                self._broker.ordinary.append((self._principal, request))
+            return self._broker.answer(request)
+        message_type, handle = _OWN[key]
+        message = decode(message_type, version, request, body_offset(request, header))
+        return wire.response(key, version, number, handle(self, message))
+
+    def _handshake(self, _message: SaslHandshakeRequest) -> SaslHandshakeResponse:
+        self._scram = ScramServer(self._tokens.password_of)
+        self._is_authenticating = True
+        return SaslHandshakeResponse(mechanisms=("SCRAM-SHA-256",))
+
+    def _authenticate(self, message: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+        assert self._scram is not None
+        token = self._scram.answer(message.auth_bytes)
+        if token is None:
+            self.is_over = True
+            return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED)
+        lifetime_ms = self._tokens.session_lifetime_ms
+        if token.startswith(b"v="):
+            user = self._scram.user
+            self._principal = self._tokens.made[user][0] if self._scram.by_token else user
+            self._broker.principals.append(self._principal)
+            self._is_authenticating = False
+            if lifetime_ms:
+                self._ends_at = time.monotonic() + lifetime_ms / 1000
+        return SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
+
+    def _create(self, message: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+        return self._broker.created(message)
+
+    def _expire(self, message: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+        self._tokens.expired.append(message.hmac)
+        kept = {one: known for one, known in self._tokens.made.items() if known[1] != message.hmac}
+        self._tokens.made = kept
+        return ExpireDelegationTokenResponse()
+
+
+_OWN = {
+    ApiKey.SASL_HANDSHAKE: (SaslHandshakeRequest, _Connection._handshake),
+    ApiKey.SASL_AUTHENTICATE: (SaslAuthenticateRequest, _Connection._authenticate),
+    ApiKey.CREATE_DELEGATION_TOKEN: (CreateDelegationTokenRequest, _Connection._create),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (ExpireDelegationTokenRequest, _Connection._expire),
+}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from proxy.config.identity import IdentityMode
 from proxy.config.schema import Listener
 from proxy.config.tls import ClientAuth, ListenerTls
 from proxy.identity.client_certificate import CertificatePrincipals
@@ -137,7 +138,14 @@ async def test_a_resumed_session_has_its_certificates_principal_and_counts_at_it
     guard_of = {}
     crl = authority.revoke()
     listeners = tuple(
-        Listener(bind=LOCAL, port=0, advertised_host=LOCAL, nodes={"1": 0}, tls=demanding(authority, crl))
+        Listener(
+            bind=LOCAL,
+            port=0,
+            advertised_host=LOCAL,
+            nodes={"1": 0},
+            tls=demanding(authority, crl),
+            identity=IdentityMode.NONE,
+        )
         for _ in range(2)
     )
     async with a_cluster(1) as brokers, serving(config_for(brokers, listeners=listeners)) as proxy:

@@ -14,6 +14,7 @@ import trio.testing
 from cryptography.hazmat.primitives import serialization as to
 
 from protocol_codecs import ApiKey
+from proxy.config.identity import IdentityMode
 from proxy.config.schema import Config, Limits, Listener, Upstream
 from proxy.config.tls import ClientAuth, ListenerTls, TlsVersion, UpstreamTls
 from proxy.runtime.file_watcher import FileWatcher
@@ -34,7 +35,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def with_tls(config: Config, tls: ListenerTls | None = None, upstream: UpstreamTls | None = None) -> Config:
-    listener = msgspec.structs.replace(config.listeners[0], tls=tls)
+    listener = msgspec.structs.replace(config.listeners[0], tls=tls, identity=IdentityMode.NONE)
     return msgspec.structs.replace(
         config, listeners=(listener,), upstream=msgspec.structs.replace(config.upstream, tls=upstream)
     )

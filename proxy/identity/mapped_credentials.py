@@ -1,0 +1,111 @@
+"""The file from principals of certificates to SASL credentials (`identity.mapped_file`), for clusters without tokens.
+
+It is read again when it changes. A file that can't be used is refused, and the one before stays. No message shows a
+value of it.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import structlog
+
+from proxy.config.document import ConfigError, Document
+from proxy.config.regular_file import read_regular_file, unreadable
+from proxy.config.section import Section
+from proxy.config.validation import problems
+from proxy.identity.credentials import Credentials
+from proxy.identity.token_store import TokenRefused
+from proxy.metrics.registry import Metrics
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.identity")
+
+_MOST_BYTES = 4 * 1024 * 1024
+_WHERE = "identity.mapped_file"
+
+
+class MappedUser(Section, frozen=True, kw_only=True):
+    """The credentials of one principal."""
+
+    username: str
+    password: str
+    mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"] = "SCRAM-SHA-512"
+
+
+def read_mapped(file: str) -> dict[str, Credentials]:
+    """Read the file: credentials by the name of a principal (without ``User:``).
+
+    :raises ConfigError: it can't be read, or has mistakes; each is named with its line and key, without its value.
+    """
+    try:
+        document = Document(file, read_regular_file(Path(file), _MOST_BYTES).decode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: {unreadable(error)}") from None
+    value = {} if document.value is None else document.value
+    found: list[str] = []
+    for path in document.unreadable:
+        document.unreadable[path] = document.problem(path, "given twice, or not a text; put texts in quotes")
+    for name, entry in value.items() if isinstance(value, dict) else ():
+        found += _hidden(document, name, entry)
+    found += problems(document, dict[str, MappedUser], value)
+    if found:
+        raise ConfigError(*found)
+    users = msgspec.convert(value, dict[str, MappedUser])
+    return {name: Credentials(one.mechanism, one.username, one.password) for name, one in users.items()}
+
+
+def _hidden(document: Document, name: str, entry: Any) -> list[str]:
+    """Name values of the wrong type here, and take them out: what names them elsewhere shows numbers."""
+    found = []
+    for key, item in entry.items() if isinstance(entry, dict) else ():
+        path = (name, key)
+        if not isinstance(item, str) and path not in document.unreadable:
+            found.append(document.problem(path, "expected a text in quotes"))
+            entry[key] = "PLAIN"
+    return found
+
+
+class MappedCredentials:
+    """The credentials of one process.
+
+    :raises ConfigError: see :func:`read_mapped`.
+    """
+
+    def __init__(self, file: str, metrics: Metrics) -> None:
+        self.files = (Path(file),)
+        self._file = file
+        self._metrics = metrics
+        self._users = read_mapped(file)
+        metrics.tls_is_current.labels(_WHERE).set(1)
+
+    def connected(self, principal: str) -> None:
+        """A connection of this principal begins."""
+
+    def disconnected(self, principal: str) -> None:
+        """It has ended."""
+
+    async def credentials_of(self, principal: str) -> Credentials:
+        """Return the credentials of a principal.
+
+        :raises TokenRefused: the file has none.
+        """
+        found = self._users.get(principal)
+        if found is None:
+            raise TokenRefused("`identity.mapped_file` has no credentials for it")
+        return found
+
+    def useless(self, credentials: Credentials) -> None:
+        """Brokers refuse these credentials; only the file can change that."""
+
+    def reload(self, why: str) -> None:
+        """Read the file again, for the authentications from now on."""
+        try:
+            self._users = read_mapped(self._file)
+        except ConfigError as error:
+            self._metrics.tls_reloads.labels(_WHERE, "refused").inc()
+            self._metrics.tls_is_current.labels(_WHERE).set(0)
+            _log.error("mapped credentials refused, those before stay", why=why, reason=str(error))
+            return
+        self._metrics.tls_reloads.labels(_WHERE, "applied").inc()
+        self._metrics.tls_is_current.labels(_WHERE).set(1)
+        _log.info("mapped credentials applied", why=why, principals=len(self._users))
