@@ -65,6 +65,7 @@ class Proxy:
         *,
         listener_tls: Mapping[str, object] | None = None,
         upstream_tls: Mapping[str, object] | None = None,
+        listener: Mapping[str, object] | None = None,
         advertised_host: str = LOOPBACK,
         bind: str = LOOPBACK,
         policy: str = POLICY,
@@ -96,6 +97,7 @@ class Proxy:
         self._preflight = preflight or {"enabled": False}  # it takes a second of a core
         self._sole_process, self._workers = sole_process, workers
         self._tls = listener_tls, upstream_tls
+        self._listener = listener or {}
         self._bind, self._advertised_host = bind, advertised_host
         self._bootstrap_port, self._admin_port = free_ports(2)
         self._first_node_port = free_port_block(NODE_IDS)
@@ -239,6 +241,7 @@ class Proxy:
             "advertised_host": self._advertised_host,
             "nodes": {f"0-{NODE_IDS - 1}": self._first_node_port},
             "tls": listener_tls,
+            **self._listener,
         }
         config = {
             "upstream": {"bootstrap": bootstrap, "tls": upstream_tls},
