@@ -22,8 +22,8 @@ _TRIES_S = 5.0
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
 _EXPIRED_AT_ONCE = 4
-_DRAIN_S = 10.0
-"""Seconds that a drain may take to expire all tokens; those that are left end by themselves."""
+_DRAIN_S = 5.0
+"""Seconds that a drain waits for answers under way, and then to expire all tokens; what is left ends by itself."""
 
 _EXPIRES_EVERY_S = 1.0
 

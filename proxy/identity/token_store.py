@@ -22,8 +22,6 @@ LONGEST_WAIT_S = 5.0
 """Seconds that a creation may wait for its turn."""
 
 _LIFE_BEFORE_REPLACEMENT = 0.8
-_LOOKED_AT = 100
-"""Principals that are looked at for one without a connection, the idlest first."""
 
 
 class TokenRefused(Exception):
@@ -50,7 +48,8 @@ class TokenStore:
 
     def __init__(self, limits: TokenLimits, now: float) -> None:
         self._limits = limits
-        self._principals: dict[str, _Principal] = {}  # the idlest first
+        self._principals: dict[str, _Principal] = {}
+        self._idle: dict[str, None] = {}  # those without a connection, the idlest first
         self._replaced: deque[Token] = deque()
         self._to_expire: deque[Token] = deque(maxlen=limits.most_principals)
         self._allowance, self._allowance_at = max(1.0, limits.creations_per_s), now
@@ -65,11 +64,11 @@ class TokenStore:
 
         :raises TokenRefused: there is no room for another principal.
         """
-        principal = self._principals.pop(owner, None)
+        principal = self._principals.get(owner)
         if principal is None:
             self._make_room()
-            principal = _Principal()
-        self._principals[owner] = principal
+            principal = self._principals[owner] = _Principal()
+        self._idle.pop(owner, None)
         principal.connections += 1
         self._forget_ended(now)
 
@@ -77,13 +76,16 @@ class TokenStore:
         """A connection that :meth:`connected` was called for has ended."""
         if (principal := self._principals.get(owner)) is not None:
             principal.connections -= 1
+            if not principal.connections:
+                self._idle[owner] = None
 
     def _make_room(self) -> None:
         if len(self._principals) < self._limits.most_principals:
             return
-        for _, (owner, one) in zip(range(_LOOKED_AT), self._principals.items(), strict=False):
-            if not one.connections and not one.is_asked_for:
-                del self._principals[owner]
+        for owner in self._idle:
+            one = self._principals[owner]
+            if not one.is_asked_for:
+                del self._principals[owner], self._idle[owner]
                 if one.token is not None:
                     self._to_expire.append(one.token)
                 return
@@ -139,7 +141,9 @@ class TokenStore:
 
     def refused(self, owner: str, why: str, now: float) -> None:
         """There is no token: the broker refuses it, or could not be asked."""
-        principal = self._principals.setdefault(owner, _Principal())
+        principal = self._principals.get(owner)
+        if principal is None:  # all were taken meanwhile
+            return
         principal.is_asked_for = False
         principal.refused_until, principal.refusal = now + REFUSED_FOR_S, why
 
@@ -181,6 +185,7 @@ class TokenStore:
         known = [one.token for one in self._principals.values() if one.token is not None]
         found = [*known, *self._replaced, *self._to_expire]
         self._principals.clear()
+        self._idle.clear()
         self._replaced.clear()
         self._to_expire.clear()
         return [token for token in found if now < token.expires_at]

@@ -30,6 +30,7 @@ _HEAVY = frozenset(
         "moved_together",
         "group_type",
         "way_back",
+        "identity_rights",
     }
 )
 

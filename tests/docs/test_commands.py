@@ -69,7 +69,7 @@ ELSEWHERE = {
 """The test that runs the command, or what the command calls."""
 
 NEVER_RUN = {
-    r"kafka-(acls|topics)\.sh .*": "Kafka's own shell scripts run in no test here",
+    r"kafka-(acls|configs|delegation-tokens|topics)\.sh .*": "Kafka's own shell scripts run in no test here",
     r"docker push .*|helm rollback .*": "No test here pushes an image or rolls a release back",
     r"PYSPARK_PYTHON=\S+ spark-submit .*|venv-pack .*": "Nobody has run these jobs on YARN",
 }

@@ -23,6 +23,8 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
+from kio.static.primitive import i8
 from playwright.sync_api import expect
 from support import raw
 from support.broker import Kafka
@@ -31,7 +33,7 @@ from support.entry import Proxy, running_proxy
 from support.preflight import SESSION_MS, UNTIL_THE_END_MS, Groups, found, preflight, statuses
 from support.raw_member import RawMember
 from support.raw_share_member import RawShareMember
-from support.secured import sasl_settings, secret
+from support.secured import TlsFiles, sasl_settings, secret
 from support.waiting import eventually
 
 from proxy.preflight.checks.table import CHECKS
@@ -199,6 +201,8 @@ PLANTED = {
 BY_TESTS_OF_THEIR_OWN = {
     "translatable": "test_groups_whose_clients_can_not_be_translated_are_told_apart",
     "acl_member_log": "test_who_may_write_to_the_member_log_is_named",
+    "identity_rights": "test_an_account_that_may_make_tokens_of_anybody_is_named",
+    "identity_principals": "test_an_account_that_may_make_tokens_of_anybody_is_named",
     "settings_differ": "test_a_setting_that_brokers_differ_in_is_named",
     "group_bounds": "test_a_setting_of_a_group_outside_of_a_brokers_bounds_is_found",
     "group_version": "test_a_cluster_whose_group_version_is_not_finalized_is_found",
@@ -218,7 +222,7 @@ BY_HAND_ONLY = ("way_back", "proxy_state")
 
 
 @pytest.mark.parametrize(
-    ("release", "faults"), [("4.0", 23), ("4.1", 24), ("4.2", 24), ("4.3", 25), ("4.4", 25)]
+    ("release", "faults"), [("4.0", 25), ("4.1", 26), ("4.2", 26), ("4.3", 27), ("4.4", 27)]
 )
 def test_every_release_has_so_many_planted_faults(release, faults):
     planted = [check for check in PLANTED if release >= SINCE.get(check, "")]
@@ -292,6 +296,55 @@ def test_who_may_write_to_the_member_log_is_named(broken):
     _, report = preflight("--config", folder / "fleet.yaml")
     (finding,) = found(report)["acl_member_log"]
     assert "User:alice may write to the member log" in finding["what"]
+
+
+def test_an_account_that_may_make_tokens_of_anybody_is_named(broken):
+    """librdkafka shows ACLs on users without their type, since it knows no such resource."""
+    kafka, _, folder = broken
+    acl = AclCreation(
+        resource_type=i8(7),
+        resource_name="*",
+        principal="User:gate",
+        host="*",
+        operation=i8(13),
+        permission_type=i8(3),
+    )
+    with raw.RawConnection(kafka.bootstrap) as anybody:
+        (result,) = anybody.call(CreateAclsRequest(creations=(acl,))).results
+        assert result.error_code == 0
+    ops = AclBinding(
+        ResourceType.BROKER,
+        "kafka-cluster",
+        ResourcePatternType.LITERAL,
+        "User:CN=ops",
+        "*",
+        AclOperation.ALTER,
+        AclPermissionType.ALLOW,
+    )
+    for done in kafka.admin.create_acls([ops]).values():
+        done.result(timeout=60)
+    (folder / "password").write_text("secret")
+    tls = TlsFiles(folder / "tls")
+    certificate, key = tls.issue("proxy")
+    mutual = {
+        "certificate": str(certificate),
+        "key": str(key),
+        "client_ca": str(tls.ca),
+        "client_auth": "required",
+    }
+    listener = {"advertised_host": LOOPBACK, "port": 0, "nodes": {"0-9": 0}, "tls": mutual}
+    config = {
+        "upstream": {"bootstrap": [kafka.bootstrap]},
+        "listeners": [{**listener, "identity": "delegation_token"}],
+        "admin": {"port": 0},
+        "identity": {"allow": [".*"], "account": {"username": "gate", "password_file": "password"}},
+    }
+    (folder / "identity.yaml").write_text(json.dumps(config))
+    _, report = preflight("--config", folder / "identity.yaml")
+    (rights,) = found(report)["identity_rights"]
+    assert "or of everybody: * (LITERAL) for User:gate" in rights["what"]
+    (principals,) = found(report)["identity_principals"]
+    assert "User:CN=ops" in principals["what"]
 
 
 def test_what_an_account_may_not_see_is_unknown_and_says_which_right_it_lacks(broken):

@@ -4,6 +4,7 @@ from proxy.preflight.checks import (
     acls,
     configuration,
     groups,
+    identity,
     known_bugs,
     running_proxy,
     settings,
@@ -17,6 +18,7 @@ CHECKS: tuple[Check, ...] = (
     *settings.CHECKS,
     *groups.CHECKS,
     *acls.CHECKS,
+    *identity.CHECKS,
     *running_proxy.CHECKS,
     *known_bugs.CHECKS,
 )

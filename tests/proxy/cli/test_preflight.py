@@ -177,7 +177,7 @@ def test_the_ports_of_a_proxy_that_runs_are_its_own(monkeypatch):
 
 def test_people_are_told_what_was_not_checked():
     text = shown(judge(facts(acls=UNKNOWN)))
-    assert "not checked: acl_hosts, acl_topics, acl_member_log" in text
+    assert "not checked: acl_hosts, acl_topics, acl_member_log, identity_rights, identity_principals" in text
     assert "not everything could be looked at" in text
 
 

@@ -108,6 +108,15 @@ def test_the_idlest_principal_makes_room_and_its_token_is_expired():
     assert len(store) == 2
 
 
+def test_principals_with_connections_hide_none_that_is_idle():
+    store = a_store(most_principals=500)
+    for number in range(500):
+        store.connected(str(number), 0)
+    store.disconnected("499")
+    store.connected("another", 1)
+    assert len(store) == 500
+
+
 def test_a_token_that_brokers_do_not_know_is_dropped_once():
     store = a_store()
     token = given(store, a_token())

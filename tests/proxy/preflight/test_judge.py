@@ -11,8 +11,10 @@ from protocol_codecs.messages.consumer_protocol import (
 )
 from proxy.admin.preflight_report import Source, Status
 from proxy.config.fleet import Fleet
+from proxy.config.identity import Identity, IdentityAccount, IdentityMode
 from proxy.config.limits import Limits
 from proxy.config.schema import Listener
+from proxy.config.tls import ClientAuth, ListenerTls
 from proxy.preflight.checks.settings import TOLD
 from proxy.preflight.checks.table import CHECKS
 from proxy.preflight.facts import Acl, Apis, Facts, Group, Kind, Member, Unknown, Version, number
@@ -63,6 +65,22 @@ CUT_SHORT = encode_subscription(ConsumerProtocolSubscription(topics=("t",)), 1)[
 """As kafka-go's: a v1 that ends before its owned partitions."""
 OTHER = Group(group_id="shared", kind=Kind.OTHER)
 TWO_PROCESSES = config(workers=2)
+SPEAKING = config(
+    listeners=(
+        Listener(
+            port=9000,
+            advertised_host="p",
+            nodes={"0-9": 9100},
+            identity=IdentityMode.DELEGATION_TOKEN,
+            tls=ListenerTls(certificate="c", key="k", client_ca="a", client_auth=ClientAuth.REQUIRED),
+        ),
+    ),
+    identity=Identity(
+        allow=("[a-z]+",),
+        deny=("x",),
+        account=IdentityAccount(username="gate", password_file="gate"),  # noqa: S106  a file
+    ),
+)
 
 
 def apis(heartbeat: int, features: dict[str, int]) -> Apis:
@@ -127,6 +145,11 @@ FAULTS = {
         "config": config(fleet=FLEET),
         "acls": (acl(name="__epoch", pattern="PREFIXED", operation="ALL"),),
     },
+    "identity_rights": {
+        "config": SPEAKING,
+        "acls": (acl(principal="User:gate", resource="UNKNOWN", name="*", operation="UNKNOWN"),),
+    },
+    "identity_principals": {"config": SPEAKING, "acls": (acl(resource="CLUSTER", operation="ALTER"),)},
     "proxy_state": {"proxy": snapshot(seen(stuck="c in PreparingRebalance"))},
     "static_duplicates": {
         "proxy": snapshot(seen(events=tuple(joined(f"m{n}", "i", 150 * n) for n in range(4))))
@@ -224,6 +247,35 @@ def test_a_group_in_a_rebalance_is_unknown():
     known = facts(groups=(classic(state="PreparingRebalance"),))
     assert finding(known, "translatable").unknown
     assert statuses(known)["translatable"] is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("rights", "powerful", "is_found"),
+    [
+        ({"name": "User:CN=alice"}, "", False),
+        ({"name": "User:CN=a", "pattern": "PREFIXED"}, "User:CN=broker", False),
+        ({"name": "User:CN=", "pattern": "PREFIXED"}, "User:CN=broker", True),
+        ({"name": "Us", "pattern": "PREFIXED"}, "", True),
+        ({"name": "User:CN=broker"}, "User:CN=broker", True),
+        ({"name": "User:*"}, "", True),
+        ({"name": "*", "operation": "ALL"}, "", False),
+        ({"name": "*", "operation": "ALL", "resource": "USER"}, "", True),
+        ({"name": "*", "principal": "User:other"}, "", False),
+        ({"name": "*", "principal": "User:*"}, "", True),
+        ({"name": "*", "permission": "DENY"}, "", False),
+        ({"name": "User:CN=alice"}, "User:gate", True),
+    ],
+)
+def test_an_account_that_may_make_tokens_of_who_has_the_cluster_is_found(rights, powerful, is_found):
+    given = {"resource": "UNKNOWN", "operation": "UNKNOWN", "principal": "User:gate", **rights}
+    of_cluster = acl(resource="CLUSTER", operation="CLUSTER_ACTION", principal=powerful)
+    known = facts(config=SPEAKING, acls=(acl(**given), of_cluster) if powerful else (acl(**given),))
+    assert (statuses(known)["identity_rights"] is Status.FOUND) is is_found
+
+
+def test_brokers_that_make_principals_of_their_own_are_found():
+    known = facts(config=SPEAKING, brokers=(broker(principal_builder_class="com.example.Own"),))
+    assert "principal.builder.class" in finding(known, "identity_principals").what
 
 
 def test_something_found_outweighs_something_unknown():
