@@ -1,10 +1,10 @@
 """The session timeout of a client: how long it is, when it runs, and which calls start it anew.
 
 It is the number that the client declares in its JoinGroup (``session.timeout.ms``; which are refused:
-:mod:`translation.routing.join_routing`); for one that another process served before, :mod:`translation.joining.adoption`
-assumes one until it joins. It runs from one sign of life to the next: Heartbeat, SyncGroup, a commit, and the answer to a
-JoinGroup start it anew. While a JoinGroup waits for its answer it does not run, as on a classic broker. When it has run
-out :mod:`translation.membership.expiry` ends the membership.
+:mod:`translation.routing.join_routing`); for one that another process served before,
+:mod:`translation.joining.adoption` assumes one until it joins. It runs from one sign of life to the next: Heartbeat,
+SyncGroup, a commit, and the answer to a JoinGroup start it anew. While a JoinGroup waits for its answer it does not
+run, as on a classic broker. When it has run out :mod:`translation.membership.expiry` ends the membership.
 
 The broker's own session timeout (``group.consumer.session.timeout.ms``) is another one: the proxy's heartbeats renew
 that, and it decides alone about a client that several processes may serve.
