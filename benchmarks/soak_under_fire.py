@@ -68,9 +68,9 @@ NOTICED_S = 90.0
 """A wrong setting is noticed within 60 s, and shown until it is mended."""
 HEALS_S = 300.0
 """A machine that others use may take its time; how long each turn took is in the report."""
-DEAD_ID_BYTES = 1_000
-"""A replica keeps each dead member id for an hour, by design: no epoch -1 for it is under way any more then. With a
-snapshot of 200 bytes one takes 980 bytes by tracemalloc."""
+DEAD_ID_BYTES = 750
+"""A replica keeps each dead member id for an hour, by design: no epoch -1 for it is under way any more then. One takes
+so much by tracemalloc."""
 _DEAD = re.compile(
     r"^epochgate_fleet_"
     r'(?:records_total\{(?=.*kind="ended")(?=.*direction="read").*|members\{state="expiring")\} (\S+)$',

@@ -5,6 +5,7 @@ A record says what one *writer* wants to be true of one member of a group. Wheth
 :mod:`translation.member_log.formats`, which says what may change in it.
 """
 
+import sys
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, NamedTuple, NewType
@@ -156,7 +157,8 @@ def decode_key(data: bytes) -> tuple[MemberKey, Writer]:
         group_id, member_id, writer = _key_decoder.decode(data)
     except Undecodable as error:
         raise InvalidRecord(f"not the key of a member: {error}", Ignored.KEY) from None
-    return MemberKey(group_id, member_id), Writer(writer)
+    # Thousands of dead members of one group are kept: their group's id is one text.
+    return MemberKey(sys.intern(group_id), member_id), Writer(writer)
 
 
 def encode_value(record: MemberRecord) -> bytes:

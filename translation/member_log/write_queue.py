@@ -136,6 +136,9 @@ class WriteQueue:
             entry.generation, entry.snapshot = NO_GENERATION, NO_SNAPSHOT
         known = NO_GENERATION if present is None else present.record.generation
         snapshot = NO_SNAPSHOT if present is None else present.record.snapshot
+        if kind is Kind.ENDED:
+            # Nobody goes on with it, and every replica keeps the dead id for an hour.
+            snapshot = entry.snapshot = NO_SNAPSHOT
         record = MemberRecord(
             kind,
             *view.stamp(key),

@@ -17,6 +17,7 @@ from tests.translation.member_log.bench import Replica, SharedLog
 from translation.actions import Connection, EventKind, RequestId
 from translation.member_log.ownership import Ownership
 from translation.member_log.records import NO_GENERATION, Kind, member_key
+from translation.member_log.snapshots import NO_SNAPSHOT
 from translation.members.conversion import is_helper
 
 KEY = member_key(GROUP, A)
@@ -316,6 +317,17 @@ def test_an_id_that_a_leave_group_has_ended_is_dead(log: SharedLog) -> None:
     one.reply(described(member(A), member("somebody-else")))
     one.reply(leave_answer())
     assert log.kinds(A)[-1] is Kind.ENDED
+
+
+def test_a_dead_id_is_kept_without_what_another_replica_would_need_to_go_on(log: SharedLog) -> None:
+    one = log.replica(resumes=True)
+    connection = served_member(one)
+    assert log.records[-1][2].snapshot
+    one.leave(connection, A)
+    one.reply(described(member(A), member("somebody-else")))
+    one.reply(leave_answer())
+    assert log.kinds(A)[-1] is Kind.ENDED
+    assert log.records[-1][2].snapshot == NO_SNAPSHOT
 
 
 def test_a_leave_group_that_another_replica_relays_ends_the_membership_where_it_is_served(
