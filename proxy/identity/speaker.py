@@ -18,10 +18,9 @@ from proxy.identity.credentials import Credentials
 from proxy.identity.spoken_for import SpokenFor
 from proxy.identity.token_store import TokenRefused
 from proxy.metrics.registry import Metrics
-from proxy.runtime.log_throttle import LogThrottle
 from proxy.session.errors import ClientError, UpstreamError
 from proxy.transport.broker_calls import BrokerCalls, NoAnswerError
-from proxy.transport.dialer import Dialed, Dialer
+from proxy.transport.dialer import Dialed, Dialer, UnreachableError
 from proxy.transport.sasl_exchange import SaslRefused, authenticate
 from proxy.wire.sasl_login import Login, LoginError
 
@@ -36,7 +35,10 @@ _SETTLES_S, _SETTLES_PART = 5.0, 0.05
 there would cost the connection."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5
-_AUTHENTICATION_S = 10.0
+_IN_ALL_S = 10.0
+"""Seconds for a token, a connection and its authentication together. The client may have gone meanwhile, which is not
+noticed before, as with a broker that is slow to accept connections."""
+
 _CLIENT_ID = "epochgate-identity"
 _MOST_BYTES = 64 * 1024
 _MOST_ELEMENTS = 2_000
@@ -80,7 +82,6 @@ class CertificateListener:
         self.metrics = metrics
         self._principals = principals
         self._spoken_for = spoken_for
-        self._throttle = LogThrottle()
 
     def identify(self, stream: trio.abc.Stream) -> "CertificateSpeaker | None":
         """Return who speaks for this client, whose TLS handshake is over; None if it has shown no certificate.
@@ -118,21 +119,34 @@ class CertificateSpeaker:
         self.principal = principal
         self._listener = listener
         self._credentials: Credentials | None = None
+        self._waits_for = "token"
 
     async def dial(self, node_id: int | None) -> Dialed:
         """Connect as :meth:`proxy.transport.dialer.Dialer.dial` does, and authenticate.
 
         :raises UnreachableError: no broker accepted a connection.
         :raises ClientError: there are no credentials for the principal.
-        :raises UpstreamError: the broker refuses them, or gives no usable answer.
+        :raises UpstreamError: the broker refuses them, or there is no token or no usable answer in time.
         """
+        try:
+            with trio.fail_after(_IN_ALL_S):
+                return await self._dial(node_id)
+        except trio.TooSlowError:
+            why = f"no {self._waits_for} within {_IN_ALL_S:g} s"
+            if self._waits_for == "connection":
+                raise UnreachableError(why, timed_out=True) from None
+            raise self._failed(why) from None
+
+    async def _dial(self, node_id: int | None) -> Dialed:
         listener = self._listener
         credentials = await self._current()
         may_have_another = True
         give_up_at = math.inf
         pause_s = _FIRST_PAUSE_S
         while True:
+            self._waits_for = "connection"
             dialed = await listener.dialer.dial(node_id)
+            self._waits_for = "answer"
             try:
                 return await self._authenticated(dialed, credentials)
             except SaslRefused as error:
@@ -158,9 +172,13 @@ class CertificateSpeaker:
     async def login(self) -> tuple[str, Login]:
         """Return the mechanism and the tokens of another authentication.
 
-        :raises ClientError: there are no credentials for the principal any more.
+        :raises ClientError: there are no credentials for the principal any more, or none in time.
         """
-        credentials = await self._current()
+        try:
+            with trio.fail_after(_IN_ALL_S):
+                credentials = await self._current()
+        except trio.TooSlowError:
+            raise self._listener.refused(self.principal, f"no token within {_IN_ALL_S:g} s") from None
         if credentials.is_token:
             life_s = credentials.expires_at - credentials.made_at
             settled_at = credentials.made_at + min(_SETTLES_S, _SETTLES_PART * life_s)
@@ -185,6 +203,7 @@ class CertificateSpeaker:
         self._listener.source.disconnected(self.principal)
 
     async def _current(self) -> Credentials:
+        self._waits_for = "token"
         try:
             self._credentials = await self._listener.source.credentials_of(self.principal)
         except TokenRefused as error:
@@ -200,14 +219,11 @@ class CertificateSpeaker:
         calls = BrokerCalls(dialed.stream, _CLIENT_ID, _MOST_BYTES, _MOST_ELEMENTS)
         is_done = False
         try:
-            with trio.fail_after(_AUTHENTICATION_S):
-                await calls.api_versions(VERSION)
-                lifetime_s = await authenticate(calls, credentials.mechanism, credentials.login())
+            await calls.api_versions(VERSION)
+            lifetime_s = await authenticate(calls, credentials.mechanism, credentials.login())
             if calls.has_leftovers:
                 raise NoAnswerError("the broker sent more than it was asked for")
             is_done = True
-        except trio.TooSlowError:
-            raise self._failed(f"no answer within {_AUTHENTICATION_S:g} s") from None
         except (NoAnswerError, LoginError, trio.BrokenResourceError) as error:
             raise self._failed(str(error)) from None
         finally:
