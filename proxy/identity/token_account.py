@@ -1,18 +1,13 @@
-"""The account that makes delegation tokens for clients, on connections of its own: a few at most, which are kept.
+"""The account that makes delegation tokens for clients, and expires them.
 
 It is authenticated by SASL PLAIN or SCRAM and needs CREATE_TOKENS on the users that it speaks for (KIP-373). At each
 token it names itself as renewer, else it could not expire it. What brokers answer is bounded and checked.
 """
 
-import math
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
-import trio
-
-from protocol_codecs import ApiKey, ErrorCode, Message
+from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.error_code import error_name
-from protocol_codecs.message import M
 from protocol_codecs.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -22,26 +17,20 @@ from protocol_codecs.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
-from proxy import VERSION
+from proxy.identity.account_connections import AccountConnections, AccountError
 from proxy.identity.credentials import Credentials, Token
 from proxy.identity.token_store import TokenRefused
-from proxy.transport.broker_calls import BrokerCalls, NoAnswerError
-from proxy.transport.dialer import Dialed, UnreachableError
-from proxy.transport.sasl_exchange import SaslRefused, authenticate
-from proxy.wire.sasl_login import LoginError
+from proxy.transport.dialer import Dialed
 
 USER = "User"
 """The type of all principals that Kafka's own principal builder makes."""
 
-_CLIENT_ID = "epochgate-identity"
 _CREATE_VERSION, _EXPIRE_VERSION = 3, 2
 _AT_ONCE_MS = -1
-_MOST_BYTES = 64 * 1024
-_MOST_ELEMENTS = 2_000
-_CONNECTIONS = 4
+_CREATING, _EXPIRING = 4, 16
+"""Connections of their own for either, so that creations, for which clients wait, never queue behind expiries."""
+
 _MOST_ID_CHARS, _MOST_HMAC_BYTES = 256, 1024
-_REQUEST_S = 10.0
-_SESSION_USED = 0.8
 
 _FINAL = {
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "the account may not make tokens for it (CREATE_TOKENS on the "
@@ -51,19 +40,6 @@ _FINAL = {
     ErrorCode.UNSUPPORTED_VERSION: "the brokers can't make tokens for others (KIP-373, Kafka 3.3)",
     ErrorCode.INVALID_PRINCIPAL_TYPE: "the brokers take no principals of type User",
 }
-
-_UNREACHED = (
-    NoAnswerError,
-    UnreachableError,
-    SaslRefused,
-    LoginError,
-    trio.TooSlowError,
-    trio.BrokenResourceError,
-)
-
-
-class AccountError(Exception):
-    """The account could not ask; the message says why and holds no secret. Trying again may help."""
 
 
 class TokenAccount:
@@ -80,16 +56,14 @@ class TokenAccount:
         max_lifetime_ms: int,
         clock: Callable[[], float],
     ) -> None:
-        self._dial = dial
-        self._credentials = credentials
+        self._user = credentials.user
         self._mechanism = mechanism
         self._max_lifetime_ms = max_lifetime_ms
-        self._clock = clock
-        self._slots = trio.CapacityLimiter(_CONNECTIONS)
-        self._kept: list[tuple[BrokerCalls, float]] = []
+        self._creating = AccountConnections(dial, credentials, clock, _CREATING)
+        self._expiring = AccountConnections(dial, credentials, clock, _EXPIRING)
 
     async def create(self, owner: str) -> Token:
-        """Make a token for the principal ``User:owner``.
+        """Make a token for the principal ``User:owner``. Its life counts from when the request was written.
 
         :raises TokenRefused: the broker refuses, and will refuse the next time.
         :raises AccountError: see there.
@@ -97,11 +71,10 @@ class TokenAccount:
         request = CreateDelegationTokenRequest(
             owner_principal_type=USER,
             owner_principal_name=owner,
-            renewers=(CreatableRenewers(principal_type=USER, principal_name=self._credentials.user),),
+            renewers=(CreatableRenewers(principal_type=USER, principal_name=self._user),),
             max_lifetime_ms=self._max_lifetime_ms,
         )
-        asked_at = self._clock()
-        answer = await self._ask(
+        answer, asked_at = await self._creating.ask(
             ApiKey.CREATE_DELEGATION_TOKEN, _CREATE_VERSION, request, CreateDelegationTokenResponse
         )
         if answer.error_code in _FINAL:
@@ -127,7 +100,7 @@ class TokenAccount:
         :raises AccountError: see there.
         """
         request = ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=_AT_ONCE_MS)
-        answer = await self._ask(
+        answer, _ = await self._expiring.ask(
             ApiKey.EXPIRE_DELEGATION_TOKEN, _EXPIRE_VERSION, request, ExpireDelegationTokenResponse
         )
         over = (ErrorCode.NONE, ErrorCode.DELEGATION_TOKEN_NOT_FOUND, ErrorCode.DELEGATION_TOKEN_EXPIRED)
@@ -136,70 +109,5 @@ class TokenAccount:
 
     async def aclose(self) -> None:
         """Close the connections that are kept."""
-        while self._kept:
-            await self._kept.pop()[0].aclose()
-
-    async def _ask(self, api_key: ApiKey, version: int, request: Message, response: type[M]) -> M:
-        """Ask on a connection that was kept, and if it has ended meanwhile on a fresh one.
-
-        :raises AccountError: see there.
-        """
-        async with self._slots:
-            while self._kept:
-                calls, until = self._kept.pop()
-                if self._clock() < until:
-                    with suppress(AccountError):
-                        return await self._ask_on(calls, until, api_key, version, request, response)
-                else:
-                    await calls.aclose()
-            calls, until = await self._connected()
-            return await self._ask_on(calls, until, api_key, version, request, response)
-
-    async def _ask_on(
-        self,
-        calls: BrokerCalls,
-        until: float,
-        api_key: ApiKey,
-        version: int,
-        request: Message,
-        response: type[M],
-    ) -> M:
-        answered = False
-        try:
-            with trio.fail_after(_REQUEST_S):
-                answer = await calls.call(api_key, version, request, response)
-            answered = True
-        except _UNREACHED as error:
-            raise AccountError(_why(error)) from None
-        finally:
-            if not answered:
-                await calls.aclose()
-        self._kept.append((calls, until))
-        return answer
-
-    async def _connected(self) -> tuple[BrokerCalls, float]:
-        """Return an authenticated connection, and until when it may be used.
-
-        :raises AccountError: see there.
-        """
-        began = self._clock()
-        try:
-            with trio.fail_after(_REQUEST_S):
-                dialed = await self._dial()
-                calls = BrokerCalls(dialed.stream, _CLIENT_ID, _MOST_BYTES, _MOST_ELEMENTS)
-                try:
-                    await calls.api_versions(VERSION)
-                    mechanism, tokens = self._credentials.mechanism, self._credentials.login()
-                    lifetime_s = await authenticate(calls, mechanism, tokens)
-                except BaseException:
-                    await calls.aclose()
-                    raise
-        except _UNREACHED as error:
-            raise AccountError(_why(error)) from None
-        return calls, began + _SESSION_USED * (math.inf if lifetime_s is None else lifetime_s)
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, trio.TooSlowError):
-        return f"no answer within {_REQUEST_S:g} s"
-    return str(error) or type(error).__name__
+        await self._creating.aclose()
+        await self._expiring.aclose()

@@ -9,8 +9,8 @@ from typing import Protocol
 import structlog
 import trio
 
+from proxy.identity.account_connections import AccountError
 from proxy.identity.credentials import Credentials, Token
-from proxy.identity.token_account import AccountError
 from proxy.identity.token_store import TokenRefused, TokenStore
 from proxy.metrics.registry import Metrics
 from proxy.runtime.log_throttle import LogThrottle

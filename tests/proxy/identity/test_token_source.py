@@ -1,7 +1,9 @@
 """Tokens from a scripted broker: by an account that authenticates, once for all who wait, and expired at the end."""
 
 import contextlib
+import math
 import secrets
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
@@ -11,29 +13,48 @@ import trio
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.create_delegation_token import CreateDelegationTokenResponse
 from proxy.config.schema import Address
+from proxy.identity.account_connections import AccountError
 from proxy.identity.credentials import Credentials, Token
-from proxy.identity.token_account import AccountError, TokenAccount
+from proxy.identity.token_account import TokenAccount
 from proxy.identity.token_source import TokenSource
 from proxy.identity.token_store import TokenLimits, TokenRefused, TokenStore
 from proxy.metrics.registry import Metrics
-from proxy.transport.dialer import Dialer
+from proxy.transport.dialer import Dialed, Dialer
 from proxy.transport.node_table import NodeTable
 from tests.proxy.fakes.secured_broker import SecuredBroker
 
+Dial = Callable[[], Awaitable[Dialed]]
 
-def an_account(broker: SecuredBroker, user: str = "gate", max_lifetime_ms: int = 60_000) -> TokenAccount:
-    dialer = Dialer([Address(*broker.nodes[1])], NodeTable(), 5.0, Metrics())
-    credentials = Credentials("SCRAM-SHA-256", user, "gate-secret")
+
+def dialing(broker: SecuredBroker) -> Dial:
+    return partial(Dialer([Address(*broker.nodes[1])], NodeTable(), 5.0, Metrics()).dial, None)
+
+
+def an_account_that(
+    dial: Dial, user: str = "gate", clock: Callable[[], float] = trio.current_time
+) -> TokenAccount:
     return TokenAccount(
-        partial(dialer.dial, None), credentials, "SCRAM-SHA-256", max_lifetime_ms, trio.current_time
+        dial, Credentials("SCRAM-SHA-256", user, "gate-secret"), "SCRAM-SHA-256", 60_000, clock
     )
 
 
-def a_source(account, **limits) -> TokenSource:
+def an_account(broker: SecuredBroker, user: str = "gate") -> TokenAccount:
+    return an_account_that(dialing(broker), user)
+
+
+def a_source(account, metrics: Metrics | None = None, **limits) -> TokenSource:
     store = TokenStore(
         TokenLimits(**{"most_principals": 10, "creations_per_s": 100.0} | limits), trio.current_time()
     )
-    return TokenSource(store, account, Metrics())
+    return TokenSource(store, account, metrics or Metrics())
+
+
+def a_token(owner: str = "alice") -> Token:
+    return Token.of("SCRAM-SHA-256", owner, "id", b"h", 0, math.inf)
+
+
+def value_of(metric) -> float:
+    return next(iter(metric.collect())).samples[0].value
 
 
 # -- the account ---------------------------------------------------------------------------------------------
@@ -48,7 +69,8 @@ async def test_the_account_makes_a_token_of_another_and_may_expire_it(broker):
     assert broker.tokens.renewers == ["User:gate"]
     await account.expire(token)
     assert broker.tokens.made == {}
-    assert broker.connections == 1, "the connection is kept"
+    await account.expire(await account.create("CN=alice"))
+    assert broker.connections == 2, "one to create and one to expire, which are kept"
     await account.aclose()
 
 
@@ -125,6 +147,90 @@ async def test_a_token_lives_no_longer_than_was_asked_for(broker):
     token = await account.create("CN=alice")
     assert token.expires_at - token.made_at == 60
     await account.aclose()
+
+
+async def test_a_token_is_as_old_as_its_request_however_long_the_account_had_to_wait(broker):
+    now = 0.0
+
+    async def slow() -> Dialed:
+        nonlocal now
+        now += 70.0
+        return await dialing(broker)()
+
+    account = an_account_that(slow, clock=lambda: now)
+    token = await account.create("CN=alice")
+    assert (token.made_at, token.expires_at) == (70, 130)
+    await account.aclose()
+
+
+async def never() -> Dialed:
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+async def failing(ask: Callable[[], Awaitable[object]]) -> None:
+    with pytest.raises(AccountError, match="no answer within 10 s"):
+        await ask()
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    """Wait for what needs no time on the test's clock."""
+    for _ in range(1000):
+        if happened():
+            return
+        await trio.testing.wait_all_tasks_blocked(0.001)
+    raise AssertionError("it did not happen")
+
+
+async def test_a_question_has_one_bound_also_for_its_turn(autojump_clock):
+    account = an_account_that(never)
+    began = trio.current_time()
+    async with trio.open_nursery() as asking:
+        for number in range(20):
+            asking.start_soon(failing, partial(account.create, str(number)))
+    assert trio.current_time() - began == pytest.approx(10)
+
+
+async def test_connections_that_were_kept_and_are_silent_take_no_time_beyond_that(
+    broker, mock_clock, nursery
+):
+    account = an_account(broker)
+    async with trio.open_nursery() as creating:
+        for owner in "abcd":
+            creating.start_soon(account.create, owner)
+    broker.holds_back = trio.Event()
+    failed = trio.Event()
+
+    async def ask() -> None:
+        await failing(partial(account.create, "alice"))
+        failed.set()
+
+    nursery.start_soon(ask)
+    await trio.testing.wait_all_tasks_blocked()
+    mock_clock.jump(5)
+    await until(lambda: broker.connections == 5)  # a fresh one
+    mock_clock.jump(5)
+    await until(failed.is_set)
+    await account.aclose()
+    broker.holds_back.set()
+
+
+async def test_creations_do_not_wait_for_expiries_which_are_sixteen_at_once(broker, nursery):
+    dialed = 0
+
+    async def never_at_first() -> Dialed:
+        nonlocal dialed
+        dialed += 1
+        return await (never() if dialed <= 16 else dialing(broker)())
+
+    account = an_account_that(never_at_first)
+    for _ in range(40):
+        nursery.start_soon(account.expire, a_token())
+    await trio.testing.wait_all_tasks_blocked()
+    assert dialed == 16
+    assert (await account.create("CN=alice")).owner == "CN=alice"
+    await account.aclose()
+    nursery.cancel_scope.cancel()
 
 
 # -- the source ----------------------------------------------------------------------------------------------
