@@ -21,9 +21,9 @@ _TRIES_S = 5.0
 """Seconds in which an account that can't ask tries again: a controller that fails over takes about as long."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
-_EXPIRED_AT_ONCE = 4
-_DRAIN_S = 5.0
-"""Seconds that a drain waits for answers under way, and then to expire all tokens; what is left ends by itself."""
+_END_S = 4.0
+"""Seconds at the end for answers under way and to expire all tokens. What is left ends by itself. A supervisor kills a
+worker 5 s after the drain's grace, and a pod ends 10 s after it."""
 
 _EXPIRES_EVERY_S = 1.0
 
@@ -51,6 +51,7 @@ class TokenSource:
         self._store = store
         self._account = account
         self._metrics = metrics
+        metrics.identity_principals.set_function(lambda: store.principals_with_token)
         self._asked: dict[str, trio.Event] = {}
         self._nursery: trio.Nursery | None = None
         self._throttle = LogThrottle()
@@ -61,7 +62,8 @@ class TokenSource:
             task_status.started()
             while True:
                 await trio.sleep(_EXPIRES_EVERY_S)
-                while (token := self._store.next_to_expire()) is not None:
+                self._count_dropped()
+                while (token := self._store.next_to_expire(trio.current_time())) is not None:
                     await self._expire(token)
 
     def connected(self, principal: str) -> None:
@@ -70,26 +72,26 @@ class TokenSource:
         :raises TokenRefused: there is no room for another principal.
         """
         self._store.connected(principal, trio.current_time())
-        self._metrics.identity_principals.set(len(self._store))
 
     def disconnected(self, principal: str) -> None:
         """It has ended."""
         self._store.disconnected(principal)
 
     async def credentials_of(self, principal: str) -> Token:
-        """Return the token of a principal that is connected, and wait for it if there is none.
+        """Return the token of a principal that is connected, and wait for it if none lives. The caller sets a deadline.
 
         :raises TokenRefused: there is none.
         """
-        token = self._store.usable(principal, trio.current_time())
+        now = trio.current_time()
+        token = self._store.usable(principal, now)
+        if self._store.is_due(principal, now):
+            try:
+                self._begin(principal, now)
+            except TokenRefused:
+                if token is None:
+                    raise
         if token is not None:
             return token
-        if not self._store.is_asked_for(principal):
-            if self._nursery is None:
-                raise RuntimeError("the source of tokens does not run")
-            wait_s = self._store.ask(principal, trio.current_time())
-            self._asked[principal] = trio.Event()
-            self._nursery.start_soon(self._ask, principal, wait_s)
         await self._asked[principal].wait()
         return self._store.outcome(principal, trio.current_time())
 
@@ -99,27 +101,41 @@ class TokenSource:
             self._store.useless(credentials)
 
     async def expire_all(self) -> None:
-        """Expire every token at the brokers, as far as they can be reached; nobody may ask for one any more.
+        """Expire every token at the brokers, as far as time allows; nobody may ask for one any more.
 
         Answers that are on their way are waited for: tokens that nobody has read would live on.
         """
-        with trio.move_on_after(_DRAIN_S):
-            while self._asked:
-                await next(iter(self._asked.values())).wait()
-        tokens = self._store.take_all(trio.current_time())
-        limiter = trio.CapacityLimiter(_EXPIRED_AT_ONCE)
+        taken: list[Token] = []
+        expired: list[Token] = []
 
         async def expire(token: Token) -> None:
-            async with limiter:
-                await self._expire(token)
+            if await self._expire(token):
+                expired.append(token)
 
-        with trio.move_on_after(_DRAIN_S) as in_time:
+        with trio.move_on_after(_END_S):
             async with trio.open_nursery() as nursery:
-                for token in tokens:
-                    nursery.start_soon(expire, token)
+                while True:
+                    for token in self._store.take_all(trio.current_time()):
+                        taken.append(token)
+                        nursery.start_soon(expire, token)
+                    if not self._asked:
+                        break
+                    await next(iter(self._asked.values())).wait()
+        self._count_dropped()
         await self._account.aclose()
-        if tokens:
-            _log.info("delegation tokens expired", tokens=len(tokens), in_time=not in_time.cancelled_caught)
+        if taken:
+            _log.info("delegation tokens expired", tokens=len(expired), not_expired=len(taken) - len(expired))
+
+    def _begin(self, principal: str, now: float) -> None:
+        """Have a token asked for.
+
+        :raises TokenRefused: too many are asked for already.
+        """
+        if self._nursery is None:
+            raise RuntimeError("the source of tokens does not run")
+        wait_s = self._store.ask(principal, now)
+        self._asked[principal] = trio.Event()
+        self._nursery.start_soon(self._ask, principal, wait_s)
 
     async def _ask(self, principal: str, wait_s: float) -> None:
         try:
@@ -127,7 +143,7 @@ class TokenSource:
             self._store.made(await self._create(principal))
             self._metrics.identity_tokens.labels("created").inc()
         except TokenRefused as error:
-            self._refused(principal, str(error), "refused")
+            self._refused(principal, str(error), "refused", is_final=True)
         except AccountError as error:
             self._refused(principal, str(error), "failed")
         except Exception as error:  # noqa: BLE001  a bug must not leave connections waiting
@@ -154,23 +170,35 @@ class TokenSource:
             await trio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _refused(self, principal: str, why: str, result: str) -> None:
-        self._store.refused(principal, why, trio.current_time())
+    def _refused(self, principal: str, why: str, result: str, *, is_final: bool = False) -> None:
+        self._store.refused(principal, why, trio.current_time(), is_final=is_final)
         self._metrics.identity_tokens.labels(result).inc()
         if (suppressed := self._throttle.suppressed(why)) is not None:
             _log.warning(
                 "no delegation token", principal=f"User:{principal}", reason=why, suppressed=suppressed
             )
 
-    async def _expire(self, token: Token) -> None:
+    async def _expire(self, token: Token) -> bool:
+        """Expire a token at the brokers; return whether they said so. Counts it in any case, also if cancelled."""
+        is_expired = False
         try:
             await self._account.expire(token)
-            self._metrics.identity_tokens.labels("expired").inc()
+            is_expired = True
         except AccountError as error:
-            self._metrics.identity_tokens.labels("not_expired").inc()
-            if (suppressed := self._throttle.suppressed("expire")) is not None:
-                _log.warning(
-                    "a delegation token could not be expired; it ends by itself",
-                    reason=str(error),
-                    suppressed=suppressed,
-                )
+            self._warn_of_tokens_left(str(error))
+        finally:
+            self._metrics.identity_tokens.labels("expired" if is_expired else "not_expired").inc()
+        return is_expired
+
+    def _count_dropped(self) -> None:
+        if dropped := self._store.take_dropped():
+            self._metrics.identity_tokens.labels("not_expired").inc(dropped)
+            self._warn_of_tokens_left("more tokens lost their use than could be expired")
+
+    def _warn_of_tokens_left(self, reason: str) -> None:
+        if (suppressed := self._throttle.suppressed("expire")) is not None:
+            _log.warning(
+                "a delegation token could not be expired; it ends by itself",
+                reason=reason,
+                suppressed=suppressed,
+            )

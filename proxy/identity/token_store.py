@@ -1,12 +1,13 @@
 """The delegation tokens of one process, one a principal: which there are, which is due, and what may be made. Sans-IO.
 
-Theory of operation. A connection looks its principal's token up. If there is none, or less than a fifth of its life is
-left, one is asked for, once for all connections that wait (:mod:`proxy.identity.token_source`). A token is replaced and
-never renewed: renewing needs no right on its owner any more, so a withdrawn right would count for a day. The one before
-stays at the broker until it ends, since sessions rest on it, and is remembered here so that a drain can expire it.
+Theory of operation. A connection gets its principal's token as long as it lives. If there is none, or less than a fifth
+of its life is left, one is asked for, once for all connections (:mod:`proxy.identity.token_source`); they wait for it
+only if none lives. A token is replaced and never renewed: renewing needs no right on its owner any more, so a withdrawn
+right would count for a day. The one before stays at the broker until it ends, since sessions rest on it, and is
+remembered here so that a drain can expire it.
 
 Everything is bounded: principals (the one that is idle for the longest makes room, and its token is expired), tokens
-made in a second, and how often a refused principal is asked for again.
+made in a second, how often a refused principal is asked for again, and tokens that wait to be expired.
 """
 
 from collections import deque
@@ -15,8 +16,9 @@ import msgspec
 
 from proxy.identity.credentials import Token
 
-REFUSED_FOR_S = 5.0
-"""Seconds for which a refusal counts: a client that connects again and again is not asked for each time."""
+REFUSED_FOR_S, LONGEST_REFUSED_S = 5.0, 300.0
+"""Seconds for which a refusal counts: a client that connects again and again is not asked for each time. They double
+each time that the broker refuses the principal, up to the second number."""
 
 LONGEST_WAIT_S = 5.0
 """Seconds that a creation may wait for its turn."""
@@ -41,6 +43,7 @@ class _Principal(msgspec.Struct):
     is_asked_for: bool = False
     refused_until: float = 0.0
     refusal: str = ""
+    refusals: int = 0
 
 
 class TokenStore:
@@ -51,11 +54,17 @@ class TokenStore:
         self._principals: dict[str, _Principal] = {}
         self._idle: dict[str, None] = {}  # those without a connection, the idlest first
         self._replaced: deque[Token] = deque()
-        self._to_expire: deque[Token] = deque(maxlen=limits.most_principals)
+        self._to_expire: deque[Token] = deque()
+        self._dropped = 0
         self._allowance, self._allowance_at = max(1.0, limits.creations_per_s), now
 
     def __len__(self) -> int:
         return len(self._principals)
+
+    @property
+    def principals_with_token(self) -> int:
+        """How many principals have a token here."""
+        return sum(one.token is not None for one in list(self._principals.values()))
 
     # -- connections ---------------------------------------------------------------------------------------
 
@@ -87,24 +96,32 @@ class TokenStore:
             if not one.is_asked_for:
                 del self._principals[owner], self._idle[owner]
                 if one.token is not None:
-                    self._to_expire.append(one.token)
+                    self._has_no_use(one.token)
                 return
         raise TokenRefused(f"{self._limits.most_principals} principals (`identity.principals`) are connected")
 
     # -- tokens --------------------------------------------------------------------------------------------
 
     def usable(self, owner: str, now: float) -> Token | None:
-        """Return a token that is not about to end; None if one has to be asked for.
+        """Return the principal's token while it lives; None if the next one has to be waited for.
 
-        :raises TokenRefused: it was refused a moment ago.
+        :raises TokenRefused: none lives, and the next one was refused a moment ago.
         """
         principal = self._known(owner)
         token = principal.token
-        if token is not None and now < token.made_at + _LIFE_BEFORE_REPLACEMENT * _life(token):
+        if token is not None and now < token.expires_at:
             return token
         if now < principal.refused_until:
-            return self._old_or_refused(principal, now)
+            raise TokenRefused(principal.refusal)
         return None
+
+    def is_due(self, owner: str, now: float) -> bool:
+        """Whether a token is to be asked for: there is none, or one that is about to end."""
+        principal = self._known(owner)
+        if principal.is_asked_for or now < principal.refused_until:
+            return False
+        token = principal.token
+        return token is None or now >= token.made_at + _LIFE_BEFORE_REPLACEMENT * _life(token)
 
     def is_asked_for(self, owner: str) -> bool:
         """Whether a token is on its way."""
@@ -129,23 +146,33 @@ class TokenStore:
         """The broker has made the token that was asked for."""
         principal = self._principals.get(token.owner)
         if principal is None:  # all were taken meanwhile
-            self._to_expire.append(token)
+            self._has_no_use(token)
             return
         principal.is_asked_for = False
         principal.refused_until = 0.0
+        principal.refusals = 0
         if principal.token is not None:
             self._replaced.append(principal.token)
             if len(self._replaced) > self._limits.most_principals:
-                self._to_expire.append(self._replaced.popleft())
+                self._has_no_use(self._replaced.popleft())
         principal.token = token
 
-    def refused(self, owner: str, why: str, now: float) -> None:
-        """There is no token: the broker refuses it, or could not be asked."""
+    def refused(self, owner: str, why: str, now: float, *, is_final: bool) -> None:
+        """There is no token: the broker refuses it (``is_final``), or could not be asked.
+
+        A final refusal costs nothing of the allowance: principals that the account may not speak for take no tokens
+        from the others. They are asked for more and more rarely instead.
+        """
         principal = self._principals.get(owner)
         if principal is None:  # all were taken meanwhile
             return
         principal.is_asked_for = False
-        principal.refused_until, principal.refusal = now + REFUSED_FOR_S, why
+        wait_s = REFUSED_FOR_S
+        if is_final:
+            self._allowance += 1.0
+            wait_s = min(REFUSED_FOR_S * 2.0**principal.refusals, LONGEST_REFUSED_S)
+            principal.refusals += wait_s < LONGEST_REFUSED_S
+        principal.refused_until, principal.refusal = now + wait_s, why
 
     def outcome(self, owner: str, now: float) -> Token:
         """Return the token that was asked for, or the one before as long as that lives.
@@ -159,7 +186,7 @@ class TokenStore:
         principal = self._principals.get(token.owner)
         if principal is not None and principal.token is token:
             principal.token = None
-            self._to_expire.append(token)
+            self._has_no_use(token)
 
     def _known(self, owner: str) -> _Principal:
         known = self._principals.get(owner)
@@ -176,9 +203,24 @@ class TokenStore:
 
     # -- their end -----------------------------------------------------------------------------------------
 
-    def next_to_expire(self) -> Token | None:
-        """Return a token that has no use any more and is to be expired at the broker; None if there is none."""
-        return self._to_expire.popleft() if self._to_expire else None
+    def _has_no_use(self, token: Token) -> None:
+        self._to_expire.append(token)
+        if len(self._to_expire) > self._limits.most_principals:
+            self._to_expire.popleft()
+            self._dropped += 1
+
+    def next_to_expire(self, now: float) -> Token | None:
+        """Return a token that lives, has no use any more, and is to be expired at the broker; None if there is none."""
+        while self._to_expire:
+            token = self._to_expire.popleft()
+            if now < token.expires_at:
+                return token
+        return None
+
+    def take_dropped(self) -> int:
+        """Return how many tokens waited in vain to be expired since the last call; they end by themselves."""
+        dropped, self._dropped = self._dropped, 0
+        return dropped
 
     def take_all(self, now: float) -> list[Token]:
         """Return all tokens that still live, in order to expire them. The store is empty then."""

@@ -11,8 +11,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from proxy.config.identity import IdentityMode
 from proxy.config.tls import ClientAuth
 from proxy.connection import kept_authentication
-from proxy.identity import speaker, token_store
-from proxy.identity.token_store import TokenRefused, TokenStore
+from proxy.identity import speaker
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.certificates import Authority, connect_tls
 from tests.proxy.fakes.secured_broker import SecuredBroker
@@ -199,20 +198,10 @@ async def test_a_connection_is_authenticated_again_before_its_session_ends(
         await trio.aclose_forcefully(client)
 
 
-def only_new(principal, _now):
-    """In place of the store's rule that the token before serves on, as if it had ended."""
-    if principal.refusal or principal.token is None:
-        raise TokenRefused(principal.refusal)
-    return principal.token
-
-
 async def test_a_withdrawn_right_ends_a_connection_with_its_session(broker, authority, tmp_path, monkeypatch):
     monkeypatch.setattr(kept_authentication, "_SOONEST_S", 0.1)
     monkeypatch.setattr(kept_authentication, "_PAUSE_S", 0.1)
-    monkeypatch.setattr(token_store, "_LIFE_BEFORE_REPLACEMENT", 0.0)
-    monkeypatch.setattr(TokenStore, "_old_or_refused", staticmethod(only_new))
-    broker.tokens.session_lifetime_ms = 500
-    async with speaking(broker, authority, tmp_path) as proxy:
+    async with speaking(broker, authority, tmp_path, max_lifetime_ms=1000) as proxy:
         client = await connect_tls(proxy.port(1), a_client(authority, "alice"))
         assert await proxy.ask(client, messages.plain(1)) is not None
         broker.tokens.error = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED

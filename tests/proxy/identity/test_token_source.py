@@ -343,3 +343,92 @@ async def test_tokens_without_use_are_expired_and_all_at_the_end(autojump_clock,
     await trio.sleep(2)
     assert {token.owner for token in account.expired} == {"alice", "bob", "carol", "dave"}
     nursery.cancel_scope.cancel()
+
+
+async def test_a_token_serves_until_its_end_while_the_next_one_is_asked_for(autojump_clock, nursery):
+    account = ScriptedAccount()
+    account.may_answer.set()
+    source = a_source(account)
+    await nursery.start(source.run)
+    source.connected("alice")
+    first = await source.credentials_of("alice")
+    account.may_answer = trio.Event()
+    await trio.sleep(85)
+    with trio.fail_after(0.1):
+        for _ in range(3):
+            assert await source.credentials_of("alice") is first
+            await trio.testing.wait_all_tasks_blocked()
+    assert account.asked == ["alice"] * 2, "it is asked for once"
+    account.may_answer.set()
+    await trio.sleep(0.1)
+    assert await source.credentials_of("alice") is not first
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_token_serves_until_its_end_though_too_many_others_are_asked_for(autojump_clock, nursery):
+    account = ScriptedAccount()
+    account.may_answer.set()
+    source = a_source(account, creations_per_s=0.1)
+    await nursery.start(source.run)
+    source.connected("alice")
+    token = await source.credentials_of("alice")
+    await trio.sleep(85)
+    source.connected("bob")
+    await source.credentials_of("bob")
+    assert await source.credentials_of("alice") is token
+    source.connected("carol")
+    with pytest.raises(TokenRefused, match="tokens_per_s"):
+        await source.credentials_of("carol")
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_the_brokers_do_not_expire_in_time_at_the_end_is_counted(autojump_clock, nursery):
+    class Slow(ScriptedAccount):
+        async def expire(self, token: Token) -> None:
+            await trio.sleep(math.inf if token.owner == "bob" else 3)
+            await super().expire(token)
+
+    account, metrics = Slow(), Metrics()
+    account.may_answer.set()
+    source = a_source(account, metrics)
+    await nursery.start(source.run)
+    for owner in ("alice", "bob", "carol"):
+        source.connected(owner)
+        await source.credentials_of(owner)
+    account.may_answer = trio.Event()
+    source.connected("dave")
+    nursery.start_soon(ask, source, "dave")  # its answer never comes
+    await trio.sleep(0.1)
+    began = trio.current_time()
+    with structlog.testing.capture_logs() as logs:
+        await source.expire_all()
+    assert trio.current_time() - began < 5, "a supervisor waits no longer"
+    assert {token.owner for token in account.expired} == {"alice", "carol"}
+    assert metrics.identity_tokens.labels("expired")._value.get() == 2
+    assert metrics.identity_tokens.labels("not_expired")._value.get() == 1
+    assert (logs[-1]["tokens"], logs[-1]["not_expired"]) == (2, 1)
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_metric_counts_principals_with_a_token_and_tokens_that_were_not_expired(
+    autojump_clock, nursery
+):
+    account, metrics = ScriptedAccount(), Metrics()
+    account.may_answer.set()
+    source = a_source(account, metrics, most_principals=1)
+    await nursery.start(source.run)
+    source.connected("alice")
+    assert value_of(metrics.identity_principals) == 0
+    source.useless(await source.credentials_of("alice"))
+    assert value_of(metrics.identity_principals) == 0
+    await source.credentials_of("alice")
+    assert value_of(metrics.identity_principals) == 1
+    source.disconnected("alice")
+    source.connected("bob")
+    with structlog.testing.capture_logs():
+        await trio.sleep(2)
+    assert len(account.expired) == 1
+    assert metrics.identity_tokens.labels("not_expired")._value.get() == 1
+    await source.expire_all()
+    assert value_of(metrics.identity_principals) == 0
+    nursery.cancel_scope.cancel()
