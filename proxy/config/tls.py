@@ -50,8 +50,8 @@ class ListenerTls(Section, frozen=True, kw_only=True):
         str | None,
         Meta(
             description="PEM file with the revocation lists (CRLs) of all authorities in `client_ca`: a client whose "
-            "certificate is on its authority's list is refused, and everybody once that list is out of date. Open "
-            "connections stay. `null`: no certificate is revoked."
+            "certificate is on its authority's list is refused, and every client of that authority once the list is "
+            "out of date. Open connections stay. `null`: no certificate is revoked."
         ),
     ] = None
     client_auth: Annotated[

@@ -552,7 +552,7 @@ class Metrics:
         )
         self.tls_is_current = self._gauge(
             "tls_is_current",
-            "0 while changed certificates are refused and the previous ones stay in use.",
+            "0 while changed certificates or a revocation list are refused and the previous ones stay in use.",
             "where",
         )
         self.tls_expires = self._gauge(

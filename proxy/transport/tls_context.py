@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import structlog
@@ -26,6 +26,9 @@ from proxy.transport.tcp_stream import TcpStream, open_tcp
 from proxy.transport.tls_errors import TlsFilesError
 from proxy.transport.tls_stream import TlsStream
 
+if TYPE_CHECKING:
+    from proxy.transport.revocation import RevocationLists
+
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.tls_context")
 
 _VERSIONS = {TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3}
@@ -37,14 +40,11 @@ _VERIFY = {
 
 
 class Material(msgspec.Struct, frozen=True):
-    """A TLS context made from files. ``expires``: when its certificate ends (seconds since 1970), None without one.
-
-    ``crl_expires``: when the first of its revocation lists is out of date, None without any.
-    """
+    """A TLS context made from files. ``expires``: when its certificate ends (seconds since 1970), None without one."""
 
     context: ssl.SSLContext
     expires: float | None
-    crl_expires: float | None = None
+    revocations: "RevocationLists | None" = None
 
 
 UPSTREAM = -1
@@ -63,11 +63,16 @@ def read_files(tls: ListenerTls | UpstreamTls) -> Contents:
 
 
 def listener_material(
-    tls: ListenerTls, contents: Contents | None = None, *, must_be_valid_now: bool = True
+    tls: ListenerTls,
+    contents: Contents | None = None,
+    *,
+    before: Material | None = None,
+    must_be_valid_now: bool = True,
 ) -> Material:
     """Make the context of a listener.
 
-    ``contents`` replace the files. Unless ``must_be_valid_now``, an expired certificate is accepted too.
+    ``contents`` replace the files. ``before`` is what is in use: its revocation lists stay where the file has none that
+    can be used. Unless ``must_be_valid_now``, an expired certificate is accepted too.
 
     :raises TlsFilesError: a file can't be used.
     """
@@ -83,15 +88,19 @@ def listener_material(
         tls.key_password_file,
         must_be_valid_now=must_be_valid_now,
     )
-    crl_expires = None
+    revocations = None
     if tls.client_ca is not None:
         _load_authorities(context, contents, tls.client_ca)
         if tls.client_crl is not None:
-            crl_expires = _load_revocations(
-                context, contents, tls.client_crl, tls.client_ca, must_be_valid_now=must_be_valid_now
+            revocations = _load_revocations(
+                context,
+                contents,
+                tls.client_crl,
+                before=None if before is None else before.revocations,
+                must_be_valid_now=must_be_valid_now,
             )
     context.verify_mode = _VERIFY[tls.client_auth]
-    return Material(context, expires, crl_expires)
+    return Material(context, expires, revocations)
 
 
 def upstream_material(
@@ -123,11 +132,15 @@ def upstream_material(
 
 
 def material(
-    tls: ListenerTls | UpstreamTls, contents: Contents | None = None, *, must_be_valid_now: bool = True
+    tls: ListenerTls | UpstreamTls,
+    contents: Contents | None = None,
+    *,
+    before: Material | None = None,
+    must_be_valid_now: bool = True,
 ) -> Material:
     """Make the context of a listener, or of connections to brokers, by the type of ``tls``."""
     if isinstance(tls, ListenerTls):
-        return listener_material(tls, contents, must_be_valid_now=must_be_valid_now)
+        return listener_material(tls, contents, before=before, must_be_valid_now=must_be_valid_now)
     return upstream_material(tls, contents, must_be_valid_now=must_be_valid_now)
 
 
@@ -188,17 +201,25 @@ def _load_authorities(context: ssl.SSLContext, contents: Contents, file: str) ->
 
 
 def _load_revocations(
-    context: ssl.SSLContext, contents: Contents, file: str, ca: str, *, must_be_valid_now: bool
-) -> float:
+    context: ssl.SSLContext,
+    contents: Contents,
+    file: str,
+    *,
+    before: "RevocationLists | None",
+    must_be_valid_now: bool,
+) -> "RevocationLists":
     from proxy.transport.revocation import read_lists  # noqa: PLC0415 - most listeners have no list
 
-    lists = read_lists(file, contents[file], contents[ca], must_be_valid_now=must_be_valid_now)
+    authorities = context.get_ca_certs(
+        binary_form=True
+    )  # as OpenSSL has read them, which takes more forms of PEM
+    lists = read_lists(file, contents[file], authorities, before=before, must_be_valid_now=must_be_valid_now)
     try:
         with _as_file(lists.pem) as path:
             lists.check_by(context, path)
     except OSError as error:  # SSLError is one
         raise TlsFilesError(f"{file}: can't be used: {error.strerror}") from None
-    return lists.expires
+    return lists
 
 
 @contextmanager
@@ -239,11 +260,16 @@ class Certificates:
         self._metrics = metrics
         try:
             self._hold(material(tls))
-        except TlsFilesError as error:
+        except TlsFilesError:
             if last_good is None:
                 raise
             self._hold(material(tls, last_good, must_be_valid_now=False))
-            self._refuse("the start", error)
+            self.reload("the start")
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for the connections that are opened now."""
+        return self._current.context
 
     def guard(self, client: TcpStream) -> TlsStream:
         """Wrap a client's connection in TLS with the current certificate; the caller makes the handshake."""
@@ -252,26 +278,31 @@ class Certificates:
     def reload(self, why: str) -> None:
         """Read the files again, for the connections that are opened from now on."""
         try:
-            current = material(self._tls)
+            current = material(self._tls, before=self._current)
         except TlsFilesError as error:
-            self._refuse(why, error)
+            self._refuse(why, "certificates refused, those before stay", str(error))
             return
         self._hold(current)
+        if current.revocations is not None and current.revocations.refused:
+            self._refuse(
+                why, "certificates applied, but not all revocation lists", current.revocations.refused
+            )
+            return
         self._metrics.tls_reloads.labels(self._where, "applied").inc()
         _log.info("certificates applied", where=self._where, why=why)
 
-    def _refuse(self, why: str, error: TlsFilesError) -> None:
+    def _refuse(self, why: str, what: str, reason: str) -> None:
         self._metrics.tls_reloads.labels(self._where, "refused").inc()
         self._metrics.tls_is_current.labels(self._where).set(0)
-        _log.error("certificates refused, those before stay", where=self._where, why=why, reason=str(error))
+        _log.error(what, where=self._where, why=why, reason=reason)
 
     def _hold(self, current: Material) -> None:
-        self.context = current.context
+        self._current = current
         self._metrics.tls_is_current.labels(self._where).set(1)
         if current.expires is not None:
             self._metrics.tls_expires.labels(self._where).set(current.expires)
-        if current.crl_expires is not None:
-            self._metrics.tls_crl_expires.labels(self._where).set(current.crl_expires)
+        if current.revocations is not None:
+            self._metrics.tls_crl_expires.labels(self._where).set(current.revocations.expires)
 
 
 class TlsOpener:

@@ -20,10 +20,10 @@ LOCAL = "127.0.0.1"
 class Authority:
     """Issues certificates into a folder."""
 
-    def __init__(self, folder: Path, name: str = "ca") -> None:
+    def __init__(self, folder: Path, name: str = "ca", subject: str | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._ca = trustme.CA()
+        self._ca = trustme.CA(organization_unit_name=subject)
         self.file = folder / f"{name}.pem"
         self._ca.cert_pem.write_to_path(str(self.file))
 
@@ -35,7 +35,14 @@ class Authority:
         issued.private_key_pem.write_to_path(str(key))
         return certificate, key
 
-    def revoke(self, *certificates: Path, name: str = "crl", ends: dt.datetime | None = None) -> Path:
+    def revoke(
+        self,
+        *certificates: Path,
+        name: str = "crl",
+        begins: dt.datetime | None = None,
+        ends: dt.datetime | None = None,
+        has_key_id: bool = True,
+    ) -> Path:
         """Write the list of these, which counts until ``ends``, by default for a day."""
         authority = x509.load_pem_x509_certificate(self._ca.cert_pem.bytes())
         key = serialization.load_pem_private_key(self._ca.private_key_pem.bytes(), None)
@@ -44,9 +51,12 @@ class Authority:
         listed = (
             x509.CertificateRevocationListBuilder()
             .issuer_name(authority.subject)
-            .last_update(min(now, ends) - dt.timedelta(days=1))
+            .last_update(begins or min(now, ends) - dt.timedelta(days=1))
             .next_update(ends)
         )
+        if has_key_id:
+            key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+            listed = listed.add_extension(key_id, critical=False)
         for file in certificates:
             serial = x509.load_pem_x509_certificates(file.read_bytes())[0].serial_number
             one = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now).build()

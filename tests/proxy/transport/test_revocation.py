@@ -6,6 +6,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+import structlog
 import trio
 
 from proxy.config.identity import IdentityMode
@@ -13,8 +14,9 @@ from proxy.config.schema import Listener
 from proxy.config.tls import ClientAuth, ListenerTls
 from proxy.identity.client_certificate import CertificatePrincipals
 from proxy.identity.principal_rules import PrincipalRules
+from proxy.metrics.registry import Metrics
 from proxy.server.server import Server
-from proxy.transport.tls_context import file_problems, listener_material
+from proxy.transport.tls_context import Certificates, file_problems, listener_material, read_files
 from proxy.transport.tls_errors import TlsFilesError
 from tests.proxy.fakes import messages
 from tests.proxy.fakes.broker import a_cluster
@@ -44,6 +46,74 @@ def a_client(
     context.maximum_version = version
     context.load_cert_chain(*authority.issue(name, common_name=name))
     return context
+
+
+def lets_in(server: ssl.SSLContext, client: ssl.SSLContext) -> bool:
+    """Whether the server accepts this client, by a handshake in memory."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = server.wrap_bio(to_server, to_client, server_side=True)
+    theirs = client.wrap_bio(to_client, to_server, server_hostname=LOCAL)
+    waiting = [theirs, ours]
+    while waiting:
+        side = waiting.pop(0)
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            waiting.append(side)
+        except ssl.SSLCertVerificationError as error:
+            assert side is ours, error
+            return False
+    return True
+
+
+def clients_of(
+    both: tuple[Authority, Authority], name: str, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A client of each authority, who both know the server's authority, which is the first one."""
+    found = a_client(both[0], name, version), a_client(both[1], name, version)
+    found[1].load_verify_locations(both[0].file)
+    return found
+
+
+class Reloaded:
+    """A listener that accepts the clients of two authorities, and its files; ``lists`` are those of its CRL file."""
+
+    def __init__(self, both: tuple[Authority, ...], *lists: Path) -> None:
+        self.folder = both[0].folder
+        self.tls = both[0].listener_tls(
+            client_ca=str(self.write("ca", *(one.file for one in both))),
+            client_crl=str(self.write("lists", *lists)),
+            client_auth=ClientAuth.REQUIRED,
+        )
+        self.metrics = Metrics()
+        self.certificates = Certificates("here", self.tls, self.metrics)
+
+    def write(self, name: str, *parts: Path) -> Path:
+        file = self.folder / f"all-{name}.pem"
+        file.write_bytes(b"".join(part.read_bytes() for part in parts))
+        return file
+
+    def reload(self, *lists: Path) -> str:
+        """What is refused, in words; empty if everything is applied."""
+        self.write("lists", *lists)
+        with structlog.testing.capture_logs() as logs:
+            self.certificates.reload("a test")
+        (line,) = logs
+        return line.get("reason", "")
+
+    def lets_in(self, client: ssl.SSLContext) -> bool:
+        return lets_in(self.certificates.context, client)
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> tuple[Authority, Authority]:
+    return Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
+
+
+@pytest.fixture
+def namesakes(tmp_path: Path) -> tuple[Authority, Authority]:
+    """Two authorities with one name and a key each, as while a key is replaced."""
+    return Authority(tmp_path / "old", subject="one"), Authority(tmp_path / "new", subject="one")
 
 
 async def served(proxy: Running, context: ssl.SSLContext) -> None:
@@ -85,6 +155,7 @@ async def test_a_list_that_can_not_be_used_is_refused_and_the_one_before_stays(a
 def test_a_list_that_would_refuse_everybody_is_refused_itself(authority: Authority, tmp_path: Path) -> None:
     other = Authority(tmp_path / "theirs")
     yesterday = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
+    tomorrow, later = yesterday + dt.timedelta(days=2), yesterday + dt.timedelta(days=3)
     both = tmp_path / "both.pem"
     both.write_bytes(authority.file.read_bytes() + other.file.read_bytes())
     text = tmp_path / "text.pem"
@@ -93,6 +164,7 @@ def test_a_list_that_would_refuse_everybody_is_refused_itself(authority: Authori
         (text, authority.file, "has no revocation list"),
         (other.revoke(), authority.file, "signed by no authority"),
         (authority.revoke(ends=yesterday, name="old"), authority.file, "out of date since"),
+        (authority.revoke(begins=tomorrow, ends=later, name="early"), authority.file, "counts only from"),
         (authority.revoke(), both, "has no list of the authority"),
     ):
         tls = authority.listener_tls(client_ca=str(ca), client_crl=str(crl), client_auth=ClientAuth.REQUIRED)
@@ -104,6 +176,105 @@ def test_a_list_that_would_refuse_everybody_is_refused_itself(authority: Authori
     listener_material(demanding(authority, authority.folder / "old.pem"), must_be_valid_now=False)
     with pytest.raises(ValueError, match="`client_crl` needs `client_ca`"):
         authority.listener_tls(client_crl="x")
+
+
+# -- several authorities -------------------------------------------------------------------------------------
+
+
+def test_authorities_of_one_name_each_have_their_list(namesakes: tuple[Authority, Authority]) -> None:
+    alices, bobs = clients_of(namesakes, "alice"), clients_of(namesakes, "bob")
+    for order in ((0, 1), (1, 0)):
+        lists = [namesakes[n].revoke(namesakes[n].folder / "alice.pem") for n in order]
+        listener = Reloaded(namesakes, *lists)
+        assert [listener.lets_in(one) for one in (*alices, *bobs)] == [False, False, True, True]
+
+
+def test_a_list_that_does_not_tell_namesakes_apart_is_refused(namesakes: tuple[Authority, Authority]) -> None:
+    lists = [namesakes[0].revoke(), namesakes[1].revoke(has_key_id=False)]
+    with pytest.raises(TlsFilesError, match="has no authority key identifier"):
+        Reloaded(namesakes, *lists)
+
+
+@pytest.mark.parametrize("bad", ["old", "future", "unreadable", "foreign", "none"])
+def test_a_list_is_applied_though_another_in_its_file_can_not_be_used(
+    both: tuple[Authority, Authority], tmp_path: Path, bad: str
+) -> None:
+    ours, theirs = both
+    alices, bobs = clients_of(both, "alice"), clients_of(both, "bob")
+    listener = Reloaded(both, ours.revoke(), theirs.revoke(theirs.folder / "alice.pem"))
+    now, day = dt.datetime.now(dt.UTC), dt.timedelta(days=1)
+    unreadable = tmp_path / "unreadable.pem"
+    unreadable.write_text("-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n")
+    lists, said = {
+        "old": ([theirs.revoke(ends=now - day, name="ended")], "out of date since"),
+        "future": ([theirs.revoke(begins=now + day, ends=now + 2 * day, name="early")], "counts only from"),
+        "unreadable": ([unreadable], "can't be read"),
+        "foreign": ([Authority(tmp_path / "strange").revoke()], "signed by no authority"),
+        "none": ([], "has no list of the authority"),
+    }[bad]
+    reason = listener.reload(*lists, ours.revoke(ours.folder / "alice.pem"))
+    assert said in reason
+    assert [listener.lets_in(one) for one in alices] == [False, False], (
+        "by the new list, and by the one before"
+    )
+    assert [listener.lets_in(one) for one in bobs] == [True, True]
+    assert listener.metrics.tls_is_current.labels("here")._value.get() == 0
+    assert not listener.reload(theirs.revoke(), ours.revoke())
+    assert [listener.lets_in(one) for one in alices] == [True, True]
+    assert listener.metrics.tls_is_current.labels("here")._value.get() == 1
+
+
+def test_a_new_authority_without_a_list_has_no_clients_and_keeps_no_revocation_back(
+    both: tuple[Authority, Authority],
+) -> None:
+    ours, theirs = both
+    alice, stranger = clients_of(both, "alice")
+    listener = Reloaded((ours,), ours.revoke())
+    listener.write("ca", ours.file, theirs.file)
+    assert "has no list of the authority" in listener.reload(ours.revoke(ours.folder / "alice.pem"))
+    assert not listener.lets_in(alice)
+    assert not listener.lets_in(stranger)
+    assert not listener.reload(ours.revoke(), theirs.revoke())
+    assert listener.lets_in(stranger)
+
+
+def test_a_worker_that_starts_while_a_list_is_out_of_date_applies_the_others(
+    both: tuple[Authority, Authority],
+) -> None:
+    ours, theirs = both
+    alice, other = clients_of(both, "alice")
+    listener = Reloaded(both, ours.revoke(), theirs.revoke())
+    tls = listener.tls
+    last_good = read_files(tls)
+    yesterday = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
+    listener.write("lists", ours.revoke(ours.folder / "alice.pem"), theirs.revoke(ends=yesterday))
+    with pytest.raises(TlsFilesError, match="out of date since"):
+        Certificates("here", tls, Metrics())
+    worker = Certificates("here", tls, Metrics(), last_good)
+    assert [lets_in(worker.context, one) for one in (alice, other)] == [False, True]
+
+
+def test_certificates_in_the_file_of_the_lists_are_no_authorities(both: tuple[Authority, Authority]) -> None:
+    ours, theirs = both
+    alice, stranger = clients_of(both, "alice")
+    listener = Reloaded((ours,), ours.revoke(), theirs.file)
+    assert len(listener.certificates.context.get_ca_certs()) == 1
+    assert [listener.lets_in(one) for one in (alice, stranger)] == [True, False]
+
+
+def test_an_authority_in_openssls_own_form_of_trusted_certificates(
+    authority: Authority, tmp_path: Path
+) -> None:
+    trusted = tmp_path / "trusted.pem"
+    name = "TRUSTED CERTIFICATE"
+    trusted.write_text(authority.file.read_text().replace("CERTIFICATE", name))
+    alice = a_client(authority, "alice")
+    for revoked in (False, True):
+        crl = authority.revoke(*[authority.folder / "alice.pem"] * revoked)
+        tls = authority.listener_tls(
+            client_ca=str(trusted), client_crl=str(crl), client_auth=ClientAuth.REQUIRED
+        )
+        assert lets_in(listener_material(tls).context, alice) is not revoked
 
 
 # -- resumed sessions ----------------------------------------------------------------------------------------
