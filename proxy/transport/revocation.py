@@ -4,14 +4,16 @@ OpenSSL looks for a client's certificate in the list of the authority that issue
 authority has no list, or if its list is out of date or not valid yet. So each list is checked before it is used. When
 the file is read again, an authority without a usable list keeps the one before, and the other lists are applied.
 
-No TLS session outlives a reload: sessions are resumed with the keys of the context that began them, and each reload
-makes another context. Until then the same lists count.
+OpenSSL looks at no list when a client resumes a TLS session. No session outlives a reload: sessions are resumed with
+the keys of the context that began them, and each reload makes another context. Until then the same lists count, and
+only their age has to be checked: :meth:`RevocationLists.are_current_for`.
 """
 
 import datetime as dt
 import re
 import ssl
 from collections.abc import Sequence
+from time import time
 
 import msgspec
 from cryptography import x509
@@ -53,6 +55,20 @@ class RevocationLists(msgspec.Struct, frozen=True):
         """Have OpenSSL check peers' certificates, which are at the end of a chain, by these lists, from ``path``."""
         context.load_verify_locations(path)
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+
+    def are_current_for(self, certificate: bytes) -> bool:
+        """Whether the lists of the authority that issued this certificate (DER) still count."""
+        try:
+            issuer = x509.load_der_x509_certificate(certificate).issuer.public_bytes()
+        except ValueError:
+            return False
+        now = time()
+        return all(
+            now <= one.ends
+            for (subject, _), lists in self.by_authority.items()
+            if subject == issuer
+            for one in lists
+        )
 
 
 class _UnusableError(Exception):

@@ -273,7 +273,13 @@ class Certificates:
 
     def guard(self, client: TcpStream) -> TlsStream:
         """Wrap a client's connection in TLS with the current certificate; the caller makes the handshake."""
-        return TlsStream(client, self.context, server_side=True)
+        lists = self._current.revocations
+        return TlsStream(
+            client,
+            self.context,
+            server_side=True,
+            may_resume=None if lists is None else lists.are_current_for,
+        )
 
     def reload(self, why: str) -> None:
         """Read the files again, for the connections that are opened from now on."""

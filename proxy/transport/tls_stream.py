@@ -7,6 +7,7 @@ reads. The relay needs all three, so this module drives OpenSSL's record layer i
 """
 
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -30,7 +31,8 @@ class TlsStream(trio.abc.HalfCloseableStream):
     """One side of a TLS connection; call :meth:`handshake` first.
 
     ``server_name`` is the name that the peer's certificate must have; None on the listening side, and where
-    the context does not check names.
+    the context does not check names. ``may_resume`` decides by the certificate of a session that the peer resumes,
+    which OpenSSL does not verify again.
     """
 
     def __init__(
@@ -40,9 +42,11 @@ class TlsStream(trio.abc.HalfCloseableStream):
         *,
         server_side: bool,
         server_name: str | None = None,
+        may_resume: Callable[[bytes], bool] | None = None,
     ) -> None:
         self.transport = transport
         self._server_side = server_side
+        self._may_resume = may_resume
         self._from_peer = ssl.MemoryBIO()
         self._to_peer = ssl.MemoryBIO()
         self._ssl = context.wrap_bio(
@@ -86,8 +90,19 @@ class TlsStream(trio.abc.HalfCloseableStream):
                     await self._flush()  # the alert that tells the peer
                 raise TlsError("tls_handshake", f"the TLS handshake failed: {reason_of(error)}") from None
             else:
+                if self._is_stale():
+                    raise TlsError(
+                        "tls_handshake",
+                        "the peer resumes a TLS session, and the revocation list of its authority is out of date",
+                    )
                 await self._flush()
                 return
+
+    def _is_stale(self) -> bool:
+        if self._may_resume is None or not self._ssl.session_reused:
+            return False
+        certificate = self.peer_certificate
+        return certificate is not None and not self._may_resume(certificate)
 
     def _gone(self) -> TlsError:
         if self._server_side:
