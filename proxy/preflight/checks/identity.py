@@ -7,7 +7,8 @@ from proxy.preflight.checks.check import Check, Found, nodes, quoted
 from proxy.preflight.facts import Acl, Facts, Unknown
 
 _USER = "User:"
-_ANY_USER = ("*", "User:*")
+_EVERYBODY = "User:*"
+_ANY_USER = ("*", _EVERYBODY)
 _UNKNOWN = "UNKNOWN"
 """librdkafka's word for a resource and an operation that it does not know: users, and CREATE_TOKENS (KIP-373)."""
 
@@ -47,16 +48,17 @@ def _rights(facts: Facts) -> Found:
     if account is None or isinstance(facts.acls, Unknown):
         return
     powerful = _powerful(facts)
-    if account in powerful:
+    if account in powerful or _EVERYBODY in powerful:
         yield Finding(
             check="identity_rights",
             what=f"the account of `identity.account` ({account}) may change the cluster: who steals it has it",
-            do="take its ACLs on the cluster away: it needs CREATE_TOKENS on the users that it speaks for, and no more",
+            do="take the ACLs on the cluster away from it and from `User:*`: it needs CREATE_TOKENS on the users that "
+            "it speaks for, and no more",
         )
     too_much = [
         acl
         for acl in facts.acls
-        if acl.principal in (account, f"{_USER}*")
+        if acl.principal in (account, _EVERYBODY)
         and acl.permission == "ALLOW"
         and acl.resource in ("USER", _UNKNOWN)
         and acl.operation in ("CREATE_TOKENS", _UNKNOWN, *(("ALL",) if acl.resource == "USER" else ()))
@@ -84,12 +86,15 @@ def _principals(facts: Facts) -> Found:
         spoken_for = SpokenFor(config.identity.allow, config.identity.deny)
     except BadPattern:  # `epochgate config check` names it
         return
-    too_many = [one for one in _powerful(facts) if spoken_for.includes(one.removeprefix(_USER))]
+    too_many = [
+        one for one in _powerful(facts) if one == _EVERYBODY or spoken_for.includes(one.removeprefix(_USER))
+    ]
     if too_many:
         yield Finding(
             check="identity_principals",
             what=f"`identity.allow` lets the proxy speak for principals who may change the cluster: {quoted(too_many)}",
-            do="name them in `identity.deny`, and with them the brokers' own principals and `super.users`",
+            do="name them in `identity.deny`, and with them the brokers' own principals and `super.users`. Take the "
+            "ACLs on the cluster away from `User:*`",
         )
     other = [
         node_id

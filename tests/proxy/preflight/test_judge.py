@@ -264,6 +264,7 @@ def test_a_group_in_a_rebalance_is_unknown():
         ({"name": "*", "principal": "User:*"}, "", True),
         ({"name": "*", "permission": "DENY"}, "", False),
         ({"name": "User:CN=alice"}, "User:gate", True),
+        ({"name": "User:CN=alice"}, "User:*", True),
     ],
 )
 def test_an_account_that_may_make_tokens_of_who_has_the_cluster_is_found(rights, powerful, is_found):
@@ -271,6 +272,15 @@ def test_an_account_that_may_make_tokens_of_who_has_the_cluster_is_found(rights,
     of_cluster = acl(resource="CLUSTER", operation="CLUSTER_ACTION", principal=powerful)
     known = facts(config=SPEAKING, acls=(acl(**given), of_cluster) if powerful else (acl(**given),))
     assert (statuses(known)["identity_rights"] is Status.FOUND) is is_found
+
+
+@pytest.mark.parametrize(
+    ("powerful", "is_found"), [("User:*", True), ("User:alice", True), ("User:CN=admin", False)]
+)
+def test_speaking_for_somebody_who_has_the_cluster_is_found(powerful, is_found):
+    of_cluster = acl(resource="CLUSTER", operation="ALTER", principal=powerful)
+    known = facts(config=SPEAKING, acls=(of_cluster,))
+    assert (statuses(known)["identity_principals"] is Status.FOUND) is is_found
 
 
 def test_brokers_that_make_principals_of_their_own_are_found():
