@@ -14,8 +14,9 @@ Login = Generator[bytes, bytes, None]
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = ("PLAIN", *_HASHES)
 
-_MOST_ITERATIONS = 100_000
-"""Kafka's default is 4,096, and its tools set at most 16,384. The broker chooses, and nothing else runs meanwhile."""
+_FEWEST_ITERATIONS, _MOST_ITERATIONS = 4_096, 16_384
+"""Kafka's own bounds. The broker chooses: with fewer, whoever poses as one could soon guess a password from its proof.
+Nothing else runs while the proxy computes them: about 10 ms for the most, once for each salt."""
 
 _MOST_SALTS = 64
 
@@ -27,7 +28,7 @@ class LoginError(Exception):
 class SaltedPasswords:
     """The salted forms of one password, by salt and iterations. Each takes milliseconds; brokers repeat them.
 
-    Each broker has a salt of its own for a delegation token.
+    Each broker has a salt of its own for a delegation token. The oldest of 64 makes room for another.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class SaltedPasswords:
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _MOST_SALTS:
-                self._known.clear()
+                del self._known[next(iter(self._known))]
             known = self._known[key] = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
         return known
 
@@ -77,9 +78,12 @@ def _scram(name: str, first: str, password: str, salted_passwords: SaltedPasswor
     answer = yield f"n,,{first}".encode()
     given = _attributes(answer)
     both, iterations = given.get("r", ""), _number(given.get("i", ""))
-    if not both.startswith(nonce) or not 0 < iterations <= _MOST_ITERATIONS:
+    if not both.startswith(nonce) or not _FEWEST_ITERATIONS <= iterations <= _MOST_ITERATIONS:
         raise LoginError("the broker's first SCRAM message has another nonce or no usable iteration count")
-    salted = salted_passwords.of(name, password, _bytes(given.get("s", "")), iterations)
+    salt = _bytes(given.get("s", ""))
+    if not salt:
+        raise LoginError("the broker's first SCRAM message has no salt")
+    salted = salted_passwords.of(name, password, salt, iterations)
     unproven = f"c=biws,r={both}"
     signed = f"{first},{answer.decode()},{unproven}".encode()
     key = hmac.digest(salted, b"Client Key", name)

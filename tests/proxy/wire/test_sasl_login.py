@@ -28,6 +28,9 @@ def test_the_example_of_rfc_7677():
     [
         [FIRST.replace(b"r=r", b"r=x")],
         [FIRST.replace(b"4096", b"99999999")],
+        [FIRST.replace(b"4096", b"4095")],
+        [FIRST.replace(b"4096", b"16385")],
+        [FIRST.replace(b"W22ZaJ0SNY7soEsUEjb6gQ==", b"")],
         [FIRST.replace(b"W22Z", b"****")],
         [b"\xff"],
         [b""],
@@ -52,6 +55,23 @@ def test_a_delegation_token_is_named_as_one_and_its_salted_password_is_computed_
         assert next(tokens) == b"n,,n=user,r=" + NONCE.encode() + b",tokenauth=true"
         assert tokens.send(FIRST).startswith(PROOF[:60])
         monkeypatch.setattr(hashlib, "pbkdf2_hmac", None)
+
+
+def test_most_iterations_of_kafka_are_accepted():
+    tokens = login("SCRAM-SHA-256", "user", "pencil", NONCE)
+    next(tokens)
+    assert tokens.send(FIRST.replace(b"4096", b"16384"))
+
+
+def test_the_oldest_salted_password_makes_room_for_another(monkeypatch):
+    computed: list[bytes] = []
+    monkeypatch.setattr(
+        hashlib, "pbkdf2_hmac", lambda _name, _password, salt, _n: computed.append(salt) or salt
+    )
+    salted = SaltedPasswords()
+    for number in [*range(65), *range(1, 65)]:
+        salted.of("sha256", "pencil", bytes([number]), 4096)
+    assert len(computed) == 65, "the 64 newest are known"
 
 
 def test_plain_is_one_token_and_names_are_escaped_in_scram():
