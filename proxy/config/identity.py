@@ -86,6 +86,14 @@ class Identity(Section, frozen=True, kw_only=True):
     tokens_per_s: Annotated[
         float, Meta(gt=0, le=10_000, description="Tokens that one process asks for in a second.")
     ] = 50.0
+    plaintext_upstream: Annotated[
+        bool,
+        Meta(
+            description="Must be `true` if `upstream.tls` is missing or has `verify_hostname: false`: whoever is on the "
+            "network between Epochgate and the brokers, or poses as one, can then act as any of these clients, and "
+            "learns passwords that are sent by PLAIN."
+        ),
+    ] = False
     mapped_file: Annotated[
         str | None,
         Meta(

@@ -215,10 +215,25 @@ class Config(Section, frozen=True, kw_only=True):
 
     def _misfits_of_identity(self) -> list[str]:
         found = []
+        tls, identity = self.upstream.tls, self.identity
+        is_verified = tls is not None and tls.verify_hostname
+        is_exposed = identity is not None and not is_verified and not identity.plaintext_upstream
+        needs_tls = "needs `upstream.tls` with `verify_hostname: true`"
+        unless = "say `plaintext_upstream: true` in `identity` if that is meant (docs/how-to/client-certificates.md)"
+        account = identity and identity.account
+        if is_exposed and account is not None and account.mechanism == "PLAIN":
+            found.append(
+                f"`identity.account.mechanism`: PLAIN {needs_tls}, as it sends the password; {unless}"
+            )
         for number, listener in enumerate(self.listeners):
             key = f"`listeners[{number}].identity`"
             if not listener.speaks_for_clients:
                 continue
+            if is_exposed:
+                found.append(
+                    f"{key}: {listener.identity} {needs_tls}, for whoever is between Epochgate and the brokers could "
+                    f"act as every client; {unless}"
+                )
             if self.identity is None:
                 found.append(f"{key}: {listener.identity} needs the section `identity`")
             elif listener.identity is IdentityMode.DELEGATION_TOKEN and self.identity.account is None:

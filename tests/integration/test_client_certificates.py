@@ -125,7 +125,7 @@ def a_proxy(cluster: Cluster, tls: TlsFiles, folder: Path, **identity: object):
             "client_auth": "required",
         },
         listener={"identity": "delegation_token"},
-        more={"identity": {"allow": [".*"], "account": account, **identity}},
+        more={"identity": {"allow": [".*"], "account": account, "plaintext_upstream": True, **identity}},
     )
 
 

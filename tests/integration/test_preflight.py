@@ -337,7 +337,11 @@ def test_an_account_that_may_make_tokens_of_anybody_is_named(broken):
         "upstream": {"bootstrap": [kafka.bootstrap]},
         "listeners": [{**listener, "identity": "delegation_token"}],
         "admin": {"port": 0},
-        "identity": {"allow": [".*"], "account": {"username": "gate", "password_file": "password"}},
+        "identity": {
+            "allow": [".*"],
+            "account": {"username": "gate", "password_file": "password"},
+            "plaintext_upstream": True,
+        },
     }
     (folder / "identity.yaml").write_text(json.dumps(config))
     _, report = preflight("--config", folder / "identity.yaml")

@@ -8,7 +8,7 @@ from proxy.config.identity import IdentityMode
 from tests.proxy.fakes.certificates import Authority
 
 GOOD = """\
-upstream: {bootstrap: ["kafka-0:9092"]}
+upstream: {bootstrap: ["kafka-0:9092"], tls: {ca: ca.pem}}
 listeners:
   - advertised_host: localhost
     nodes: {"0-9": 9100}
@@ -50,6 +50,8 @@ RULES = '    principal_mapping_rules: "RULE:^CN=(.*?),.*$/$1/L,DEFAULT"\n'
 MODE = "    identity: delegation_token\n"
 MUTUAL = ", client_ca: ca.pem, client_auth: required"
 ACCOUNT = "  account: {username: gate, password_file: password}\n"
+TLS = ", tls: {ca: ca.pem}"
+PLAIN_ACCOUNT = ACCOUNT.replace("{", "{mechanism: PLAIN, ")
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,15 @@ ACCOUNT = "  account: {username: gate, password_file: password}\n"
         ("file: mapped.yaml", "file: nowhere", 12, "identity.mapped_file", "can't be read"),
         ("username: gate", "user: gate", 11, "identity.account.user", "did you mean `username`"),
         ("deny: [admin]", "max_lifetime_ms: 1000", 10, "identity.max_lifetime_ms", ">= 60000"),
+        ("deny: [admin]", "plaintext_upstream: 1", 10, "identity.plaintext_upstream", "expected `true`"),
+        (TLS, "", 5, "listeners[0].identity", "delegation_token needs `upstream.tls`"),
+        (
+            "ca: ca.pem}}",
+            "ca: ca.pem, verify_hostname: false}}",
+            5,
+            "listeners[0].identity",
+            "act as every client",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_place(folder, old, new, line, key, said):
@@ -78,6 +89,23 @@ def test_a_mistake_is_named_with_its_place(folder, old, new, line, key, said):
     assert told, caught.value.problems
     assert f"epochgate.yaml:{line}:" in told[0]
     assert key in told[0]
+
+
+@pytest.mark.parametrize("mode", ["delegation_token", "mapped"])
+@pytest.mark.parametrize("tls", ["", ", tls: {ca: ca.pem, verify_hostname: false}"])
+def test_brokers_that_are_not_verified_have_to_be_accepted(folder, mode, tls):
+    text = GOOD.replace("delegation_token", mode).replace(TLS, tls)
+    with pytest.raises(ConfigError, match=rf"epochgate.yaml:5:.*{mode} needs .*plaintext_upstream: true"):
+        check(folder, text)
+    check(folder, text + "  plaintext_upstream: true\n")
+
+
+def test_the_account_sends_no_password_to_brokers_that_are_not_verified(folder):
+    text = GOOD.replace(MODE, "    identity: none\n").replace(RULES, "").replace(ACCOUNT, PLAIN_ACCOUNT)
+    check(folder, text)
+    with pytest.raises(ConfigError, match=r"epochgate.yaml:10:.*identity.account.mechanism: PLAIN needs"):
+        check(folder, text.replace(TLS, ""))
+    check(folder, text.replace(TLS, "") + "  plaintext_upstream: true\n")
 
 
 def test_mapped_needs_its_file(folder):
