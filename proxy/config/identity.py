@@ -89,8 +89,8 @@ class Identity(Section, frozen=True, kw_only=True):
     plaintext_upstream: Annotated[
         bool,
         Meta(
-            description="Must be `true` if `upstream.tls` is missing or has `verify_hostname: false`: whoever is on the "
-            "network between Epochgate and the brokers, or poses as one, can then act as any of these clients, and "
+            description="Must be `true` if `upstream.tls` is missing or has `verify_hostname: false`: whoever is on "
+            "the network between Epochgate and the brokers, or poses as one, can then act as any of these clients, and "
             "learns passwords that are sent by PLAIN."
         ),
     ] = False
