@@ -265,6 +265,8 @@ class ClientConnection:
         """Give the broker what was read before the end, and the translation its time for the members."""
         with trio.move_on_after(FLUSH_TIMEOUT_S):
             await self._shell.to_client.flushed()
+            # A client that wants no answers (acks=0) closes as soon as it has sent its records.
+            await self._shell.begin_what_was_read()
         may_outlive_client = self._session.may_outlive_client
         self._session.client_closed()
         await trio.aclose_forcefully(self._client)

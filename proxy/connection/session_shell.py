@@ -104,6 +104,12 @@ class SessionShell:
                 self._may_resume = trio.Event()
                 await self._may_resume.wait()
 
+    async def begin_what_was_read(self) -> None:
+        """Wait until requests have begun that wait only for the proxy's own authentication."""
+        while self._session.awaits_authentication:
+            self._may_resume = trio.Event()
+            await self._may_resume.wait()
+
     def attach_upstream(self, buffer: WriteBuffer, direction: RelayDirection, reads: HotCounter) -> None:
         """The upstream connection is open: ``buffer`` writes to it, ``direction`` reads it, ``reads`` counts that."""
         self._to_upstream, self._from_upstream, self._upstream_reads = buffer, direction, reads

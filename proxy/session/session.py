@@ -209,6 +209,13 @@ class ClientSession:
         )
 
     @property
+    def awaits_authentication(self) -> bool:
+        """Whether requests were read that wait only until the proxy has authenticated again."""
+        has_read = self._postponed is not None or self._requests.buffered > 0
+        is_free = self._state.request is _READY and self._state.client is _ACTIVE
+        return self._core.reauthentication is not None and is_free and has_read
+
+    @property
     def share_session(self) -> ShareSession:
         """The share session that the client has on this connection."""
         return self._core.share_session

@@ -71,7 +71,11 @@ class FakeBroker:
         """Wait until this request has arrived."""
         with trio.fail_after(10):
             while request not in self.requests:
-                await self._arrived.wait()
+                await self.arrival()
+
+    async def arrival(self) -> None:
+        """Wait for the next request."""
+        await self._arrived.wait()
 
     def answer(self, request: bytes) -> bytes | None:
         api_key, version = wire.api_of(request)

@@ -198,6 +198,31 @@ async def test_a_connection_is_authenticated_again_before_its_session_ends(
         await trio.aclose_forcefully(client)
 
 
+async def test_records_without_acks_survive_a_client_that_closes_while_the_proxy_authenticates_again(
+    broker, authority, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(speaker, "_SETTLES_S", 0.1)
+    monkeypatch.setattr(kept_authentication, "_SOONEST_S", 0.1)
+    broker.tokens.session_lifetime_ms = 500
+    async with speaking(broker, authority, tmp_path) as proxy:
+        client = await connect_tls(proxy.port(1), a_client(authority, "alice"))
+        assert await proxy.ask(client, messages.plain(1)) is not None
+        broker.requests.clear()
+        broker.holds_back = trio.Event()
+        with trio.fail_after(10):
+            while ApiKey.SASL_HANDSHAKE not in {wire.api_of(one)[0] for one in broker.requests}:
+                await broker.arrival()
+        await client.send_all(messages.produce(2, acks=0))
+        await trio.aclose_forcefully(client)
+        with trio.fail_after(10):
+            while not proxy.count("client_to_proxy_disconnects_total", cause="client_closed"):
+                await trio.lowlevel.checkpoint()
+        assert messages.produce(2, acks=0) not in broker.requests
+        broker.holds_back.set()
+        await broker.got(messages.produce(2, acks=0))
+        assert broker.tokens.closed_for == []
+
+
 async def test_a_withdrawn_right_ends_a_connection_with_its_session(broker, authority, tmp_path, monkeypatch):
     monkeypatch.setattr(kept_authentication, "_SOONEST_S", 0.1)
     monkeypatch.setattr(kept_authentication, "_PAUSE_S", 0.1)

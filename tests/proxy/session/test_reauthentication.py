@@ -131,6 +131,28 @@ def test_requests_wait_while_the_proxy_authenticates_again_and_go_out_after_it()
     assert second == messages.plain(7)
 
 
+def test_the_session_says_what_waits_only_for_the_authentication():
+    talk = negotiated(spoken_for())
+    again = Again(talk)
+    frame = again.sent()
+    assert not talk.awaits_authentication, "nothing was read"
+    client_sends(talk, messages.produce(7, acks=0), messages.plain(8))
+    assert talk.awaits_authentication
+    again.answer(frame)
+    again.answer(again.sent())
+    again.answer(again.sent())
+    assert not talk.awaits_authentication
+    assert taken(talk.to_upstream) == messages.produce(7, acks=0) + messages.plain(8)
+
+
+def test_what_is_never_to_begin_does_not_wait_for_the_authentication():
+    talk = negotiated(spoken_for())
+    Again(talk)
+    client_sends(talk, messages.plain(7))
+    talk.stop_accepting()
+    assert not talk.awaits_authentication
+
+
 def test_what_the_broker_owes_is_answered_first():
     talk = negotiated(spoken_for())
     client_sends(talk, messages.plain(4))
