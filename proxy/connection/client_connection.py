@@ -228,7 +228,10 @@ class ClientConnection:
             self._from_client.splice_to(upstream.buffer, deps.pipes)
             upstream.direction.splice_to(shell.to_client, deps.pipes)
         shell.attach_upstream(
-            upstream.buffer, upstream.direction, deps.broker_health.read_counter(self.node_id)
+            upstream.buffer,
+            upstream.direction,
+            deps.broker_health.read_counter(self.node_id),
+            dialed.lifetime_s,
         )
         self._nursery.start_soon(self._guarded, partial(self._read_upstream, upstream))
         if self._speaker is not None and dialed.lifetime_s is not None:

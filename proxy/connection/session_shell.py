@@ -110,10 +110,19 @@ class SessionShell:
             self._may_resume = trio.Event()
             await self._may_resume.wait()
 
-    def attach_upstream(self, buffer: WriteBuffer, direction: RelayDirection, reads: HotCounter) -> None:
-        """The upstream connection is open: ``buffer`` writes to it, ``direction`` reads it, ``reads`` counts that."""
+    def attach_upstream(
+        self,
+        buffer: WriteBuffer,
+        direction: RelayDirection,
+        reads: HotCounter,
+        lifetime_s: float | None = None,
+    ) -> None:
+        """The upstream connection is open: ``buffer`` writes to it, ``direction`` reads it, ``reads`` counts that.
+
+        ``lifetime_s``: how long the session lives that the proxy has authenticated there.
+        """
         self._to_upstream, self._from_upstream, self._upstream_reads = buffer, direction, reads
-        self._session.upstream_opened()
+        self._session.upstream_opened(lifetime_s)
 
     # -- what the session returns --------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 A broker answers the requests of a connection in order, and closes it for any other request between SaslHandshake and
 the end of authentication. So no request of the client begins once this is wanted, and a request that is relayed in
 pieces is completed. Then the tokens are exchanged, behind whatever the broker still owes (a long poll prolongs it).
-What the translation wants to relay or to call for meanwhile goes out afterwards.
+What the translation wants to relay or to call for meanwhile goes out afterwards, and so does a request of which the
+broker has nothing yet: it is collected, or waits for memory or for a probe.
 """
 
 from collections.abc import Callable
@@ -21,8 +22,6 @@ from proxy.wire.sasl_login import Login, LoginError
 
 _VERSION = 1
 """Of both APIs: tokens in SaslAuthenticate, and a lifetime in its answer."""
-
-_BETWEEN_FRAMES = frozenset({RequestState.READY, RequestState.TRANSLATING})
 
 
 class Reauthentication:
@@ -55,7 +54,7 @@ class Reauthentication:
         state = self._core.state
         if (
             self.is_under_way
-            or state.request not in _BETWEEN_FRAMES
+            or state.request is RequestState.RELAYING
             or state.upstream is not UpstreamState.OPEN
         ):
             return
@@ -93,10 +92,7 @@ class Reauthentication:
     def _done(self, lifetime_s: float | None) -> None:
         core = self._core
         core.reauthentication = None
-        if lifetime_s is None:
-            core.sasl.ordinary_request()
-        else:
-            core.sasl.completed(lifetime_s, self._asked_at)
+        core.sasl.completed(lifetime_s, self._asked_at)
         self._relay_held()
         self._injected.send_next()
         self._on_done(lifetime_s, core.listener.clock() - self._wanted_at)

@@ -65,9 +65,12 @@ class SaslState:
             self.headerless = False
         return True
 
-    def completed(self, lifetime_s: float, asked_at: float) -> None:
-        """The broker has given the session a lifetime, which began at some time between ``asked_at`` and now."""
+    def completed(self, lifetime_s: float | None, asked_at: float) -> None:
+        """The session has a lifetime, which began at some time between ``asked_at`` and now; None: it has no end."""
         self._done = True
+        if lifetime_s is None:
+            self._quiet_from = self._ends = math.inf
+            return
         self._quiet_from = asked_at + lifetime_s - min(lifetime_s * _MARGIN, _LARGEST_MARGIN_S)
         self._ends = self._clock() + lifetime_s
 

@@ -232,9 +232,11 @@ class ClientSession:
         if not self._requests.in_frame:
             self._relay.completed()
 
-    def upstream_opened(self) -> None:
-        """The upstream connection is open."""
+    def upstream_opened(self, lifetime_s: float | None = None) -> None:
+        """The upstream connection is open; if the proxy has authenticated it, its session lives so many seconds."""
         self._state.on_upstream(UpstreamEvent.OPENED)
+        if lifetime_s is not None:
+            self._core.sasl.completed(lifetime_s, self._listener.clock())
 
     def authenticated(self) -> None:
         """The proxy authenticates upstream in the client's place, from the start: the client may not do so itself."""
@@ -313,7 +315,8 @@ class ClientSession:
         if state.request is _TRANSLATING:
             may_look = self._translated.may_take_another and self._may_begin and self._postponed is None
             return self._requests.next_piece() if may_look else None
-        if self._postponed is None or self._group_calls.must_wait or state.upstream is not _OPEN:
+        must_wait = self._group_calls.must_wait or self._core.reauthentication is not None
+        if self._postponed is None or must_wait or state.upstream is not _OPEN:
             return None
         piece, self._postponed = self._postponed, None
         state.on_request(RequestEvent.RESUMED)
@@ -368,7 +371,10 @@ class ClientSession:
             self._state.on_request(RequestEvent.LAST_PIECE)
             if was_collecting:
                 frame = self._group_calls.take()
-                self._translate(read_header(frame), frame)
+                if self._core.reauthentication is None:
+                    self._translate(read_header(frame), frame)
+                else:  # it may have to go to the broker
+                    self._postponed = Piece(frame, first=True, last=True, frame_size=len(frame))
 
     def _has_upstream(self, piece: Piece) -> bool:
         """Whether there is an upstream connection; without one, postpone the request and ask the shell for one."""

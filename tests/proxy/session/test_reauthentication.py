@@ -6,7 +6,11 @@ from protocol_codecs import ApiKey, ErrorCode, decode
 from protocol_codecs.messages.api_versions import ApiVersionsResponse
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeResponse
+from proxy.config.schema import Limits
 from proxy.session.errors import ClientError, UpstreamError
+from proxy.session.held_calls_budget import HeldCallsBudget
+from proxy.session.session_state import RequestState
+from proxy.wire.frame_splitter import STREAM_ABOVE
 from proxy.wire.sasl_login import login
 from proxy.wire.supported_versions import AUTHENTICATION_APIS
 from tests.proxy.fakes import messages, wire
@@ -20,7 +24,9 @@ from tests.proxy.fakes.talk import (
     session,
     taken,
 )
+from tests.proxy.session.test_group_calls import TOO_LONG, join_of, let_in, metadata_answer
 from tests.proxy.session.test_sasl import Clock, a_call
+from translation.policy.policy import Mode, Policy
 
 MECHANISM = "SCRAM-SHA-256"
 _HEADER_BYTES = 4 + 2 + 2 + 4 + 2
@@ -183,6 +189,89 @@ def test_a_request_that_is_half_relayed_is_completed_first():
     assert taken(talk.to_upstream) == messages.plain(6)
 
 
+# -- while a request is under way of which the broker has nothing ---------------------------------------------
+
+
+LARGE = join_of(bytes(STREAM_ABOVE // 2))
+
+
+def finished(again: Again, handshake: bytes) -> bytes:
+    """Authenticate; what goes out afterwards."""
+    again.answer(handshake)
+    again.answer(again.sent())
+    again.answer(again.sent())
+    assert len(again.done) == 1
+    return taken(again.talk.to_upstream)
+
+
+def in_state(talk: Talk, state: RequestState) -> tuple[Again, bytes]:
+    """Authenticate in this state; SaslHandshake has to go out at once."""
+    assert talk._state.request is state
+    again = Again(talk)
+    frame = again.sent()
+    assert wire.api_of(frame) == (ApiKey.SASL_HANDSHAKE, 1)
+    return again, frame
+
+
+def test_a_call_that_is_collected_is_looked_at_afterwards():
+    talk = negotiated(spoken_for())
+    let_in(talk)
+    assert client_sends(talk, LARGE[:STREAM_ABOVE]) == b""
+    again, handshake = in_state(talk, RequestState.COLLECTING)
+    assert client_sends(talk, LARGE[STREAM_ABOVE:], messages.plain(6)) == b""
+    assert talk.request is None
+    assert finished(again, handshake) == b""
+    assert talk.request is not None
+    talk.forward(talk.request.id)
+    talk.process()
+    assert taken(talk.to_upstream) == LARGE + messages.plain(6)
+
+
+def test_a_call_that_is_collected_and_then_relayed_goes_out_afterwards():
+    talk = negotiated(spoken_for(limits=Limits(group_call_max_elements=1)))
+    let_in(talk)
+    assert client_sends(talk, LARGE[:STREAM_ABOVE]) == b""
+    again, handshake = in_state(talk, RequestState.COLLECTING)
+    assert client_sends(talk, LARGE[STREAM_ABOVE:]) == b""
+    assert finished(again, handshake) == LARGE
+
+
+def test_a_call_that_is_discarded_delays_nothing():
+    limits = Limits(group_call_max_bytes=2 * STREAM_ABOVE)
+    talk = negotiated(spoken_for(limits=limits, rule_for=Policy(default=Mode.REJECT).rule_for))
+    frame = TOO_LONG["JoinGroup"]
+    assert client_sends(talk, frame[:STREAM_ABOVE]) == b""
+    again, handshake = in_state(talk, RequestState.DISCARDING)
+    assert client_sends(talk, frame[STREAM_ABOVE:], messages.plain(6)) == b""
+    assert finished(again, handshake) == messages.plain(6)
+
+
+def test_a_call_that_waits_for_a_probe_of_the_broker_goes_on_afterwards():
+    talk = negotiated(spoken_for(limits=Limits(first_group_call_max_bytes=2000)))
+    frame = join_of(bytes(1000))
+    probe = client_sends(talk, frame)
+    assert wire.api_of(probe)[0] == ApiKey.METADATA
+    again, handshake = in_state(talk, RequestState.PROBING_BROKER)
+    broker_sends(talk, metadata_answer(probe))
+    assert talk.request is None
+    assert finished(again, handshake) == b""
+    assert talk.request is not None
+
+
+def test_a_call_that_waits_for_memory_goes_on_afterwards():
+    budget = HeldCallsBudget(3 * STREAM_ABOVE)
+    other = budget.reserve(3 * STREAM_ABOVE, lambda: None)
+    talk = negotiated(spoken_for(held_calls=budget))
+    let_in(talk)
+    assert client_sends(talk, LARGE) == b""
+    again, handshake = in_state(talk, RequestState.AWAITING_MEMORY)
+    budget.release(other)
+    talk.process()
+    assert talk.request is None
+    assert finished(again, handshake) == b""
+    assert talk.request is not None
+
+
 def test_what_the_translation_lets_pass_meanwhile_goes_out_afterwards():
     talk = negotiated(spoken_for())
     assert client_sends(talk, messages.join_group(5)) == b""
@@ -205,6 +294,29 @@ def test_without_a_lifetime_the_session_has_no_end():
     assert again.done == [(None, 0.0)]
     talk.call(a_call())
     assert talk.to_upstream
+
+
+def test_without_a_lifetime_the_end_of_the_session_before_counts_no_more():
+    clock = Clock()
+    talk = negotiated(spoken_for(clock))
+    Again(talk).finish(lifetime_ms=60_000)
+    Again(talk).finish(lifetime_ms=0)
+    clock.now += 61
+    talk.call(a_call())
+    assert talk.to_upstream
+
+
+def test_the_first_session_has_an_end_too():
+    clock = Clock()
+    talk = session(clock=clock, opened=False)
+    talk.authenticated()
+    talk.upstream_opened(60.0)
+    negotiated(talk)
+    clock.now += 59.5
+    talk.call(a_call())
+    assert not talk.to_upstream, "it could be late"
+    Again(talk).finish()
+    assert wire.api_of(taken(talk.to_upstream)) == (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1)
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
