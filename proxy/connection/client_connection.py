@@ -124,7 +124,10 @@ class ClientConnection:
             upstream is not None and upstream.buffer.size > HIGH_WATER
         )
         return ConnectionProgress(
-            reads=shell.reads + spliced_down + (0 if up is None else up.taken),
+            reads=shell.reads
+            - session.authentication_answers
+            + spliced_down
+            + (0 if up is None else up.taken),
             writes=shell.to_client.written + spliced_down,
             requests=session.requests_started,
             client_owes_rest=session.request_incomplete and not broker_is_slow,

@@ -33,6 +33,7 @@ class Speaker(Protocol):
         """Return the mechanism and the tokens of another authentication of the same principal.
 
         :raises ClientError: the proxy may not speak for it any more.
+        :raises NoPrincipalError: nor will it later.
         """
         ...
 

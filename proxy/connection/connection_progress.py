@@ -7,7 +7,7 @@ class ConnectionProgress(msgspec.Struct, frozen=True, gc=False):
     """Counts that only grow, and what the connection waits for now."""
 
     reads: int
-    """Reads from either side."""
+    """Reads from either side, without those that the proxy's own authentication caused."""
     writes: int
     """Pieces that the client did not take at once, and has taken since."""
     requests: int

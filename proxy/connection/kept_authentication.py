@@ -8,7 +8,7 @@ import trio
 from proxy.connection.connection_deps import Speaker
 from proxy.connection.disconnect_cause import DisconnectCause
 from proxy.connection.session_shell import SessionShell
-from proxy.session.errors import ClientError
+from proxy.session.errors import ClientError, NoPrincipalError
 from proxy.session.session import ClientSession
 
 _SOONEST_S = 1.2
@@ -30,7 +30,7 @@ async def keep_authenticated(
     """Authenticate again each time that the session's lifetime is about to end, until cancelled.
 
     If the proxy may not speak for the client any more it is asked again until the session ends; that ends the
-    connection.
+    connection. If the client's certificate has expired, the connection ends at once.
     """
     while lifetime_s is not None:
         ends_at = trio.current_time() + lifetime_s
@@ -41,7 +41,7 @@ async def keep_authenticated(
                 mechanism, tokens = await speaker.login()
                 break
             except ClientError as error:
-                if trio.current_time() + _PAUSE_S >= ends_at:
+                if isinstance(error, NoPrincipalError) or trio.current_time() + _PAUSE_S >= ends_at:
                     end(DisconnectCause.SESSION_EXPIRED, str(error))
                     return
             await trio.sleep(_PAUSE_S)

@@ -18,10 +18,11 @@ from proxy.identity.credentials import Credentials
 from proxy.identity.spoken_for import SpokenFor
 from proxy.identity.token_store import TokenRefused
 from proxy.metrics.registry import Metrics
-from proxy.session.errors import ClientError, UpstreamError
+from proxy.session.errors import ClientError, NoPrincipalError, UpstreamError
 from proxy.transport.broker_calls import BrokerCalls, NoAnswerError
 from proxy.transport.dialer import Dialed, Dialer, UnreachableError
 from proxy.transport.sasl_exchange import SaslRefused, authenticate
+from proxy.transport.tls_errors import TlsError
 from proxy.wire.sasl_login import Login, LoginError
 
 NEW_FOR_S = 60.0
@@ -91,11 +92,7 @@ class CertificateListener:
         certificate = getattr(stream, "peer_certificate", None)
         if certificate is None:
             return None
-        try:
-            principal = self._principals.principal_of(certificate, time.time())
-        except NoClientPrincipal as error:
-            self.metrics.identity_authentications.labels("refused").inc()
-            raise ClientError("principal", f"the client's certificate has no principal: {error}") from None
+        principal = self.principal_of(certificate)
         if not self._spoken_for.includes(principal):
             raise self.refused(
                 principal, "`identity.allow` and `identity.deny` do not let the proxy speak for it"
@@ -104,7 +101,18 @@ class CertificateListener:
             self.source.connected(principal)
         except TokenRefused as error:
             raise self.refused(principal, str(error)) from None
-        return CertificateSpeaker(self, principal)
+        return CertificateSpeaker(self, principal, certificate)
+
+    def principal_of(self, certificate: bytes) -> str:
+        """Return the principal of a certificate in DER.
+
+        :raises NoPrincipalError: it has none, or has expired.
+        """
+        try:
+            return self._principals.principal_of(certificate, time.time())
+        except NoClientPrincipal as error:
+            self.metrics.identity_authentications.labels("refused").inc()
+            raise NoPrincipalError(f"the client's certificate has no principal: {error}") from None
 
     def refused(self, principal: str, why: str) -> ClientError:
         """Count a client that nobody speaks for, and return its error."""
@@ -115,8 +123,9 @@ class CertificateListener:
 class CertificateSpeaker:
     """See the module; one for each connection of a client."""
 
-    def __init__(self, listener: CertificateListener, principal: str) -> None:
+    def __init__(self, listener: CertificateListener, principal: str, certificate: bytes) -> None:
         self.principal = principal
+        self._certificate = certificate
         self._listener = listener
         self._credentials: Credentials | None = None
         self._waits_for = "token"
@@ -173,7 +182,9 @@ class CertificateSpeaker:
         """Return the mechanism and the tokens of another authentication.
 
         :raises ClientError: there are no credentials for the principal any more, or none in time.
+        :raises NoPrincipalError: the client's certificate has expired.
         """
+        self._listener.principal_of(self._certificate)
         try:
             with trio.fail_after(_IN_ALL_S):
                 credentials = await self._current()
@@ -225,13 +236,14 @@ class CertificateSpeaker:
                 raise NoAnswerError("the broker sent more than it was asked for")
             is_done = True
         except (NoAnswerError, LoginError, trio.BrokenResourceError) as error:
-            raise self._failed(str(error)) from None
+            kind = error.__cause__.kind if isinstance(error.__cause__, TlsError) else "authentication"
+            raise self._failed(str(error), kind) from None
         finally:
             if not is_done:
                 await calls.aclose()
         self._listener.metrics.identity_authentications.labels("done").inc()
         return replace(dialed, lifetime_s=self.lifetime_of(lifetime_s))
 
-    def _failed(self, why: str) -> UpstreamError:
+    def _failed(self, why: str, kind: str = "authentication") -> UpstreamError:
         self._listener.metrics.identity_authentications.labels("failed").inc()
-        return UpstreamError("authentication", f"no authentication for User:{self.principal}: {why}")
+        return UpstreamError(kind, f"no authentication for User:{self.principal}: {why}")

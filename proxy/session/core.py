@@ -24,6 +24,7 @@ class SessionCore:
     """The shared state of one session, of a client that came to ``listener``."""
 
     __slots__ = (
+        "authentication_answers",
         "events",
         "in_flight",
         "listener",
@@ -45,6 +46,8 @@ class SessionCore:
         )
         self.reauthentication: Reauthentication | None = None
         """While the upstream connection authenticates again: no request begins, and none is relayed."""
+        self.authentication_answers = 0
+        """Answers of the broker to authentications of the proxy's own, which say nothing of the client."""
         self.to_upstream: list[bytes] = []
         """Bytes for the broker, in order."""
         self.to_client: list[bytes] = []

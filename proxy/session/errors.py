@@ -9,6 +9,13 @@ class ClientError(Exception):
         self.kind = kind
 
 
+class NoPrincipalError(ClientError):
+    """The client's certificate has no principal, or has expired: the proxy speaks for it no more."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("principal", message)
+
+
 class UpstreamError(Exception):
     """The broker sent something that ends the connection. ``kind`` is one word for metrics."""
 

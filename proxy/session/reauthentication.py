@@ -65,6 +65,7 @@ class Reauthentication:
         self._injected.authentication(ApiKey.SASL_HANDSHAKE, _VERSION, handshake, self._agreed)
 
     def _agreed(self, frame: bytes) -> None:
+        self._core.authentication_answers += 1
         offset = response_body_offset(ApiKey.SASL_HANDSHAKE, _VERSION, frame)
         answer = decode(SaslHandshakeResponse, _VERSION, frame, offset)
         if answer.error_code:
@@ -76,6 +77,7 @@ class Reauthentication:
         self._injected.authentication(ApiKey.SASL_AUTHENTICATE, _VERSION, request, self._answered)
 
     def _answered(self, frame: bytes) -> None:
+        self._core.authentication_answers += 1
         offset = response_body_offset(ApiKey.SASL_AUTHENTICATE, _VERSION, frame)
         answer = decode(SaslAuthenticateResponse, _VERSION, frame, offset)
         if answer.error_code:

@@ -209,6 +209,11 @@ class ClientSession:
         )
 
     @property
+    def authentication_answers(self) -> int:
+        """How many answers of the broker were for the proxy's own authentication."""
+        return self._core.authentication_answers
+
+    @property
     def awaits_authentication(self) -> bool:
         """Whether requests were read that wait only until the proxy has authenticated again."""
         has_read = self._postponed is not None or self._requests.buffered > 0

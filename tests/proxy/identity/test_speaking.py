@@ -1,17 +1,24 @@
 """A running proxy speaks for clients with certificates, at scripted brokers."""
 
+import math
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import structlog
 import trio
+from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, ErrorCode
 from proxy.config.identity import IdentityMode
 from proxy.config.tls import ClientAuth
 from proxy.connection import kept_authentication
+from proxy.connection.client_connection import ClientConnection
 from proxy.identity import speaker
+from proxy.identity.credentials import Credentials
+from proxy.session.errors import UpstreamError
+from proxy.transport.tls_errors import TlsError
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.certificates import Authority, connect_tls
 from tests.proxy.fakes.secured_broker import SecuredBroker
@@ -221,6 +228,73 @@ async def test_records_without_acks_survive_a_client_that_closes_while_the_proxy
         broker.holds_back.set()
         await broker.got(messages.produce(2, acks=0))
         assert broker.tokens.closed_for == []
+
+
+def served(proxy: Running) -> ClientConnection:
+    (connection,) = proxy.server._parts.connections
+    return connection
+
+
+async def test_authenticating_again_is_no_activity_of_the_client(broker, authority, tmp_path, monkeypatch):
+    monkeypatch.setattr(speaker, "_SETTLES_S", 0.1)
+    monkeypatch.setattr(kept_authentication, "_SOONEST_S", 0.1)
+    broker.tokens.session_lifetime_ms = 500
+    async with speaking(broker, authority, tmp_path) as proxy:
+        client = await connect_tls(proxy.port(1), a_client(authority, "alice"))
+        assert await proxy.ask(client, messages.plain(1)) is not None
+        reads = served(proxy).progress().reads
+        with trio.fail_after(10):
+            while not proxy.count("identity_authentications_total", result="again"):
+                await trio.lowlevel.checkpoint()
+        assert served(proxy).progress().reads == reads
+        await trio.aclose_forcefully(client)
+
+
+async def test_a_certificate_that_has_expired_ends_its_connection_at_the_next_authentication(
+    broker, authority, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(kept_authentication, "_SOONEST_S", 0.1)
+    broker.tokens.session_lifetime_ms = 60_000
+    monkeypatch.setattr(kept_authentication, "_EARLIEST", 0.001)
+    monkeypatch.setattr(kept_authentication, "_LATEST", 0.001)
+    async with speaking(broker, authority, tmp_path) as proxy:
+        client = await connect_tls(proxy.port(1), a_client(authority, "alice"))
+        assert await proxy.ask(client, messages.plain(1)) is not None
+        monkeypatch.setattr(speaker, "time", SimpleNamespace(time=lambda: math.inf))
+        with trio.fail_after(10), structlog.testing.capture_logs():
+            assert await client.receive_some() == b""
+        assert proxy.count("client_to_proxy_disconnects_total", cause="session_expired") == 1
+        assert not proxy.count("identity_authentications_total", result="again")
+        await trio.aclose_forcefully(client)
+
+
+class BrokenTls(trio.abc.Stream):
+    """The stream of a broker that refuses the proxy's certificate after the handshake, as in TLS 1.3."""
+
+    async def send_all(self, data: bytes) -> None:
+        pass
+
+    async def wait_send_all_might_not_block(self) -> None:
+        pass
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        raise TlsError("tls_record", "TLS: certificate required")
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_an_error_of_tls_at_the_broker_keeps_its_kind(broker, authority, tmp_path):
+    async with speaking(broker, authority, tmp_path) as proxy:
+        identities = proxy.server._parts.identities
+        assert identities is not None
+        listener = identities._listeners[0]
+        dialed = await listener.dialer.dial(None)
+        await dialed.stream.aclose()
+        speaks = speaker.CertificateSpeaker(listener, "CN=alice", b"")
+        with pytest.raises(UpstreamError, match="certificate required") as caught:
+            await speaks._authenticated(replace(dialed, stream=BrokenTls()), Credentials("PLAIN", "a", "b"))
+        assert caught.value.kind == "tls_record"
 
 
 async def test_a_withdrawn_right_ends_a_connection_with_its_session(broker, authority, tmp_path, monkeypatch):

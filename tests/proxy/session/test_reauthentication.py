@@ -306,6 +306,13 @@ def test_without_a_lifetime_the_end_of_the_session_before_counts_no_more():
     assert talk.to_upstream
 
 
+def test_what_the_broker_answers_to_the_proxy_itself_is_counted():
+    talk = negotiated(spoken_for())
+    assert talk.authentication_answers == 0
+    Again(talk).finish()
+    assert talk.authentication_answers == 3
+
+
 def test_the_first_session_has_an_end_too():
     clock = Clock()
     talk = session(clock=clock, opened=False)
