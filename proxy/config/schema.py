@@ -220,7 +220,7 @@ class Config(Section, frozen=True, kw_only=True):
         is_exposed = identity is not None and not is_verified and not identity.plaintext_upstream
         needs_tls = "needs `upstream.tls` with `verify_hostname: true`"
         unless = "say `plaintext_upstream: true` in `identity` if that is meant (docs/how-to/client-certificates.md)"
-        account = identity and identity.account
+        account = None if identity is None else identity.account
         if is_exposed and account is not None and account.mechanism == "PLAIN":
             found.append(
                 f"`identity.account.mechanism`: PLAIN {needs_tls}, as it sends the password; {unless}"
