@@ -55,7 +55,7 @@ def a_speaker(token_after_s: float, connection_after_s: float = 0.0) -> Certific
         ScriptedDialer(connection_after_s),
         Metrics(),
     )
-    return CertificateSpeaker(listener, "CN=alice")
+    return CertificateSpeaker(listener, "CN=alice", b"")
 
 
 def within_10_s(ask: Callable[[], Awaitable[object]], error: type[Exception], said: str):
