@@ -47,10 +47,17 @@ class ScriptedDialer:
         return Dialed(ours, Address("broker", 1), assumed=False)
 
 
+class Valid(CertificatePrincipals):
+    """Every certificate is Alice's, and never expires."""
+
+    def principal_of(self, certificate: bytes, now: float) -> str:
+        return "CN=alice"
+
+
 def a_speaker(token_after_s: float, connection_after_s: float = 0.0) -> CertificateSpeaker:
     listener = CertificateListener(
         SlowSource(token_after_s),
-        CertificatePrincipals(PrincipalRules("DEFAULT")),
+        Valid(PrincipalRules("DEFAULT")),
         SpokenFor((".*",), ()),
         ScriptedDialer(connection_after_s),
         Metrics(),
