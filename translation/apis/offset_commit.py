@@ -169,12 +169,21 @@ def _check(context: Context, member: Member, call: ClientCall) -> Procedure[Erro
     code = generation.why_refused(member, request)
     if code == ErrorCode.UNKNOWN_MEMBER_ID:
         return static_members.membership_error(context, member, request.message)
+    if code == ErrorCode.ILLEGAL_GENERATION and _may_be_newest_elsewhere(context, member):
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code == ErrorCode.NONE and not generation.is_current(member, carried):
         code = _check_partitions(context, member, request)
     if code != ErrorCode.NONE:
         reason = f"commit with generation {carried}"
         context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
     return code
+
+
+def _may_be_newest_elsewhere(context: Context, member: Member) -> bool:
+    """Whether an older generation may be the client's newest: another replica has answered it, of which nothing is read
+    yet, and an answer of this one has found nobody.
+    """
+    return context.member_log.log is not None and not context.member_log.knows_who_serves(member)
 
 
 def _check_partitions(context: Context, member: Member, request: Request) -> ErrorCode:

@@ -5,7 +5,7 @@ import pytest
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from tests.translation.admission.test_serving import served_member
-from tests.translation.answers import A, described, member
+from tests.translation.answers import A, commit_error, described, member
 from tests.translation.bench import GROUP, Bench, owned
 from tests.translation.member_log.bench import Replica, SharedLog
 from tests.translation.member_log.test_ends import fall_silent, left
@@ -301,3 +301,15 @@ def test_a_client_that_goes_while_the_topic_has_a_wrong_setting_is_ended_when_it
     assert A in one.translator._context.registry.groups[GROUP].dead, (
         "epoch -1 goes out on the group's next connection"
     )
+
+
+def test_an_older_generation_is_not_refused_for_good_while_the_log_is_away() -> None:
+    """Another replica may have answered it since, and the newer one here has found nobody: the client tries again."""
+    log = SharedLog()
+    one = log.replica()
+    connection = served_member(one)
+    refused = one.commit(connection, A, 0)
+    assert commit_error(one, refused) == ErrorCode.ILLEGAL_GENERATION
+    log.go_away()
+    unknown = one.commit(connection, A, 0)
+    assert commit_error(one, unknown) == ErrorCode.COORDINATOR_NOT_AVAILABLE
