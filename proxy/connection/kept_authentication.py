@@ -46,16 +46,19 @@ async def keep_authenticated(
                     return
             await trio.sleep(_PAUSE_S)
         done = trio.Event()
-        told: list[float | None] = []
+        lifetimes: list[float | None] = []
 
         def on_done(
-            session_s: float | None, pause_s: float, done: trio.Event = done, told: list[float | None] = told
+            session_s: float | None,
+            pause_s: float,
+            done: trio.Event = done,
+            lifetimes: list[float | None] = lifetimes,
         ) -> None:
-            told.append(session_s)
+            lifetimes.append(session_s)
             speaker.authenticated_again(pause_s)
             done.set()
 
         session.reauthenticate(mechanism, tokens, on_done)
         shell.advance()
         await done.wait()
-        lifetime_s = speaker.lifetime_of(told[0])
+        lifetime_s = speaker.lifetime_of(lifetimes[0])

@@ -88,14 +88,13 @@ def _await_rest(context: Context, member: Member, call: ClientCall, deadline: fl
     until = min(deadline, context.now + settings.rest_wait_s)
     _, described = yield from lookup_member(context, member.group.group_id, member.member_id, call.connection)
     target = NONE if described is None else from_topics(described.target_assignment.topic_partitions)
-    while context.now < until and _lacks_any(member, target):
+    while member.joined and context.now < until and _lacks_any(member, target):
         yield from wait_in_join(member, call.request, min(until, context.now + settings.join_poll_s))
-        if not member.joined:
-            _fail_if_served_elsewhere(context)
+        if member.joined and not (yield from _has_heartbeated(context, member, client_is_here=False)):
             return False
-        if not (yield from _has_heartbeated(context, member, client_is_here=False)):
-            return False
-    return True
+    if not member.joined:
+        _fail_if_served_elsewhere(context)
+    return member.joined
 
 
 def _lacks_any(member: Member, target: Partitions) -> bool:

@@ -91,3 +91,26 @@ def test_a_client_that_gets_its_share_at_once_is_not_looked_up() -> None:
     bench.beat(5, orders=(0,))
     assert bench.answers[request].generation_id == 5
     assert not bench.calls
+
+
+def test_a_membership_that_ends_while_its_share_is_looked_up_is_not_answered_with_a_generation() -> None:
+    """A newer process takes its instance id while the broker describes the group."""
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    older = bench.join(old, "older", instance_id="i-1")
+    bench.beat(4)
+    bench.advance(POLL_S)
+    bench.beat(5, orders=(0,))
+    (share,) = bench.calls
+    bench._new_group = False
+    newer = bench.join(new, "", instance_id="i-1")
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    (holder,) = [call for call in bench.calls if call is not share]
+    bench.reply(described(member("older", instance_id="i-1")), holder)
+    bench.beat(-2)
+    bench.beat(6, orders=(0,))
+    assert bench.answers[newer].generation_id == 6
+    bench.reply(described(member("epochgate-uuid-1", instance_id="i-1")), share)
+    for call in list(bench.calls):
+        bench.reply(described(member("epochgate-uuid-1", instance_id="i-1")), call)
+    assert bench.error(older) == ErrorCode.FENCED_INSTANCE_ID
