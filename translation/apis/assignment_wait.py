@@ -88,9 +88,9 @@ def _await_rest(context: Context, member: Member, call: ClientCall, deadline: fl
     until = min(deadline, context.now + settings.rest_wait_s)
     _, described = yield from lookup_member(context, member.group.group_id, member.member_id, call.connection)
     target = NONE if described is None else from_topics(described.target_assignment.topic_partitions)
-    while member.joined and context.now < until and _lacks_any(member, target):
+    while context.now < until and _lacks_any(member, target):
         yield from wait_in_join(member, call.request, min(until, context.now + settings.join_poll_s))
-        if member.joined and not (yield from _has_heartbeated(context, member, client_is_here=False)):
+        if not (yield from _has_heartbeated(context, member, client_is_here=False)):
             return False
     if not member.joined:
         _fail_if_served_elsewhere(context)
@@ -100,11 +100,15 @@ def _await_rest(context: Context, member: Member, call: ClientCall, deadline: fl
 def _lacks_any(member: Member, target: Partitions) -> bool:
     """Whether partitions of the target are still to come. What is to be given up again goes with the SyncGroup, for
     which others wait."""
-    return not (member.partitions.pending_revocation or target <= member.partitions.broker_assignment)
+    partitions = member.partitions
+    return member.joined and not (partitions.pending_revocation or target <= partitions.broker_assignment)
 
 
 def _has_heartbeated(context: Context, member: Member, *, client_is_here: bool) -> Procedure[bool]:
     """Heartbeat for a client that waits; False if its membership is lost."""
+    if not member.joined:
+        _fail_if_served_elsewhere(context)
+        return False
     code = yield from heartbeat_upstream(context, member, client_is_here=client_is_here)
     if code in error_mapping.MEMBERSHIP_LOST:
         _fail_if_served_elsewhere(context)
