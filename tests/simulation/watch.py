@@ -88,8 +88,8 @@ class Watch:
         """When the coordinator failed over last, or removed a helper that had not called for its session."""
         self.counts: dict[str, int] = {}
         self._promptness = Promptness()
-        self._broker_said: Any = None
-        """The last answer of the broker to a request of the proxy's own."""
+        self._joins_answered: dict[str, Any] = {}
+        """The broker's last answer to the proxy's own JoinGroup of a member; its client may get it much later."""
 
     def is_left_behind(self, standing: Standing) -> bool:
         """Whether the group has become a classic one with a newer generation than the client has, by a failover or the
@@ -219,7 +219,7 @@ class Watch:
         """A proxy answers a call itself; ``arrives`` says whether the connection is whole."""
         standing = self.standings[client]
         self._check_promptness(standing, ask)
-        if ask.api_key == ApiKey.JOIN_GROUP and message is self._broker_said:
+        if ask.api_key == ApiKey.JOIN_GROUP and message is self._joins_answered.get(message.member_id):
             self.memberships.classic_join_answered(standing, ask, message, arrives=arrives)
         else:
             self.answers.answered(process, standing, ask, message, arrives=arrives)
@@ -263,7 +263,8 @@ class Watch:
     def called_back(self, process: "ProxyProcess", call: Call, message: Any) -> None:
         """The broker answers a request of the proxy's own."""
         self.tell(process, "<-", message)
-        self._broker_said = message
+        if call.api_key == ApiKey.JOIN_GROUP:
+            self._joins_answered[message.member_id] = message
         self.memberships.learn_assignment(call, message)
 
     def emitted(self, process: "ProxyProcess", event: Event) -> None:

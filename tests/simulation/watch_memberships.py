@@ -3,7 +3,7 @@
 Checks nothing. :mod:`tests.simulation.standing` says what a standing means, the other ``watch_*`` files what follows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -346,6 +346,18 @@ class MembershipWatch:
         standing.synced, standing.moved_late = True, False
         standing.claims, standing.handed = frozenset(), held
         standing.given = {member.partitions.broker_assignment}
+        self._goes_on_by_name(standing.client, held, process.translator._context.topic_names)
+
+    def _goes_on_by_name(self, client: "Caller", held: frozenset[Pid], names: Mapping[Any, str]) -> None:
+        """A classic assignment is of names: its client goes on with a topic that was created again meanwhile."""
+        now = {(names[topic_id], index): (topic_id, index) for topic_id, index in held}
+        topics = self._watch.broker.image
+        old = {pid for pid in client.held if topics.by_id(pid[0]) is None and client.names[pid] in now}
+        if old:
+            renewed = {now[client.names[pid]]: client.names[pid] for pid in old}
+            client.names.update(renewed)
+            self._ids[client] = self._ids.get(client, {}) | renewed
+            client.hold(client.held - old | renewed.keys())
 
 
 def _claimed(client: "Caller", ask: Ask) -> frozenset[Pid]:
