@@ -205,12 +205,13 @@ class MemberLogView:
 
     def release(self, member: Member) -> None:
         """A member's record is dropped here: whatever the log says of it is not renewed any more."""
-        self.release_key(member.key)
+        if self.log is not None:
+            self.log.release(member.key)
 
-    def release_key(self, key: MemberKey) -> None:
+    def abandon(self, key: MemberKey) -> None:
         """No record of a member is here, although the log says that it is served here."""
         if self.log is not None:
-            self.log.release(key)
+            self.log.abandon(key, self._environment.now)
 
 
 def snapshot_of(member: Member) -> Snapshot | None:

@@ -27,6 +27,7 @@ class Entry:
         "claims",
         "confirmed",
         "generation",
+        "has_joined",
         "issued",
         "machine",
         "refresh_at",
@@ -43,6 +44,9 @@ class Entry:
     def __init__(self, terms: JoinTerms) -> None:
         self.machine = OwnershipMachine()
         self.terms = terms
+        self.has_joined = False
+        """The terms are those of a JoinGroup that claimed it here, and no record of another has counted since it was
+        served."""
         self.write: Write | None = None
         self.claims: dict[int, float] = {}
         """Connections on which a call claims the member, and until when the call waits."""

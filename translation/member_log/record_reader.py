@@ -21,6 +21,7 @@ from translation.member_log.outputs import (
     Serving,
     Settled,
     Taken,
+    terms_of,
 )
 from translation.member_log.ownership import Ownership, OwnershipEvent
 from translation.member_log.records import Kind, MemberKey
@@ -149,6 +150,10 @@ class RecordReader:
             self._members.outputs.append(Taken(key))
         elif entry.served and kind is Kind.EXPIRING:
             self._members.outputs.append(Expired(key))
+        if entry.served or not entry.has_joined:
+            # A call that claims it, other than JoinGroup, says nothing of its client: the record does.
+            entry.terms = terms_of(stored.record, self._members.settings)
+            entry.has_joined = False
         entry.served = entry.issued = entry.wants_expire = False
         entry.generation = entry.snapshot = None
         entry.confirmed.clear()

@@ -319,6 +319,67 @@ def test_whom_another_replica_has_served_since_is_not_expired(bench: Bench) -> N
     assert not bench.written
 
 
+def test_a_heartbeat_that_claims_a_member_keeps_what_its_join_group_elsewhere_asked_for(bench: Bench) -> None:
+    """Also if that was not written yet when the Heartbeat came: else a dead client has 45 s, which nobody asked for."""
+    bench.claim()
+    bench.read(MemberRecord(Kind.SERVED, bench.offset, first=True, session_timeout_ms=6_000), THEIRS)
+    bench.read_back()
+    assert bench.written.pop().session_timeout_ms == 6_000
+
+
+def test_a_join_group_that_waits_keeps_its_own_terms(bench: Bench) -> None:
+    bench.claim(terms=JoinTerms(10_000, 60_000))
+    bench.read(MemberRecord(Kind.SERVED, bench.offset, first=True, session_timeout_ms=6_000), THEIRS)
+    bench.read_back()
+    assert bench.written.pop().session_timeout_ms == 10_000
+
+
+def test_whom_nobody_has_served_since_its_call_was_over_is_expired_one_session_timeout_later(
+    bench: Bench,
+) -> None:
+    bench.served()
+    bench.log.abandon(KEY, bench.now)
+    bench.now += JoinTerms().session_timeout_ms / 1000
+    assert bench.log.next_deadline() <= bench.now
+    bench.log.handle_time(bench.now)
+    bench.take()
+    assert bench.read_back().kind is Kind.EXPIRING
+    assert bench.heard() == [Expired(KEY), Settled(KEY)]
+
+
+@pytest.mark.parametrize("back", ["here", "elsewhere"])
+def test_a_client_that_is_back_before_its_session_timeout_is_not_expired(bench: Bench, back: str) -> None:
+    bench.served()
+    bench.log.abandon(KEY, bench.now)
+    if back == "here":
+        bench.claim()
+        bench.read_back()
+    else:
+        bench.other(Kind.SERVED)
+    bench.now += JoinTerms().session_timeout_ms / 1000
+    bench.log.handle_time(bench.now)
+    bench.take()
+    assert all(record.kind is not Kind.EXPIRING for record in bench.written)
+
+
+def test_an_abandoned_member_is_expired_when_its_partition_can_be_read_again(bench: Bench) -> None:
+    bench.served()
+    ours = bench.log.record(KEY)
+    assert ours is not None
+    bench.log.abandon(KEY, bench.now)
+    bench.writer = Writer(b"ours2")
+    bench.log.lose(0, bench.writer, bench.now)
+    bench.probes = 0
+    bench.log.replay_to(0, bench.offset + 1, bench.now)
+    bench.pass_time(JoinTerms().session_timeout_ms / 1000)
+    assert not bench.written
+    bench.read(ours, OURS)
+    bench.pass_time(0.0)
+    bench.ready()
+    bench.pass_time(1.0)
+    assert bench.read_back().kind is Kind.EXPIRING
+
+
 def test_by_whom_nobody_is_expired_nobody_is_remembered_to_have_been_released() -> None:
     bench = Bench(expires=False).ready().served()
     bench.log.pause_expiry(bench.now, is_paused=True)
