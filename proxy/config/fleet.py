@@ -12,7 +12,7 @@ from proxy.config.regular_file import read_regular_file, unreadable
 from proxy.config.section import Section
 from translation.member_log.formats import DEFAULT_FORMAT, FORMATS, known_formats
 from translation.member_log.group_mac import SHORTEST_KEY
-from translation.member_log.outputs import FleetSettings
+from translation.member_log.settings import FleetSettings
 
 Property = str | int | float | bool
 

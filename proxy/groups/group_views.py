@@ -12,7 +12,7 @@ from proxy.groups.snapshot import (
     progress_of,
     protocol_of,
     state_of,
-    stuck_of,
+    describe_stuck,
 )
 from translation.actions import Event
 from translation.reasons import options
@@ -40,7 +40,7 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         last_rebalance=None if rebalance is None else _rebalance_view(rebalance),
         rebalances=group.rebalances,
         why_not=group.why_not,
-        stuck=stuck_of(members, group.conversion_stuck(now_us)),
+        stuck=describe_stuck(members, group.conversion_stuck(now_us)),
         updated_at=group.updated_us / MICRO,
         events=tuple(_event_view(time_us, event) for time_us, event in group.events) if events else (),
         connect=connect_of(members),

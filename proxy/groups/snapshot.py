@@ -293,7 +293,7 @@ def protocol_of(members: Sequence[MemberView]) -> str:
     return "mixed" if len(protocols) > 1 else next(iter(protocols), "")
 
 
-def stuck_of(members: Iterable[MemberView], conversion: str | None = None) -> str | None:
+def describe_stuck(members: Iterable[MemberView], conversion: str | None = None) -> str | None:
     """Describe what is stuck: a member beyond its rebalance timeout, or else a stuck conversion. None if nothing is."""
     stuck = [member for member in members if member.stuck_s > 0]
     if stuck:
@@ -356,7 +356,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
         last_rebalance=_last_rebalance(parts),
         rebalances=sum(part.rebalances for part in parts),
         why_not=newest.why_not,
-        stuck=stuck_of(members, stuck[0] if stuck else None),
+        stuck=describe_stuck(members, stuck[0] if stuck else None),
         updated_at=newest.updated_at,
         events=tuple(events[-EVENTS_KEPT:]),
         connect=connect_of(members),

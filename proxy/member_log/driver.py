@@ -37,9 +37,10 @@ from proxy.metrics.registry import Metrics
 from proxy.runtime.pauses import Pauses
 from translation.member_log.group_mac import GroupMac
 from translation.member_log.member_log import MemberLog
-from translation.member_log.outputs import FleetSettings, Health, HealthChanged, Output, WriteRecord
+from translation.member_log.outputs import Health, HealthChanged, Output, WriteRecord
 from translation.member_log.records import Ignored
 from translation.member_log.replicas import Replica, Replicas
+from translation.member_log.settings import FleetSettings
 
 READY_WITHIN_S = 60.0
 """A process that has not read the log by then is ready all the same, and serves only members that are new."""

@@ -20,7 +20,7 @@ from proxy.transport.listeners import BindError
 from proxy.transport.tls_errors import TlsFilesError
 from translation.engine.context import Context
 from translation.engine.group_router import GroupRouter
-from translation.member_log.outputs import FleetSettings
+from translation.member_log.settings import FleetSettings
 from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.translator import Translator

@@ -23,7 +23,6 @@ from translation.member_log.group_records import (
     slot_name,
 )
 from translation.member_log.member_log import MemberLog
-from translation.member_log.outputs import FleetSettings
 from translation.member_log.records import (
     PROBE,
     Kind,
@@ -35,6 +34,7 @@ from translation.member_log.records import (
     partition_of,
 )
 from translation.member_log.replicas import REPLICA_HEADER, Replica, Replicas, replica_header
+from translation.member_log.settings import FleetSettings
 from translation.member_log.snapshots import (
     LONGEST_SNAPSHOT,
     NO_SNAPSHOT,

@@ -19,8 +19,9 @@ from translation.member_log.group_records import (
     is_group_key,
 )
 from translation.member_log.member_log import MemberLog
-from translation.member_log.outputs import FleetSettings, WriteRecord
+from translation.member_log.outputs import WriteRecord
 from translation.member_log.records import PROBE, Writer, decode_key
+from translation.member_log.settings import FleetSettings
 
 GROUP = "billing"
 SETTINGS = FleetSettings(partitions=1, probe_s=PROBE_S)

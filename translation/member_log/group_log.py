@@ -44,8 +44,9 @@ from translation.member_log.group_records import (
 )
 from translation.member_log.group_view import GroupRoom, GroupView
 from translation.member_log.members import Members
-from translation.member_log.outputs import FleetSettings, Health, Settled, WriteRecord
+from translation.member_log.outputs import Health, Settled, WriteRecord
 from translation.member_log.records import MemberKey, Writer, partition_of, shortened
+from translation.member_log.settings import FleetSettings
 from translation.member_log.signals import WINDOW_S, Report
 
 RENEW_MS = 3_600_000

@@ -29,19 +29,12 @@ from translation.member_log.group_log import GroupLog
 from translation.member_log.group_mac import GroupMac
 from translation.member_log.group_records import GroupKey, StoredGroup
 from translation.member_log.members import Members
-from translation.member_log.outputs import (
-    Decision,
-    FleetSettings,
-    Health,
-    JoinTerms,
-    Output,
-    ServeDecision,
-    terms_of,
-)
+from translation.member_log.outputs import Decision, Health, JoinTerms, Output, ServeDecision, terms_of
 from translation.member_log.ownership import Ownership, OwnershipEvent, OwnershipMachine
 from translation.member_log.partition_health import PartitionHealth
 from translation.member_log.record_reader import RecordReader
 from translation.member_log.records import Kind, MemberKey, MemberRecord, Writer, shortened
+from translation.member_log.settings import FleetSettings
 from translation.member_log.write_queue import WriteQueue
 
 _MOST_LEFT = 10_000

@@ -9,9 +9,10 @@ from translation.member_log.confirmation import Confirmations
 from translation.member_log.counting import Room, Stored
 from translation.member_log.entries import Entry, Partition
 from translation.member_log.formats import FORMATS
-from translation.member_log.outputs import FleetSettings, Health, JoinTerms, Output, terms_of
+from translation.member_log.outputs import Health, JoinTerms, Output, terms_of
 from translation.member_log.ownership import OwnershipEvent
 from translation.member_log.records import Kind, MemberKey, Writer, partition_of
+from translation.member_log.settings import FleetSettings
 
 _SEAT_EVENT = {
     Kind.EXPIRING: OwnershipEvent.EXPIRING_COUNTS,

@@ -10,9 +10,9 @@ from proxy.groups.fleet_view import FleetReading
 from proxy.groups.group_registry import GroupRegistry
 from translation.member_log.counting import Stored
 from translation.member_log.member_log import MemberLog
-from translation.member_log.outputs import FleetSettings
 from translation.member_log.records import Ignored, Kind, MemberRecord, Writer, member_key, partition_of
 from translation.member_log.replicas import Replica, Replicas, replica_header
+from translation.member_log.settings import FleetSettings
 
 MS = 1000
 

@@ -40,7 +40,6 @@ from translation.member_log.group_records import (
     report_name,
 )
 from translation.member_log.member_log import MemberLog
-from translation.member_log.outputs import FleetSettings
 from translation.member_log.records import (
     PROBE,
     Kind,
@@ -50,6 +49,7 @@ from translation.member_log.records import (
     encode_key,
     encode_value,
 )
+from translation.member_log.settings import FleetSettings
 from translation.member_log.signals import Report, Window
 from translation.settings import TranslatorSettings
 

@@ -23,8 +23,9 @@ from translation.member_log.group_records import (
     is_group_key,
 )
 from translation.member_log.member_log import MemberLog
-from translation.member_log.outputs import FleetSettings, Health, Output, WriteRecord
+from translation.member_log.outputs import Health, Output, WriteRecord
 from translation.member_log.records import MemberKey, MemberRecord, Writer, decode_key
+from translation.member_log.settings import FleetSettings
 
 if TYPE_CHECKING:
     from tests.simulation.fleet.watch_log import LogWatch

@@ -13,9 +13,10 @@ from translation.actions import ClientCall, Connection, EventKind, RequestId
 from translation.admission import serving
 from translation.conversion.classic_join import relay_as_member_or_new
 from translation.engine.context import Context
-from translation.member_log.outputs import Decision, FleetSettings
+from translation.member_log.outputs import Decision
 from translation.member_log.ownership import Ownership
 from translation.member_log.records import Kind, MemberRecord, Writer, member_key
+from translation.member_log.settings import FleetSettings
 from translation.members.procedure import ProcedureQueue
 from translation.settings import TranslatorSettings
 

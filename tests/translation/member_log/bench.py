@@ -17,7 +17,7 @@ from translation.member_log.group_records import (
     is_group_key,
 )
 from translation.member_log.member_log import MemberLog
-from translation.member_log.outputs import FleetSettings, Health, WriteRecord
+from translation.member_log.outputs import Health, WriteRecord
 from translation.member_log.records import (
     NO_GENERATION,
     PROBE,
@@ -27,6 +27,7 @@ from translation.member_log.records import (
     Writer,
     decode_key,
 )
+from translation.member_log.settings import FleetSettings
 from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 

@@ -22,7 +22,6 @@ from translation.member_log.outputs import (
     Dying,
     Ended,
     Expired,
-    FleetSettings,
     Health,
     HealthChanged,
     JoinTerms,
@@ -35,6 +34,7 @@ from translation.member_log.outputs import (
 )
 from translation.member_log.ownership import IllegalOwnershipChange, Ownership
 from translation.member_log.records import PROBE, Kind, MemberKey, MemberRecord, Writer, decode_key
+from translation.member_log.settings import FleetSettings
 
 SESSION_MS = 10_000
 HEARTBEAT_MS = 3_000

@@ -19,8 +19,9 @@ from translation.member_log.group_records import (
     group_key,
 )
 from translation.member_log.member_log import MemberLog
-from translation.member_log.outputs import FleetSettings, WriteRecord
+from translation.member_log.outputs import WriteRecord
 from translation.member_log.records import Writer
+from translation.member_log.settings import FleetSettings
 
 GROUP, KEY = "payments", group_key("payments", MOVE)
 SECRET = b"k" * 32

@@ -37,7 +37,7 @@ from translation.member_log.group_records import (
 )
 from translation.member_log.member_log import MemberLog
 from translation.member_log.members import Members
-from translation.member_log.outputs import FleetSettings, Health, HealthChanged, Settled, WriteRecord
+from translation.member_log.outputs import Health, HealthChanged, Settled, WriteRecord
 from translation.member_log.records import (
     InvalidRecord,
     Kind,
@@ -47,6 +47,7 @@ from translation.member_log.records import (
     encode_key,
     member_key,
 )
+from translation.member_log.settings import FleetSettings
 from translation.member_log.signals import KEPT, LONGEST_REASON, Gate, Report, Window
 
 A, B = Writer(b"writer a"), Writer(b"writer b")

@@ -9,7 +9,6 @@ from translation.member_log.formats import FORMATS
 from translation.member_log.member_log import MemberLog
 from translation.member_log.outputs import (
     Expired,
-    FleetSettings,
     Health,
     HealthChanged,
     JoinTerms,
@@ -32,6 +31,7 @@ from translation.member_log.records import (
     member_key,
     partition_of,
 )
+from translation.member_log.settings import FleetSettings
 
 KEY = member_key("payments", "epochgate-1")
 OURS, THEIRS = Writer(b"ours"), Writer(b"theirs")

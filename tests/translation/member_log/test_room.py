@@ -8,9 +8,9 @@ from translation.member_log.counting import FORGET_MS, PartitionView, Room, Stor
 from translation.member_log.group_records import GroupKey, GroupRecord, StoredGroup
 from translation.member_log.group_view import GroupRoom, GroupView
 from translation.member_log.member_log import MemberLog
-from translation.member_log.outputs import FleetSettings
 from translation.member_log.ownership import Ownership
 from translation.member_log.records import Kind, MemberKey, MemberRecord, Writer, member_key, partition_of
+from translation.member_log.settings import FleetSettings
 
 THEIRS = Writer(b"theirs")
 PARTITIONS = 4
