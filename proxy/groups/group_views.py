@@ -8,11 +8,11 @@ from proxy.groups.snapshot import (
     RebalanceView,
     WorkerView,
     connect_of,
+    describe_stuck,
     notes_of,
     progress_of,
     protocol_of,
     state_of,
-    describe_stuck,
 )
 from translation.actions import Event
 from translation.reasons import options

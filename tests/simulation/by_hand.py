@@ -250,7 +250,7 @@ BY_HAND: Mapping[str, ByHand] = {
         serving.test_while_the_log_is_away_who_is_confirmed_is_served_and_nobody_else
     ),
     "forget_a_late_served": _replicas(
-        seams.test_a_member_whose_call_is_over_when_its_claim_counts_is_expired_and_not_renewed
+        seams.test_a_member_whose_call_is_over_when_its_claim_counts_is_not_renewed_in_the_log
     ),
     "renew_what_is_not_served_here": _replicas(
         serving.test_a_membership_that_is_forgotten_here_is_not_renewed_in_the_log

@@ -36,7 +36,17 @@ class OutageWatch:
         """Brokers or log go away."""
         for process in world.processes:
             for group in process.translator._context.registry.groups.values():
-                self._kept.update((one.member_id, process) for one in group.members.values() if one.joined)
+                for member in group.members.values():
+                    if member.joined and not self._has_lost(world, process, member.member_id):
+                        self._kept[member.member_id] = process
+
+    @staticmethod
+    def _has_lost(world: "World", process: "ProxyProcess", member_id: str) -> bool:
+        """Whether another replica's record counts in the log already, and this one has not read it yet."""
+        if world.log_topic is None or process.member_log is None or not world.log_topic.log.oracle.history:
+            return False
+        counting = world.log_topic.log.oracle.history[-1].get(member_key(GROUP, member_id))
+        return counting is not None and counting.writer not in process.member_log.log._members.own
 
     def over(self, world: "World") -> None:
         """The brokers and the log are there again."""

@@ -205,13 +205,12 @@ class MemberLogView:
 
     def release(self, member: Member) -> None:
         """A member's record is dropped here: whatever the log says of it is not renewed any more."""
-        if self.log is not None:
-            self.log.release(member.key)
+        self.release_key(member.key)
 
-    def abandon(self, key: MemberKey) -> None:
+    def release_key(self, key: MemberKey) -> None:
         """No record of a member is here, although the log says that it is served here."""
         if self.log is not None:
-            self.log.abandon(key, self._environment.now)
+            self.log.release(key)
 
 
 def snapshot_of(member: Member) -> Snapshot | None:

@@ -45,8 +45,7 @@ class Entry:
         self.machine = OwnershipMachine()
         self.terms = terms
         self.has_joined = False
-        """The terms are those of a JoinGroup that claimed it here, and no record of another has counted since it was
-        served."""
+        """The terms are those of a JoinGroup that claims it here, and no record says them yet."""
         self.write: Write | None = None
         self.claims: dict[int, float] = {}
         """Connections on which a call claims the member, and until when the call waits."""

@@ -37,10 +37,8 @@ from translation.member_log.records import Kind, MemberKey, MemberRecord, Writer
 from translation.member_log.settings import FleetSettings
 from translation.member_log.write_queue import WriteQueue
 
-_MOST_LEFT = 10_000
-"""Members without anybody here to enforce their session timeout that are remembered."""
-_LEFT_AGAIN_S = 1.0
-"""Until such a member is considered again while its partition can't be read."""
+_MOST_RELEASED = 10_000
+"""Members released while expiry is paused that are remembered."""
 _DECISIONS = {
     ServeDecision.SERVE: Decision.SERVED,
     ServeDecision.GONE: Decision.DEAD,
@@ -64,11 +62,8 @@ class MemberLog:
         """The records of whole groups."""
         self._health = PartitionHealth(self._members, self._writes, self._reader, self.groups)
         self._was_asked = False
-        self._left: dict[MemberKey, float] = {}
-        """Members that are served by this process as the log has it, although nothing here enforces their session
-        timeout, and when that ends (seconds); see :meth:`abandon` and :meth:`pause_expiry`."""
-        self._next_left = math.inf
-        """When the first of them is to be expired, or earlier."""
+        self._released: dict[MemberKey, None] = {}
+        """Members that were released while expiry is paused, see :meth:`pause_expiry`."""
         self.claims_refused = 0
         """Claims that were refused because their group has too many dead member ids."""
         self.decisions: Counter[Decision] = Counter()
@@ -100,8 +95,11 @@ class MemberLog:
             return ServeDecision.UNAVAILABLE
         entry = self._members.entry(key, present)
         entry.wants_expire = False
-        if key in self._left:
-            self._left[key] = now + entry.terms.session_timeout_ms / 1000
+        if entry.has_joined and not (entry.claims or entry.served):
+            # Its JoinGroup got no verdict here. Where the client has gone on since, the record says what it asked for.
+            entry.has_joined = False
+            if present is not None:
+                entry.terms = terms_of(present.record, self.settings)
         changed = terms is not None and terms != entry.terms
         if terms is not None:
             entry.terms = terms
@@ -222,24 +220,10 @@ class MemberLog:
         """
         self.settings = replace(self.settings, expires=self._expires and not is_paused)
         self._is_paused = is_paused and self._expires
-        self._was_asked = True
-        self._expire_left(now)
-
-    def _leave(self, key: MemberKey, until: float) -> None:
-        if self._expires and len(self._left) < _MOST_LEFT:
-            self._left[key] = until
-            self._next_left = min(self._next_left, until)
-            self._was_asked = True
-
-    def _expire_left(self, now: float) -> None:
-        """Expire the members that were left here, and that nobody has served for a session timeout."""
-        if self._is_paused or self._next_left > now:
+        if is_paused:
             return
-        for key in [key for key, until in self._left.items() if until <= now]:
-            if not self.is_ready(key):
-                self._left[key] = now + _LEFT_AGAIN_S
-                continue
-            del self._left[key]
+        left, self._released = self._released, {}
+        for key in left:
             present = self._members.present(key)
             if present is None or not self._members.is_own_served(present):
                 continue
@@ -247,18 +231,6 @@ class MemberLog:
             if not entry.served and entry.machine.ownership is Ownership.SERVING:
                 entry.served = entry.wants_expire = True
                 self._want(key, now)
-        self._next_left = min(self._left.values(), default=math.inf)
-
-    def abandon(self, key: MemberKey, now: float) -> None:
-        """Release a member whose call was over before its claim counted: no other replica enforces its timeout now.
-
-        It is expired one session timeout of its client later, unless a replica serves it by then. A JoinGroup that
-        waits for its claim in an outage may be given up by its client, which then crashes or goes elsewhere.
-        """
-        terms = self.terms(key)
-        self.release(key)
-        if terms is not None:
-            self._leave(key, now + terms.session_timeout_ms / 1000)
 
     def release(self, key: MemberKey) -> None:
         """The membership is forgotten here, and nothing is known of its end: its record is not renewed any more.
@@ -267,8 +239,8 @@ class MemberLog:
         """
         entry = self._members.entries.get(key)
         if entry is not None:
-            if entry.served and self._is_paused:
-                self._leave(key, -math.inf)
+            if entry.served and self._is_paused and len(self._released) < _MOST_RELEASED:
+                self._released[key] = None
             entry.served = entry.issued = entry.wants_expire = False
             entry.generation = entry.snapshot = None
             entry.confirmed.clear()
@@ -480,15 +452,11 @@ class MemberLog:
 
     def next_deadline(self) -> float:
         """When :meth:`handle_time` is to be called next."""
-        left = math.inf if self._is_paused else self._next_left
-        return min(
-            left, self._health.next_deadline(), self._writes.next_deadline(), self.groups.next_deadline()
-        )
+        return min(self._health.next_deadline(), self._writes.next_deadline(), self.groups.next_deadline())
 
     def handle_time(self, now: float) -> None:
         """Write probes, notice what is not read back in time, and write anew what has grown old."""
         self._health.handle_time(now)
-        self._expire_left(now)
         self._writes.handle_time(now)
         self.groups.handle_time(now)
 

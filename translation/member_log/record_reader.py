@@ -135,6 +135,7 @@ class RecordReader:
         entry.refresh_at = now + self._members.settings.refresh_s * share
         if resolved is not None:
             self._members.confirmations.settle(entry, resolved, now)
+            entry.has_joined = entry.has_joined and bool(entry.claims)
         self._members.outputs.append(Settled(key))
 
     def _begin_serving(self, key: MemberKey, entry: Entry) -> None:
@@ -150,10 +151,9 @@ class RecordReader:
             self._members.outputs.append(Taken(key))
         elif entry.served and kind is Kind.EXPIRING:
             self._members.outputs.append(Expired(key))
-        if entry.served or not entry.has_joined:
+        if not entry.has_joined:
             # A call that claims it, other than JoinGroup, says nothing of its client: the record does.
             entry.terms = terms_of(stored.record, self._members.settings)
-            entry.has_joined = False
         entry.served = entry.issued = entry.wants_expire = False
         entry.generation = entry.snapshot = None
         entry.confirmed.clear()

@@ -51,7 +51,7 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
     log_is_ready(context, frozenset(ready))
     for output in outputs:
         if isinstance(output, Serving) and context.registry.find_key(output.key) is None:
-            context.member_log.abandon(output.key)  # the call that claimed it is over
+            context.member_log.release_key(output.key)  # the call that claimed it is over
 
 
 def _of_member(context: Context, output: Taken | Expired | Ended | Dying | OtherRecordCounts) -> None:

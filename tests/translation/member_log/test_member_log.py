@@ -334,50 +334,16 @@ def test_a_join_group_that_waits_keeps_its_own_terms(bench: Bench) -> None:
     assert bench.written.pop().session_timeout_ms == 10_000
 
 
-def test_whom_nobody_has_served_since_its_call_was_over_is_expired_one_session_timeout_later(
+def test_a_join_group_keeps_its_own_terms_when_another_takes_the_member_that_was_served_here(
     bench: Bench,
 ) -> None:
-    bench.served()
-    bench.log.abandon(KEY, bench.now)
-    bench.now += JoinTerms().session_timeout_ms / 1000
-    assert bench.log.next_deadline() <= bench.now
-    bench.log.handle_time(bench.now)
-    bench.take()
-    assert bench.read_back().kind is Kind.EXPIRING
-    assert bench.heard() == [Expired(KEY), Settled(KEY)]
-
-
-@pytest.mark.parametrize("back", ["here", "elsewhere"])
-def test_a_client_that_is_back_before_its_session_timeout_is_not_expired(bench: Bench, back: str) -> None:
-    bench.served()
-    bench.log.abandon(KEY, bench.now)
-    if back == "here":
-        bench.claim()
-        bench.read_back()
-    else:
-        bench.other(Kind.SERVED)
-    bench.now += JoinTerms().session_timeout_ms / 1000
-    bench.log.handle_time(bench.now)
-    bench.take()
-    assert all(record.kind is not Kind.EXPIRING for record in bench.written)
-
-
-def test_an_abandoned_member_is_expired_when_its_partition_can_be_read_again(bench: Bench) -> None:
-    bench.served()
-    ours = bench.log.record(KEY)
-    assert ours is not None
-    bench.log.abandon(KEY, bench.now)
-    bench.writer = Writer(b"ours2")
-    bench.log.lose(0, bench.writer, bench.now)
-    bench.probes = 0
-    bench.log.replay_to(0, bench.offset + 1, bench.now)
-    bench.pass_time(JoinTerms().session_timeout_ms / 1000)
-    assert not bench.written
-    bench.read(ours, OURS)
-    bench.pass_time(0.0)
-    bench.ready()
-    bench.pass_time(1.0)
-    assert bench.read_back().kind is Kind.EXPIRING
+    bench.claim(terms=JoinTerms(6_000, 60_000))
+    bench.read_back()
+    bench.claim(B, terms=JoinTerms(10_000, 60_000))
+    bench.read(MemberRecord(Kind.SERVED, bench.offset, session_timeout_ms=6_000), THEIRS)
+    bench.read_back()
+    assert bench.read_back().session_timeout_ms == 10_000
+    assert bench.verdict(B) is ServeDecision.SERVE
 
 
 def test_by_whom_nobody_is_expired_nobody_is_remembered_to_have_been_released() -> None:

@@ -249,7 +249,7 @@ def test_who_was_refused_long_ago_is_not_told_to_join_anew_at_once(log: SharedLo
 # -- claims that come too late -----------------------------------------------------------------------------------------
 
 
-def test_a_member_whose_call_is_over_when_its_claim_counts_is_expired_and_not_renewed(log: SharedLog) -> None:
+def test_a_member_whose_call_is_over_when_its_claim_counts_is_not_renewed_in_the_log(log: SharedLog) -> None:
     one, other = log.replica(), log.replica()
     served_member(one)
     log.is_held = True
@@ -259,11 +259,9 @@ def test_a_member_whose_call_is_over_when_its_claim_counts_is_expired_and_not_re
     log.advance(2.1)
     log.come_back()
     assert other.log.ownership(KEY) is Ownership.SERVING
-    before = log.kinds(A)
-    log.advance(10.0)
-    assert log.kinds(A) == [*before, Kind.EXPIRING]
+    before = len(log.kinds(A))
     log.advance(7 * 3600.0)
-    assert log.kinds(A) == [*before, Kind.EXPIRING], "it is not renewed"
+    assert len(log.kinds(A)) == before
 
 
 def test_a_membership_that_is_lost_after_the_member_was_taken_is_not_ended_by_who_had_it(
