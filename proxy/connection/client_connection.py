@@ -82,6 +82,7 @@ class ClientConnection:
         self._upstream: UpstreamConnection | None = None
         self._speaker: Speaker | None = None
         self._running = False
+        self._is_over = False
         self._nursery: trio.Nursery
 
     # -- what others may do --------------------------------------------------------------------------------
@@ -92,12 +93,14 @@ class ClientConnection:
 
     def close_when_idle(self, cause: DisconnectCause) -> None:
         """Take no further request, and end once those in flight are answered."""
-        self._ending.close_when_idle(cause)
+        if not self._is_over:
+            self._ending.close_when_idle(cause)
 
     def close_when_quiescent(self, cause: DisconnectCause) -> None:
         """End once nothing is under way, no record is locked in a share session and every member on the connection is
         Stable; a busy connection may stay."""
-        self._ending.close_when_quiescent(cause)
+        if not self._is_over:
+            self._ending.close_when_quiescent(cause)
 
     @property
     def is_serving(self) -> bool:
@@ -107,7 +110,7 @@ class ClientConnection:
     @property
     def has_share_session(self) -> bool:
         """Whether the broker may have locked records for the client, or be about to."""
-        return self._session.share_session.is_open
+        return not self._is_over and self._session.share_session.is_open
 
     @property
     def dialed(self) -> Dialed | None:
@@ -162,6 +165,17 @@ class ClientConnection:
                 await trio.aclose_forcefully(self._client)
                 if self._upstream is not None:
                     await self._upstream.close()
+            self._break_cycles()
+
+    def _break_cycles(self) -> None:
+        """Let reference counting free the parts, which hold each other's methods.
+
+        The collector frees old garbage rarely (:func:`proxy.server.process.tune_gc`): thousands of connections that have
+        ended would wait for it.
+        """
+        self._is_over = True
+        for part in (self._session, self._shell, self._from_client):
+            vars(part).clear()
 
     @property
     def _port(self) -> str:

@@ -1,5 +1,7 @@
 """How a connection lives and ends: tasks, time, backpressure (docs/reference/protocol-contracts.md)."""
 
+import gc
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -359,9 +361,9 @@ async def test_a_bug_in_the_translation_ends_that_connection_and_is_counted():
         assert bench.count("internal_errors_total", where="translation") == 1
 
 
-async def test_a_bug_in_the_connection_ends_that_connection_and_is_counted(monkeypatch):
+async def test_a_bug_in_the_connection_ends_that_connection_and_is_counted():
     async with a_bench() as bench:
-        monkeypatch.setattr(bench.connection._session, "process", bug)
+        bench.connection._session.process = bug
         with structlog.testing.capture_logs() as logs:
             await bench.client.send_all(messages.plain(1))
             assert await bench.from_proxy.frame() is None
@@ -500,3 +502,22 @@ async def test_a_client_that_vanishes_while_its_call_waits_is_noticed():
         assert bench.translator.kinds()[-1] == "client gone"
         with suppress(trio.BrokenResourceError):
             await bench.broker.aclose()
+
+
+@pytest.mark.parametrize("who_ends_it", ["client", "broker"])
+async def test_what_has_ended_is_freed_without_the_garbage_collector(who_ends_it: str):
+    """The collector comes by rarely: what waits for it would grow with the clients that come and go."""
+    gc.disable()
+    try:
+        async with a_bench() as bench:
+            await known_to_the_translation(bench)
+            connection = bench.connection
+            parts = [connection, connection._session, connection._shell, connection._from_client]
+            gone = [weakref.ref(part) for part in parts]
+            await (bench.client if who_ends_it == "client" else bench.broker).aclose()
+            await bench.ended.wait()
+            del connection, parts, bench.connection
+            await trio.testing.wait_all_tasks_blocked()
+            assert [part() for part in gone] == [None] * 4
+    finally:
+        gc.enable()
