@@ -33,12 +33,21 @@ class OutageWatch:
         """Which process had each member when the outage began."""
 
     def begins(self, world: "World") -> None:
-        """Brokers or log go away."""
-        for process in world.processes:
-            for group in process.translator._context.registry.groups.values():
-                for member in group.members.values():
-                    if member.joined and not self._has_lost(world, process, member.member_id):
-                        self._kept[member.member_id] = process
+        """Brokers or log go away.
+
+        Of a member that another replica has taken, it counts who has it: that one, if it is still its client's.
+        """
+        has = [
+            (member.member_id, process, self._has_lost(world, process, member.member_id))
+            for process in world.processes
+            for group in process.translator._context.registry.groups.values()
+            for member in group.members.values()
+            if member.joined
+        ]
+        for member_id, _, is_lost in has:
+            if is_lost:
+                self._kept.pop(member_id, None)
+        self._kept.update((member_id, process) for member_id, process, is_lost in has if not is_lost)
 
     @staticmethod
     def _has_lost(world: "World", process: "ProxyProcess", member_id: str) -> bool:
