@@ -85,6 +85,22 @@ class OutageWatch:
             stored is not None and stored.record.kind is Kind.SERVED and stored.writer not in log._members.own
         )
 
+    @staticmethod
+    def _is_unknown(world: "World", member_id: str) -> bool:
+        """Whether no record has ever said a client's session timeout, since its replica could not write when it joined.
+
+        Whoever takes the member over goes by the default of Kafka's clients, 45 s.
+        """
+        if world.log_topic is None:
+            return False
+        key = member_key(GROUP, member_id)
+        said = [
+            one.stored.record.session_timeout_ms
+            for one in world.log_topic.log.entries.values()
+            if one.key == key
+        ]
+        return bool(said) and min(said) > LONGEST_SESSION_MS
+
     def _look(self, world: "World", over_ms: int) -> None:
         if over_ms != self._last_over_ms or world.broker.trouble is not None:
             return  # another outage has begun
@@ -101,7 +117,7 @@ class OutageWatch:
         known = {getattr(client, "member_id", "") for client in world.alive()}
         for member_id in sorted((world.broker.members() & self._kept.keys()) - known):
             standing = self._watch.client_of.get(member_id)
-            if self._is_taken(self._kept[member_id], member_id):
+            if self._is_taken(self._kept[member_id], member_id) or self._is_unknown(world, member_id):
                 continue
             if standing is not None and self._was_left(standing, member_id, over_ms):
                 raise Violation(
