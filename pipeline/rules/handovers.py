@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from heapq import heappush, heapreplace
 
-from pipeline.rules.classes import Handovers, Replicas
+from pipeline.rules.classes import SHORTEST, Handovers, Replicas
 
 MOST_KEPT = 5_000
 """Handovers kept for each two replicas. Of more than 250,000 the shortest fiftieth is more than that: the longest one
 kept stands for it, which is shorter, so that clocks explain less."""
 
-_FIFTIETH = 50
+_FIFTIETH = round(1 / SHORTEST)
 
 
 class ShortestHandovers:

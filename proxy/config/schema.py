@@ -191,9 +191,9 @@ class Config(Section, frozen=True, kw_only=True):
             ge=0,
             description="Milliseconds that the first member of a translated group without members waits for others "
             "(Kafka: `group.initial.rebalance.delay.ms`), so that members that start together get their final share "
-            "at once. As at a broker each further member prolongs the wait, here up to 9 s and a second less than half "
-            "of the first member's rebalance timeout. Change it here if the brokers have another. Less than 1500 is "
-            "too short for brokers since 4.3, which assign once a second. 0: nobody waits.",
+            "at once. As at a broker each further member prolongs the wait, here up to 14 s and a second less than "
+            "three quarters of the first member's rebalance timeout. Change it here if the brokers have another. Less "
+            "than 1500 is too short for brokers since 4.3, which assign once a second. 0: nobody waits.",
         ),
     ] = 3_000
     workers: Annotated[

@@ -170,8 +170,8 @@ class ClientConnection:
     def _break_cycles(self) -> None:
         """Let reference counting free the parts, which hold each other's methods.
 
-        The collector frees old garbage rarely (:func:`proxy.server.process.tune_gc`): thousands of connections that have
-        ended would wait for it.
+        The collector frees old garbage rarely (:func:`proxy.server.process.tune_gc`), and thousands of connections that
+        have ended would wait for it.
         """
         self._is_over = True
         for part in (self._session, self._shell, self._from_client):

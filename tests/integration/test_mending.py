@@ -20,7 +20,7 @@ from support.raw_new_member import LEAVE, STATIC_LEAVE, RawNewMember
 from support.waiting import eventually
 
 from tools.kafka.settings import GROUP_DEFAULTS
-from translation.mending.findings import CONFIRMED_AFTER_S
+from translation.mending.suspicion import CONFIRMED_AFTER_S
 
 pytestmark = pytest.mark.kafka
 

@@ -1,4 +1,4 @@
-"""Finds the partitions that a settled group leaves to nobody, in how the broker describes it, and says when to mend it.
+"""Finds the partitions that a settled group leaves to nobody, in how the broker describes it.
 
 There are no findings (None) where a partition without an owner may be on its way to one, or where not everything is
 seen: a rebalance is under way, a static member is away, a topic's size is not known, an assignor is not one of Kafka's
@@ -186,42 +186,3 @@ def _findings(
 def digest_of(unowned: Iterable[TopicPartition]) -> int:
     """A number for a set of partitions, the same in every process."""
     return crc32(repr(sorted(unowned)).encode())
-
-
-CONFIRMED_AFTER_S = 10.0
-"""A partition without an owner in two descriptions this far apart stays without one: any change is over by then."""
-
-CLIENTS_MAY_S = 360.0
-"""The same where clients may be about to change it themselves: within ``metadata.max.age.ms`` they find new partitions,
-within ``max.poll.interval.ms`` they give partitions up. Both are five minutes by default."""
-
-FIRST_BACKOFF_MS = 60_000
-REMEMBERED_MS = 3_600_000
-"""What was tried so long ago counts no more: what stood in the way may be over, or somebody has forged the record."""
-
-
-class Suspicion(msgspec.Struct):
-    """What a process has seen of a group that leaves partitions to nobody. Times are seconds."""
-
-    findings: Findings
-    since: float
-    tries: int = 0
-    """How often something was done about it, as far as this process knows."""
-    why_not: str = ""
-    """Why nothing is done about it, for people; empty if something will be."""
-    refused: str = ""
-    """Why the broker refused what was tried."""
-    told: str = ""
-    """The reason that was reported last."""
-    seen_at: float = 0.0
-
-
-def is_confirmed(suspicion: Suspicion, now: float, *, is_classic: bool) -> bool:
-    """Whether it has lasted for long enough to do something about it now."""
-    lasts_s = CLIENTS_MAY_S if is_classic and suspicion.findings.clients_may else CONFIRMED_AFTER_S
-    return now - suspicion.since >= lasts_s
-
-
-def backoff_ms(tries: int) -> int:
-    """For how long (milliseconds) after so many tries nothing more is done; at least one was made."""
-    return FIRST_BACKOFF_MS << (tries - 1)

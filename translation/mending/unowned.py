@@ -14,7 +14,8 @@ import msgspec
 from translation.environment import Environment
 from translation.member_log.group_log import GroupLog
 from translation.member_log.group_records import MEND, GroupKey, Mend
-from translation.mending.findings import REMEMBERED_MS, Suspicion, TopicPartition
+from translation.mending.findings import TopicPartition
+from translation.mending.suspicion import REMEMBERED_MS, Suspicion
 
 if TYPE_CHECKING:
     from translation.member_log.member_log import MemberLog

@@ -41,15 +41,13 @@ from translation.members.procedure import Procedure, ProcedureQueue, Send, Wait
 from translation.mending.findings import (
     TOPICS_LIMIT,
     Findings,
-    Suspicion,
-    backoff_ms,
     digest_of,
     findings_of_classic_group,
     findings_of_consumer_group,
-    is_confirmed,
     topics_of,
     topics_of_classic_group,
 )
+from translation.mending.suspicion import Suspicion, backoff_ms, is_confirmed
 from translation.mending.unowned import AskedToRejoin
 from translation.policy.policy import Mode
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION, heartbeat_version

@@ -26,7 +26,8 @@ from protocol_codecs.messages.metadata import (
 from tests.translation.bench import GROUP, TOPIC, TOPIC_ID, Bench
 from translation.actions import Call, Connection, Event, EventKind, RequestId
 from translation.member_log.group_records import MOST_MENDS
-from translation.mending.findings import CONFIRMED_AFTER_S, PARTITIONS_LIMIT, REMEMBERED_MS, TOPICS_LIMIT
+from translation.mending.findings import PARTITIONS_LIMIT, TOPICS_LIMIT
+from translation.mending.suspicion import CONFIRMED_AFTER_S, REMEMBERED_MS
 from translation.mending.unowned import SIZES_S
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings

@@ -16,7 +16,7 @@ from translation.actions import Call, Connection, EventKind
 from translation.member_log.group_log import RENEW_MS
 from translation.member_log.group_records import MEND, MOST_MENDS, MOVE, Mend, Move, group_key
 from translation.member_log.records import Writer
-from translation.mending.findings import FIRST_BACKOFF_MS
+from translation.mending.suspicion import FIRST_BACKOFF_MS
 
 DESCRIBED = group(member((0,)), member((1,), member_id="epochgate-b"))
 """Each replica has a member, and nobody has partition 2."""

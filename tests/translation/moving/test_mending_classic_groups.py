@@ -30,7 +30,8 @@ from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench
 from tests.translation.live_groups import A, B
 from translation.actions import Connection, EventKind, RequestId
 from translation.members.member_parts import PendingSwitch
-from translation.mending.findings import CLIENTS_MAY_S, findings_of_classic_group
+from translation.mending.findings import findings_of_classic_group
+from translation.mending.suspicion import CLIENTS_MAY_S
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 
