@@ -25,6 +25,21 @@ _FLAWS = """
       return [...inside.getClientRects()].some(one => one.left - cell.getBoundingClientRect().left < 100);
     })
     .map(cell => `in the column of labels: ${cell.innerText}`),
+  ...[...document.querySelectorAll("td")]
+    .filter(cell => cell.scrollWidth > cell.clientWidth + 1)
+    .map(cell => `out of its cell: ${cell.innerText}`),
+  ...[...document.querySelectorAll("td.number")]
+    .filter(cell => cell.firstChild && cell.checkVisibility())
+    .filter(cell => {
+      const inside = document.createRange();
+      inside.selectNodeContents(cell);
+      return new Set([...inside.getClientRects()].map(one => Math.round(one.top))).size > 1;
+    })
+    .map(cell => `a number on two lines: ${cell.innerText}`),
+  ...[...document.querySelectorAll("label[for]")]
+    .filter(label => Math.abs(label.getBoundingClientRect().top - label.control.getBoundingClientRect().top) > 20
+      || label.getBoundingClientRect().right > label.control.getBoundingClientRect().left)
+    .map(label => `apart from its control: ${label.innerText}`),
   ...[...document.querySelectorAll(".tiles dd")]
     .filter(tile => tile.scrollWidth > tile.clientWidth)
     .map(tile => `out of its tile: ${tile.innerText}`)]
