@@ -83,7 +83,7 @@ def _environment() -> Environment:
         "group_path": group_path,
         "list_path": _list_path,
         "no_query": Query(),
-        "thousands": lambda number: f"{number:,}".replace(",", " "),
+        "thousands": lambda number: f"{number:,}",
         "standing_of": standing_of,
         "FOR_A_PERSON": FOR_A_PERSON,
         "command_argument": formatting.command_argument,

@@ -264,7 +264,7 @@ def _ticks(seconds: float) -> Iterable[Mark]:
     number = 0
     while number * step <= seconds * 0.97:
         ago = number * step
-        text = "now" if not ago else f"-{ago // 60} min" if ago >= 60 and ago % 60 == 0 else f"-{ago} s"
+        text = "now" if not ago else f"-{ago // 60} min" if step % 60 == 0 else f"-{ago} s"
         yield Mark(100 - 100 * ago / seconds, text)
         number += 1
 

@@ -136,9 +136,9 @@ def test_a_person_sees_who_serves_whom_and_the_log_away_and_back(kafka, fleet, c
     shown = {row[""].split()[-1]: row for row in rows(page, "replicas")}
     assert [" here " in shown[one][""] for one in (first, second, third)] == [True, False, False]
     for one in (first, second, third):
-        assert re.fullmatch(r"[\d.]+ m?s ago", shown[one]["Last heard"]), "a probe every 30 s"
+        assert re.fullmatch(r"[\d.]+ m?s ago", shown[one]["Last probe"]), "a probe every 30 s"
     assert shown[left_behind][""].startswith(GONE)
-    assert shown[left_behind]["Last heard"] == "never silent: its members are not counted"
+    assert shown[left_behind]["Last probe"] == "never silent: its members are not counted"
     assert re.fullmatch(
         r"Member log ready newest record read: [\d.]+ m?s ago; 0 written and not read back", fleet.health()
     )

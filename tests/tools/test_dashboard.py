@@ -72,6 +72,15 @@ def test_series_that_are_stacked_lie_on_one_another() -> None:
     assert found.count("<polygon") == 2
 
 
+def test_lines_are_told_apart_and_have_a_name_and_no_text_is_stretched() -> None:
+    found = drawn(
+        "Refused commits, per minute", *(line(str(number), 1, 2) for number in range(9)), line("", 1, 2)
+    )
+    assert found.count("stroke-dasharray") == 2, "after the eighth colour the first begins again"
+    assert "<text" not in found, "the SVG is stretched to its panel"
+    assert ">Refused commits, per minute<" in drawn("Refused commits, per minute", line("", 1, 2))
+
+
 def test_names_are_text() -> None:
     assert "<b>" not in drawn("Waves", line("<b>", 1))
 

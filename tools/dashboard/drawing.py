@@ -19,6 +19,8 @@ CELL_HEIGHT = 34
 _WIDTH, _HEIGHT = 400, 150
 _MOST_BARS = 10
 _MOST_LEGENDS = 9
+_COLOURS = 8
+"""A line after the eighth has dashes, so that no two lines look alike."""
 _SECOND_UNITS = ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s"), (0.001, "ms"))
 
 _STYLE = """\
@@ -43,11 +45,14 @@ h3 { font-size: 12.5px; font-weight: 600; }
 .value { font-size: 26px; font-weight: 600; } .value.text { font-size: 14px; font-weight: 400; color: var(--soft); }
 .value small { font-size: 12px; font-weight: 400; color: var(--soft); display: block; }
 .good { color: var(--good); } .bad { color: var(--bad); } .plain { color: var(--plain); }
-svg { flex: 1; width: 100%; min-height: 0; } svg text { fill: var(--soft); font-size: 11px; }
+.chart { flex: 1; position: relative; min-height: 0; } svg { position: absolute; width: 100%; height: 100%; }
+svg * { vector-effect: non-scaling-stroke; }
+.chart span { position: absolute; color: var(--soft); font-size: 11px; line-height: 1; }
 .axis { stroke: var(--line); }
-ul { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: 0 12px; font-size: 11px; color: var(--soft); }
-li::before { content: ""; display: inline-block; width: 10px; height: 3px; margin-right: 5px; vertical-align: middle;
-  background: var(--colour); }
+ul { list-style: none; padding: 4px 0 0; display: flex; flex-wrap: wrap; gap: 0 12px; font-size: 11px;
+  color: var(--soft); }
+li::before { content: ""; display: inline-block; width: 14px; margin-right: 5px; vertical-align: middle;
+  border-top: 3px solid var(--colour); } li.again::before { border-top-style: dashed; }
 .bars { flex: 1; display: grid; grid-template-columns: minmax(0, 12em) 1fr auto; gap: 3px 8px; align-content: center;
   font-size: 12px; } .bar { background: var(--c0); border-radius: 2px; height: 12px; align-self: center; }
 .none { color: var(--soft); margin: auto; }
@@ -153,7 +158,7 @@ def _lines(panel: Mapping[str, Any], lines: Sequence[Line], time: tuple[float, f
 
     shapes = []
     for number, (line, lows) in enumerate(drawn):
-        colour = f"var(--c{number % 8})"
+        colour = f"var(--c{number % _COLOURS})"
         upper = " ".join(
             at(moment, low + value) for (moment, value), low in zip(line.points, lows, strict=True)
         )
@@ -162,23 +167,30 @@ def _lines(panel: Mapping[str, Any], lines: Sequence[Line], time: tuple[float, f
                 at(moment, low) for (moment, _), low in reversed(list(zip(line.points, lows, strict=True)))
             )
             shapes.append(f'<polygon points="{upper} {lower}" fill="{colour}" fill-opacity=".3"/>')
-        shapes.append(f'<polyline points="{upper}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        dashes = ' stroke-dasharray="6 3"' if number >= _COLOURS else ""
+        shapes.append(
+            f'<polyline points="{upper}" fill="none" stroke="{colour}" stroke-width="1.5"{dashes}/>'
+        )
+    heights = [(share, bottom - share * (bottom - 8)) for share in (0, 0.5, 1)]
     grid = "".join(
-        f'<line class="axis" x1="{left}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text x="{left - 5}" y="{y + 4:.1f}" text-anchor="end">{formatted(top * share, defaults["unit"])}</text>'
-        for share in (0, 0.5, 1)
-        for y in [bottom - share * (bottom - 8)]
+        f'<line class="axis" x1="{left}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>' for _, y in heights
+    )
+    texts = "".join(  # outside of the SVG, which is stretched to its panel
+        f'<span style="right: {100 - 100 * (left - 5) / _WIDTH:.1f}%; top: calc({100 * y / _HEIGHT:.1f}% - 6px)">'
+        f"{formatted(top * share, defaults['unit'])}</span>"
+        for share, y in heights
     )
     minutes = (end - begin) / 60
     legend = "".join(
-        f'<li style="--colour: var(--c{number % 8})">{html.escape(line.name)}</li>'
+        f'<li{" class=again" if number >= _COLOURS else ""} style="--colour: var(--c{number % _COLOURS})">'
+        f"{html.escape(line.name or panel['title'])}</li>"
         for number, (line, _) in enumerate(drawn[:_MOST_LEGENDS])
     )
     more = f"<li>and {len(drawn) - _MOST_LEGENDS} more</li>" if len(drawn) > _MOST_LEGENDS else ""
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">{grid}{"".join(shapes)}'
-        f'<text x="{left}" y="{_HEIGHT - 3}">-{minutes:.0f} min</text>'
-        f'<text x="{_WIDTH - 4}" y="{_HEIGHT - 3}" text-anchor="end">now</text></svg><ul>{legend}{more}</ul>'
+        f'<div class="chart"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
+        f'{grid}{"".join(shapes)}</svg>{texts}<span style="left: {100 * left / _WIDTH:.0f}%; bottom: 0">'
+        f'-{minutes:.0f} min</span><span style="right: 1%; bottom: 0">now</span></div><ul>{legend}{more}</ul>'
     )
 
 

@@ -17,10 +17,29 @@ selector => [...document.querySelectorAll(selector)].map(row => Object.fromEntri
 _FLAWS = """
 () => [
   ...(document.documentElement.scrollWidth > innerWidth ? ["it scrolls sideways"] : []),
-  ...[...document.querySelectorAll("td[data-label] > .note")]
-    .filter(note => getComputedStyle(note.parentElement).display === "grid"
-      && note.getBoundingClientRect().left - note.parentElement.getBoundingClientRect().left < 100)
-    .map(note => `in the column of labels: ${note.innerText}`),
+  ...[...document.querySelectorAll("td[data-label]")]
+    .filter(cell => getComputedStyle(cell, "::before").content !== "none")
+    .filter(cell => {
+      const inside = document.createRange();
+      inside.selectNodeContents(cell);
+      return [...inside.getClientRects()].some(one => one.left - cell.getBoundingClientRect().left < 100);
+    })
+    .map(cell => `in the column of labels: ${cell.innerText}`),
+  ...[...document.querySelectorAll("td")]
+    .filter(cell => cell.scrollWidth > cell.clientWidth + 1)
+    .map(cell => `out of its cell: ${cell.innerText}`),
+  ...[...document.querySelectorAll("td.number")]
+    .filter(cell => cell.firstChild && cell.checkVisibility())
+    .filter(cell => {
+      const inside = document.createRange();
+      inside.selectNodeContents(cell);
+      return new Set([...inside.getClientRects()].map(one => Math.round(one.top))).size > 1;
+    })
+    .map(cell => `a number on two lines: ${cell.innerText}`),
+  ...[...document.querySelectorAll("label[for]")]
+    .filter(label => Math.abs(label.getBoundingClientRect().top - label.control.getBoundingClientRect().top) > 20
+      || label.getBoundingClientRect().right > label.control.getBoundingClientRect().left)
+    .map(label => `apart from its control: ${label.innerText}`),
   ...[...document.querySelectorAll(".tiles dd")]
     .filter(tile => tile.scrollWidth > tile.clientWidth)
     .map(tile => `out of its tile: ${tile.innerText}`)]

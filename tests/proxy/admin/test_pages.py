@@ -243,6 +243,7 @@ def test_the_timeline_shows_a_hand_over_and_the_pause_before_it(site):
     ]
     assert second.bars[-1].lasts
     assert sum(bar.width for bar in second.bars) == pytest.approx(100 * 100 / 101)
+    assert [tick.text for tick in drawn.ticks] == ["now", "-30 s", "-60 s", "-90 s"], "one unit on an axis"
     assert longest_without_owner(drawn, 955, NOW_S) == pytest.approx(10)
     assert longest_without_owner(drawn, 961, NOW_S) == 0
 
@@ -274,6 +275,11 @@ def test_the_legend_names_who_has_left_too(site):
     assert [(owner.name, owner.colour) for owner in owners] == [("app-m-1", 0), ("app-m-2", 1)]
     legend = site.http.get("/groups/g").text.partition('<p class="legend">')[2].partition("</p>")[0]
     assert "</svg>app-m-1</span>" in legend
+
+
+def test_a_bar_keeps_the_end_of_a_long_name_which_tells_clients_apart(site):
+    site.record(life("m-1", owned=topic(0), client_id="payments-eu-worker-12"), 900)
+    assert ">…ents-eu-worker-12</text>" in site.http.get("/groups/g").text
 
 
 def test_a_member_whose_events_are_gone_is_drawn_all_the_same(site):
@@ -524,7 +530,7 @@ def test_a_move_that_waits_for_an_approval_shows_the_command_that_gives_it() -> 
     assert "resume" not in said
 
 
-@pytest.mark.parametrize(("phase", "alarms"), [("paused", False), ("rolled_back", True), ("held", True)])
+@pytest.mark.parametrize(("phase", "alarms"), [("paused", False), ("rolled_back", False), ("held", True)])
 def test_a_move_that_does_not_go_on_shows_who_has_said_so_and_how_it_does(
     phase: str, *, alarms: bool
 ) -> None:
@@ -539,6 +545,12 @@ def test_a_move_that_is_taken_back_says_whether_all_are_back(phase: str) -> None
     view = a_move(phase=phase)
     assert "go back to the classic protocol" in moved(view)
     assert "All of its members are classic again" in moved(view, protocol="classic")
+
+
+def test_a_held_move_names_translated_members_only_if_there_are_any() -> None:
+    view = a_move(phase="held")
+    assert "Translated members stay translated" in moved(view)
+    assert "Translated members" not in moved(view, protocol="classic")
 
 
 def test_a_group_id_can_not_command_the_shell_into_which_somebody_copies_the_command() -> None:

@@ -80,7 +80,7 @@ def test_what_needs_a_person_comes_first(site: Site) -> None:
     }
     in_order = ["lost", "refunds", "invoices", "orders", "ledger", "sessions", "not-in-a-wave", "clicks"]
     assert listed(site, "/") == in_order
-    assert '<div class="alarm"><dt>Need a person</dt><dd>3</dd></div>' in site.http.get("/").text
+    assert '<div class="alarm"><dt>Need action</dt><dd>3</dd></div>' in site.http.get("/").text
 
 
 @pytest.mark.parametrize(
@@ -118,16 +118,16 @@ def test_each_wave_is_a_lane_that_counts_its_groups(site: Site) -> None:
 def test_a_team_gets_a_link_to_its_own_groups_alone(site: Site) -> None:
     text = site.http.get("/?owner=web").text
     assert "Consumer groups of web" in text
-    assert '<div class=""><dt>Need a person</dt><dd>0</dd></div>' in text
+    assert '<div class=""><dt>Need action</dt><dd>0</dd></div>' in text
     assert "wave 1" not in text
     assert "Preflight" not in text
     assert 'href="/?owner=web"' in site.http.get("/groups/clicks").text
 
 
 def test_the_lag_is_shown_where_it_is_known(site: Site) -> None:
-    assert "12 000" in site.http.get("/?owner=payments").text
-    assert 'data-label="Lag"' not in site.http.get("/?standing=stuck").text
-    assert "Lag:</span> 7</span>" in site.http.get("/groups/refunds").text
+    assert ">12,000<" in site.http.get("/?owner=payments").text
+    assert 'data-label="Lag (records)"' not in site.http.get("/?standing=stuck").text
+    assert "Lag:</span> 7 records</span>" in site.http.get("/groups/refunds").text
     assert {group.id: group.lag for group in chosen(views(site), Query(wave="2"))} == {
         "clicks": 0,
         "sessions": None,
