@@ -151,10 +151,12 @@ def _notes(group: GroupView, snapshot: Snapshot) -> list[Text]:
         if move.needs_approval:
             step = f"--step {move.next_step} --policy {move.policy}"
             notes.append(
-                Text(f"to let it begin: epochgate approve {step}{control} {command_argument(group.id)}")
+                Text(f"to begin it, run: epochgate approve {step}{control} {command_argument(group.id)}")
             )
         elif move.phase in _TAKES_A_RESUME:
-            notes.append(Text(f"to let it go on: epochgate resume{control} {command_argument(group.id)}"))
+            notes.append(
+                Text(f"to continue the move, run: epochgate resume{control} {command_argument(group.id)}")
+            )
     if group.why_not:
         notes.append(Text(f"not translatable: {group.why_not}", "yellow"))
     return notes

@@ -328,7 +328,7 @@ def test_a_move_that_nobody_has_stopped_and_that_does_not_go_on_is_trouble(proxy
     proxy.record(life("m-1"))
     done = proxy.run()
     assert done.exit_code == code
-    assert "to let it go on: epochgate resume g" in done.output
+    assert "to continue the move, run: epochgate resume g" in done.output
 
 
 def test_a_group_that_waits_for_its_wave_is_no_trouble(proxy):
