@@ -143,8 +143,12 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the seconds of processor time that a process and those that it has started have used."""
-    tasks = (file for one in family(pid) for file in Path(f"/proc/{one}/task").glob("*/schedstat"))
+    """Return the seconds of processor time that a process and those that it has started have used.
+
+    Of the measuring process only its own: what it has started is measured apart.
+    """
+    pids = [pid] if pid == os.getpid() else family(pid)
+    tasks = (file for one in pids for file in Path(f"/proc/{one}/task").glob("*/schedstat"))
     return sum(int(file.read_text().split()[0]) for file in tasks) / 1e9
 
 
