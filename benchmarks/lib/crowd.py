@@ -3,9 +3,10 @@
 It sends prepared frames and decodes only what it must, so that the proxy's answers are what is timed. Each member has
 its own connection as long as descriptors suffice; beyond that, two share one.
 
-A member sends its next heartbeat 3 s after it sent the last one, as clients do (Java's ``Heartbeat.sentHeartbeat``,
-librdkafka's ``rd_interval``), and its first at a random moment of the first 3 s, as clients that start independently.
-Counting from the answer instead would synchronize all members after the first stall.
+A member sends its first heartbeat at a random moment of the first 3 s, as clients that start independently, and each
+next one 3 s after the last one was due. Clients count from when they sent the last one (Java's
+``Heartbeat.sentHeartbeat``, librdkafka's ``rd_interval``), each by itself. Here one loop serves all of them: those that
+a stall of it has delayed would be sent at one moment, and stay together from then on.
 
 There may be several addresses, of replicas: connections are spread over them evenly, and a connection that its replica
 closes is opened anew at one of those that are left.
@@ -117,7 +118,7 @@ class Member:
         self.generation = -1
         self.stable = False
         self._heartbeat = b""
-        self._sent_at = 0.0
+        self._sent_at = self._due_at = 0.0
         connection.members.append(self)
 
     def join(self) -> None:
@@ -158,7 +159,8 @@ class Member:
             group_id=self._group, generation_id=self.generation, member_id=self.member_id
         )
         self._heartbeat = request_frame(ApiKey.HEARTBEAT, 3, 7, "bench", message)
-        self._crowd.book(self, time.perf_counter() + self._crowd.random.uniform(0, INTERVAL_S))
+        self._due_at = time.perf_counter() + self._crowd.random.uniform(0, INTERVAL_S)
+        self._crowd.book(self, self._due_at)
 
     def due(self) -> None:
         """Send a Heartbeat, or the JoinGroup that was to be tried again."""
@@ -168,12 +170,18 @@ class Member:
         self._sent_at = time.perf_counter()
         self._connection.send(self._heartbeat, self._beaten)
 
+    def _next_due(self) -> float:
+        """When it heartbeats next: at its own moment of the interval, see the module."""
+        missed = max(0.0, time.perf_counter() - self._due_at) // INTERVAL_S
+        self._due_at += INTERVAL_S * (1 + missed)
+        return self._due_at
+
     def _beaten(self, frame: bytes) -> None:
         self._crowd.latencies.append(time.perf_counter() - self._sent_at)
         code = int.from_bytes(frame[12:14], "big")
         if code == ErrorCode.NONE:
             self._crowd.heard(self)
-            self._crowd.book(self, self._sent_at + INTERVAL_S)
+            self._crowd.book(self, self._next_due())
         elif code in _REJOIN:
             self._rejoin(code)
         elif code in _TRY_AGAIN:
