@@ -42,12 +42,12 @@ from benchmarks.lib.test_bed import (
     BUILD,
     REPLICAS,
     Gateway,
-    cpu_s,
     family,
     gateway,
     kafka,
     kafka_version,
     of_fleet,
+    own_cpu_s,
     resident_bytes,
 )
 from benchmarks.lib.wire import Line, NativeMember
@@ -107,11 +107,11 @@ class Scene:
         rejoins = crowd.rejoins
         crowd.latencies.clear()
         probe.latencies.clear()
-        used = {name: cpu_s(pid) for name, pid in self._pids.items()} | {"proxy": self.cpu_s()}
+        used = {name: own_cpu_s(pid) for name, pid in self._pids.items()} | {"proxy": self.cpu_s()}
         busy, began = _busy_s(), time.perf_counter()
         crowd.run(seconds)
         took = time.perf_counter() - began
-        cores = {name: (cpu_s(pid) - used[name]) / took for name, pid in self._pids.items()}
+        cores = {name: (own_cpu_s(pid) - used[name]) / took for name, pid in self._pids.items()}
         cores["proxy"] = (self.cpu_s() - used["proxy"]) / took
         cuts = statistics.quantiles(crowd.latencies, n=100)
         direct = statistics.quantiles(probe.latencies, n=100)

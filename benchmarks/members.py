@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.lib.crowd import Crowd
 from benchmarks.lib.embedded import embedded, make_topic
-from benchmarks.lib.test_bed import cpu_s, gateway, resident_bytes, waited_s
+from benchmarks.lib.test_bed import cpu_s, gateway, own_cpu_s, resident_bytes, waited_s
 from proxy.runtime.fd_limits import raise_file_limit
 
 GROUP_SIZE = 10
@@ -43,13 +43,13 @@ def held(
         crowd.latencies.clear()
         forming, crowd.rejoins = crowd.rejoins, 0
         processes = {"proxy": pid, "coordinator": broker_pid, "members": os.getpid()}
-        used = {name: (cpu_s(one), waited_s(one)) for name, one in processes.items()}
+        used = {name: (own_cpu_s(one), waited_s(one)) for name, one in processes.items()}
         began = time.perf_counter()
         crowd.run(window_s)
         took = time.perf_counter() - began
         shares = {
             name: {
-                "cpu": round((cpu_s(one) - used[name][0]) / took, 3),
+                "cpu": round((own_cpu_s(one) - used[name][0]) / took, 3),
                 "waiting_for_a_core": round((waited_s(one) - used[name][1]) / took, 3),
             }
             for name, one in processes.items()

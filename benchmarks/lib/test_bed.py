@@ -143,12 +143,13 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the seconds of processor time that a process and those that it has started have used.
+    """Return the seconds of processor time that a process and those that it has started have used."""
+    return sum(map(own_cpu_s, family(pid)))
 
-    Of the measuring process only its own: what it has started is measured apart.
-    """
-    pids = [pid] if pid == os.getpid() else family(pid)
-    tasks = (file for one in pids for file in Path(f"/proc/{one}/task").glob("*/schedstat"))
+
+def own_cpu_s(pid: int) -> float:
+    """Return the seconds of processor time that a process has used, without those that it has started."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(file.read_text().split()[0]) for file in tasks) / 1e9
 
 
