@@ -24,7 +24,7 @@ class FleetSettings(msgspec.Struct, frozen=True):
     """Between two probes of a partition: so long a reader that is stuck may go unnoticed."""
     probe_away_s: float = 5.0
     refresh_s: float = 6 * 3600.0
-    """A member that is served is written anew at least so often, so that its record does not grow too old."""
+    """A member that is served is written again at least so often, so that its record does not grow too old."""
     tries: int = 4
     """Records that are written for one claim or end, if others win each time."""
     writes_per_s: float = 500.0

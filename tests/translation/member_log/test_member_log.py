@@ -320,7 +320,7 @@ def test_whom_another_replica_has_served_since_is_not_expired(bench: Bench) -> N
 
 
 def test_a_heartbeat_that_claims_a_member_keeps_what_its_join_group_elsewhere_asked_for(bench: Bench) -> None:
-    """Also if that was not written yet when the Heartbeat came: else a dead client has 45 s, which nobody asked for."""
+    """Also if that was not written yet when the Heartbeat came: else a dead client has 45 s."""
     bench.claim()
     bench.read(MemberRecord(Kind.SERVED, bench.offset, first=True, session_timeout_ms=6_000), THEIRS)
     bench.read_back()
@@ -344,6 +344,17 @@ def test_a_join_group_keeps_its_own_terms_when_another_takes_the_member_that_was
     bench.read_back()
     assert bench.read_back().session_timeout_ms == 10_000
     assert bench.verdict(B) is ServeDecision.SERVE
+
+
+def test_what_a_join_group_without_a_verdict_asked_for_is_not_written_for_a_later_heartbeat(
+    bench: Bench,
+) -> None:
+    bench.claim(terms=JoinTerms(10_000, 60_000))
+    bench.log.withdraw_confirmations(A)  # its client has gone on elsewhere
+    bench.read(MemberRecord(Kind.SERVED, bench.offset, first=True, session_timeout_ms=6_000), THEIRS)
+    bench.claim(B)
+    bench.read_back()
+    assert bench.written.pop().session_timeout_ms == 6_000
 
 
 def test_by_whom_nobody_is_expired_nobody_is_remembered_to_have_been_released() -> None:
