@@ -193,7 +193,7 @@ class Config(Section, frozen=True, kw_only=True):
             "(Kafka: `group.initial.rebalance.delay.ms`), so that members that start together get their final share "
             "at once. As at a broker each further member prolongs the wait, here up to 14 s and a second less than "
             "three quarters of the first member's rebalance timeout. Change it here if the brokers have another. Less "
-            "than 1500 is too short for brokers since 4.3, which assign once a second. 0: nobody waits.",
+            "than 1500 is too short for brokers since 4.3, which assign once a second. 0: no member waits.",
         ),
     ] = 3_000
     workers: Annotated[

@@ -12,7 +12,7 @@ from translation.moving.move_view import MoveView
 
 
 class Standing(StrEnum):
-    """Where a group stands; what needs a person comes first."""
+    """Where a group stands; what needs action comes first."""
 
     STUCK = "stuck"
     """It is stuck, or brokers left partitions of it to nobody and it is not mended."""
@@ -104,7 +104,7 @@ SORTS: Mapping[str, Callable[[GroupView], tuple[object, ...]]] = {
     "lag": lambda group: (group.lag is None, -(group.lag or 0)),
     "members": lambda group: (-group.progress.total,),
 }
-"""By what the list can be sorted, each then by id; what needs a person comes first unless something else is said."""
+"""By what the list can be sorted, each then by id; what needs action comes first unless something else is said."""
 
 
 def chosen(groups: Iterable[GroupView], query: Query) -> list[GroupView]:

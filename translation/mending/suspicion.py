@@ -1,4 +1,4 @@
-"""Decides when something is done about partitions that a group leaves to nobody: how long they have to stay so."""
+"""Decides when partitions without an owner are mended: how long they have to stay so, and how long after a try."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ REMEMBERED_MS = 3_600_000
 
 
 class Suspicion(msgspec.Struct):
-    """What a process has seen of a group that leaves partitions to nobody. Times are seconds."""
+    """What a process has seen of a group with partitions without an owner. Times are seconds."""
 
     findings: Findings
     since: float
