@@ -1,8 +1,8 @@
 """`python -m tools.screenshots`: takes pictures of the status page on a real Kafka, into docs/images.
 
 During a migration, the list of groups and one group, on desktop and phone; after a Kafka Connect cluster has lost a
-worker, its group on a desktop; each light and dark. `connect` or `migration` as an argument takes only those. Needs Chromium
-(Debian's `chromium`) and, for Kafka, Java and Maven. The pictures show a real run; nothing is made up.
+worker, its group on a desktop; each light and dark. `connect` or `migration` as an argument takes only those. Needs
+Chromium (Debian's `chromium`) and, for Kafka, Java and Maven. The pictures show a real run; nothing is made up.
 """
 
 import contextlib
