@@ -15,14 +15,17 @@ class Standing(StrEnum):
     """Where a group stands; what needs action comes first."""
 
     STUCK = "stuck"
-    """It is stuck, or brokers left partitions of it to nobody and it is not mended."""
+    """It is stuck, or brokers left partitions of it without an owner and it is not mended."""
     ABORTED = "aborted"
     HELD = "held"
     TO_APPROVE = "to approve"
     MOVING = "moving"
+    """Members change to the new protocol, or back."""
     REBALANCING = "rebalancing"
     WAITING = "waiting"
     """For its wave, a window of time or a hook, or because somebody has paused it or taken it back."""
+    LAST_STEP = "at its last step"
+    """It has settled there, the policy has no further step, and not all members are translated."""
     BLOCKED = "not translatable"
     CLASSIC = "not begun"
     MIGRATED = "on the new protocol"
@@ -59,7 +62,7 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 def needs_help(group: GroupView) -> bool:
-    """Whether it is stuck, or leaves partitions to nobody and is not mended."""
+    """Whether it is stuck, or has partitions without an owner and is not mended."""
     return group.stuck is not None or (group.unowned is not None and group.unowned.why_not != "")
 
 
@@ -72,9 +75,9 @@ def standing_of(group: GroupView) -> Standing:
     """Return where a group stands."""
     if needs_help(group):
         return Standing.STUCK
-    if group.move is not None and (of_move := _of_move(group.move)) is not None:
-        return of_move
     progress = group.progress
+    if group.move is not None and (of_move := _of_move(group.move, progress.translated)) is not None:
+        return of_move
     if group.state == "Rebalancing":
         return Standing.REBALANCING
     if progress.total and progress.done == progress.total:
@@ -82,19 +85,20 @@ def standing_of(group: GroupView) -> Standing:
     if group.why_not is not None:
         return Standing.BLOCKED
     if group.mode == "translate" and progress.done:
-        return Standing.MOVING
+        return Standing.MOVING if group.move is None or group.move.phase == Phase.OVER else Standing.LAST_STEP
     return Standing.CLASSIC if progress.total else Standing.OTHER
 
 
-def _of_move(move: MoveView) -> Standing | None:
-    """Return where the move stands; None if it is over."""
+def _of_move(move: MoveView, translated: int) -> Standing | None:
+    """Return where the move of a group with so many translated members stands; None if nothing of it is left to do."""
     if move.phase in _STOPPED:
         return _STOPPED[move.phase]
     if move.needs_approval:
         return Standing.TO_APPROVE
     if move.phase == Phase.OVER or (move.is_last and move.settled):
         return None
-    return Standing.MOVING if move.phase == Phase.MOVING else Standing.WAITING
+    is_moving = move.phase == Phase.MOVING or (move.phase == Phase.ROLLED_BACK and translated)
+    return Standing.MOVING if is_moving else Standing.WAITING
 
 
 SORTS: Mapping[str, Callable[[GroupView], tuple[object, ...]]] = {

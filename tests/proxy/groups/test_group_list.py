@@ -101,6 +101,35 @@ def test_a_link_chooses_and_sorts(link: str, groups: list[str], site: Site) -> N
     assert listed(site, link) == groups
 
 
+@pytest.mark.parametrize(
+    ("shown", "protocol", "standing"),
+    [
+        (move(step=2, allows="10%", settled=True), "classic", Standing.LAST_STEP),
+        (move(step=2, allows="10%", settled=False), "classic", Standing.MOVING),
+        (move("rolled_back"), "classic", Standing.MOVING),
+        (move("over", step=2, settled=True), "classic", Standing.MOVING),
+        (None, "classic", Standing.MOVING),
+        (move(step=2, allows="100%", settled=True), "translated", Standing.MIGRATED),
+        (move("rolled_back"), "translated", Standing.MOVING),
+    ],
+)
+def test_a_group_of_which_a_part_is_translated(
+    shown: MoveView | None, protocol: str, standing: Standing, site: Site
+) -> None:
+    site.known.move_of = {"sessions": shown}.get
+    site.record(life("m-0", group="sessions", protocol="translated"), 991)
+    for number in range(1, MEMBERS["sessions"]):
+        site.record(life(f"m-{number}", group="sessions", protocol=protocol), 991)
+    (group,) = (group for group in views(site) if group.id == "sessions")
+    assert standing_of(group) == standing
+
+
+def test_members_that_are_all_back_leave_the_group_waiting(site: Site) -> None:
+    site.known.move_of = {"sessions": move("rolled_back")}.get
+    (group,) = (group for group in views(site) if group.id == "sessions")
+    assert standing_of(group) == Standing.WAITING
+
+
 def test_each_wave_is_a_lane_that_counts_its_groups(site: Site) -> None:
     first, second = lanes(views(site))
     assert (first.wave, first.groups, second.wave, second.groups) == (1, 4, 2, 2)
