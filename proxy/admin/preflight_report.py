@@ -9,10 +9,10 @@ class Status(StrEnum):
     """How a check ended."""
 
     PASSED = "passed"
-    """All of it was looked at, and nothing was found."""
+    """All of it was checked, and nothing was found."""
     FOUND = "found"
     UNKNOWN = "unknown"
-    """A part of it could not be looked at, and nothing was found in the rest."""
+    """A part of it could not be checked, and nothing was found in the rest."""
     ACCEPTED = "accepted"
     """Something was found or unknown that the operator has accepted."""
     NOT_ASKED = "not asked"
@@ -35,7 +35,7 @@ class Source(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that an operator should know, or that could not be looked at (``unknown``).
+    """Something that an operator should know, or that could not be checked (``unknown``).
 
     ``check`` is the check that found it, or for something unknown the source that did not answer.
     """

@@ -127,12 +127,11 @@ def preflight(
 ) -> None:
     """Check before a migration that brokers, groups, ACLs and the proxy let groups move, and back. Writes nothing.
 
-    Brokers are asked with the account of `fleet` or of --kafka-conf, else as anybody may. What can't be looked at is
-    reported as unknown, never as passed.
+    It calls the brokers with the account of `fleet` or of --kafka-conf, else without authentication. What can't be
+    checked is reported as unknown, never as passed.
 
-    The exit code is 0 if everything that was asked for was looked at and nothing was found, 3 if something was found, 4
-    if nothing was found and something is unknown (--fail-on changes both), 2 if an option or the configuration is
-    invalid.
+    The exit code is 0 if everything was checked and nothing was found, 3 if something was found, 4 if nothing was found
+    and something is unknown (--fail-on changes both), 2 if an option or the configuration is invalid.
     """
     try:
         target = _target(
@@ -257,6 +256,6 @@ def _finding(finding: Finding) -> Text:
 def _verdict(report: Report) -> str:
     return {
         Status.FOUND: "Something was found: see above before any group moves.",
-        Status.UNKNOWN: "Nothing was found, but not everything could be looked at.",
+        Status.UNKNOWN: "Nothing was found, but not everything could be checked.",
         Status.PASSED: "Nothing was found.",
     }[report.status]

@@ -84,7 +84,7 @@ class Timeline(msgspec.Struct, frozen=True):
     seconds: float
     left_out: int
     nobody: str
-    """Who owns a partition when no member of this proxy does: nobody, or perhaps a member that comes another way."""
+    """The legend of a partition that no member of this proxy owns; perhaps a member does that comes another way."""
 
 
 def timeline(group: GroupView, now: float) -> Timeline:
@@ -102,7 +102,7 @@ def timeline(group: GroupView, now: float) -> Timeline:
     }
     colours = {owner: numbers[names[owner]] for owner in owners}
     scale = 100 / (now - start)
-    nobody = "nobody here" if group.progress.elsewhere else "nobody"
+    nobody = "no owner here" if group.progress.elsewhere else "no owner"
     lanes = [
         LaneView(
             topic,

@@ -309,7 +309,7 @@ NOT_JUDGED: Mapping[str, str] = {
             "Connections",
             "Partitions of the log away",
             "Replicas that refuse the log",
-            "Replicas heard",
+            "Replicas in contact",
             "Replicas silent",
             "Members by replica",
             "Unresolved records, by replica",
@@ -324,7 +324,7 @@ NOT_JUDGED: Mapping[str, str] = {
         _OF_MOVES: (
             "Aborted or rolled back",
             "Behind",
-            "Gates, by what they say",
+            "Gates by state",
             "Groups by verdict",
             "Held or paused",
             "How long a rebalance stops clients, by kind and phase (mean)",

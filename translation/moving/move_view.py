@@ -129,7 +129,7 @@ def waits_for(move: Move, rule: Rule, now_ms: int) -> str:
     if waits or move.hook is None or move.hook.step != step:
         return waits
     if not move.hook.why:
-        return f"the hook is asked about step {step + 1}"
+        return f"waiting for the hook's answer for step {step + 1}"
     return f"the hook does not let step {step + 1} begin: {move.hook.why}"
 
 

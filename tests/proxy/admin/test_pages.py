@@ -180,7 +180,7 @@ def test_the_page_of_an_observed_group_tells_what_a_move_would_give_it(site):
     assert "&lt;script&gt;" in page
 
     site.registry.set_shadow("g", not_computable("its topics are <hidden>", 996.0))
-    assert "Nothing can be told: its topics are &lt;hidden&gt;." in site.http.get("/groups/g").text
+    assert "Not computed: its topics are &lt;hidden&gt;." in site.http.get("/groups/g").text
 
 
 def test_an_unknown_group_is_not_found(site):
@@ -238,7 +238,7 @@ def test_the_timeline_shows_a_hand_over_and_the_pause_before_it(site):
     assert [(bar.owner, round(bar.seconds)) for bar in first.bars] == [("app-m-1", 100)]
     assert [(bar.owner, round(bar.seconds)) for bar in second.bars] == [
         ("app-m-1", 50),
-        ("nobody", 10),
+        ("no owner", 10),
         ("app-m-2", 40),
     ]
     assert second.bars[-1].lasts

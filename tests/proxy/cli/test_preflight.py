@@ -178,7 +178,7 @@ def test_the_ports_of_a_proxy_that_runs_are_its_own(monkeypatch):
 def test_people_are_told_what_was_not_checked():
     text = shown(judge(facts(acls=UNKNOWN)))
     assert "not checked: acl_hosts, acl_topics, acl_member_log, identity_rights, identity_principals" in text
-    assert "not everything could be looked at" in text
+    assert "not everything could be checked" in text
 
 
 def test_a_port_that_is_taken_is_named_and_none_is_held():

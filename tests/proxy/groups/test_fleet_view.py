@@ -302,11 +302,11 @@ def test_a_partition_that_a_member_elsewhere_may_own_is_not_said_to_have_no_owne
     site.record([changed("CompletingRebalance", "Stable", "m-1", owned=topic(0))], 951)
     alone = site.http.get("/groups/g").text
     assert "a partition was without an owner for" in alone
-    assert "nobody here" not in alone
+    assert "no owner here" not in alone
     site.log.record("g", "m-2", OTHER, 950)
     together = site.http.get("/groups/g").text
     assert "a partition was without an owner" not in together
-    assert "t 1: nobody here" in together
+    assert "t 1: no owner here" in together
 
 
 def test_the_mode_and_the_state_are_two_facts(site):

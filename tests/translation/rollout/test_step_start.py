@@ -202,7 +202,7 @@ AWAITED = begin(rule(approval=REQUIRED), 7, 1)
             replace(SETTLED, hook=HookCall(step=1, by="", asked_ms=0)),
             {},
             1,
-            "step 1 of 3 (1), settled; the hook is asked about step 2",
+            "step 1 of 3 (1), settled; waiting for the hook's answer for step 2",
         ),
         (
             replace(SETTLED, phase=Phase.PAUSED, why="by uid 7"),
