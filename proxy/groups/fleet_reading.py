@@ -107,7 +107,7 @@ class FleetReader:
     ) -> None:
         source = self._source
         heard = writer_of(source.log, source.replicas, source.replica, stored.writer, stored.record.server)
-        state = state_of(stored.record.kind, is_silent=source.replicas.is_silent(heard))
+        state = state_of(stored.record.kind, source.replicas, heard)
         if state is None:
             return
         group = groups.get(key.group_id)

@@ -50,7 +50,7 @@ class LogMetrics:
         metrics.fleet_members_here.set_function(lambda: self._counts().here)
         for state in MemberState:
             metrics.fleet_members.labels(state).set_function(partial(self._members, state))
-        metrics.fleet_replicas.labels("heard").set_function(lambda: self._counts().heard)
+        metrics.fleet_replicas.labels("active").set_function(lambda: self._counts().heard)
         metrics.fleet_replicas.labels("silent").set_function(lambda: self._counts().silent)
 
     def read(self, partition: int, record: MemberRecord | None, now: float) -> None:

@@ -480,8 +480,8 @@ class Metrics:
         )
         self.fleet_replicas = self._gauge(
             "fleet_replicas",
-            "Replicas that write the member log, by state: `heard`, or `silent` (no probe for two minutes, and the log "
-            "still names it for members). Every process reads the same.",
+            "Replicas that write the member log, by state: `active`, or `silent` (no probe for two minutes to an hour, "
+            "and the log still names it for members). Every process reads the same.",
             "state",
         )
         self.fleet_reader_replacements = self._counter(

@@ -116,7 +116,7 @@ def test_each_worker_reads_and_writes_the_log(kafka, consumers, folder, fleet, g
         assert metric(proxy, "epochgate_fleet_replay_seconds") > 0
         assert metric(proxy, "epochgate_fleet_members_here") == 1
         assert metric(proxy, 'epochgate_fleet_members{state="served"}') == 1
-        assert metric(proxy, 'epochgate_fleet_replicas{state="heard"}') == 2
+        assert metric(proxy, 'epochgate_fleet_replicas{state="active"}') == 2
         member.close()
 
 

@@ -156,7 +156,7 @@ def test_a_killed_replica_leaves_a_time_that_is_not_proven_and_the_step_waits(
         ]
         for proxy in proxies:
             eventually(
-                lambda proxy=proxy: metric(proxy, 'epochgate_fleet_replicas{state="heard"}'),
+                lambda proxy=proxy: metric(proxy, 'epochgate_fleet_replicas{state="active"}'),
                 lambda heard: heard == len(proxies),
                 what="each replica has heard the other",
             )

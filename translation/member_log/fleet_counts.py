@@ -52,7 +52,7 @@ def count_fleet(log: MemberLog, replicas: Replicas, own: Replica) -> FleetCounts
                 silent.add(writer)
             continue
         heard = writer_of(log, replicas, own, writer, "")
-        state = state_of(kind, is_silent=replicas.is_silent(heard))
+        state = state_of(kind, replicas, heard)
         if state is None:
             continue
         members[state] += number
@@ -70,8 +70,13 @@ def writer_of(log: MemberLog, replicas: Replicas, own: Replica, writer: Writer, 
     return replicas.of(writer, server)
 
 
-def state_of(kind: Kind, *, is_silent: bool) -> MemberState | None:
-    """The state of a member for which a record of this kind counts; None if it has ended."""
+def state_of(kind: Kind, replicas: Replicas, heard: Heard) -> MemberState | None:
+    """The state of a member for which a record of this kind, by ``heard``, counts; None if it has ended.
+
+    So has one whose replica is gone: the broker's session has ended it, unless another replica has served it since.
+    """
     if kind is Kind.SERVED:
-        return MemberState.SILENT if is_silent else MemberState.SERVED
+        if replicas.is_gone(heard):
+            return None
+        return MemberState.SILENT if replicas.is_silent(heard) else MemberState.SERVED
     return _OTHER_STATES.get(kind)

@@ -16,6 +16,9 @@ REPLICA_HEADER = "replica"
 SILENT_AFTER_MS = 120_000
 """A replica probes each partition every 30 s, and every 5 s while the log is away."""
 
+GONE_AFTER_MS = 3_600_000
+"""A replica that has been silent for so long is not shown any more, though the log names it for members for days."""
+
 _FIRST_BYTES = 16
 LONGEST_HEADER = 1024
 """Bytes of the header; of a probe with a longer one it is not read."""
@@ -81,6 +84,10 @@ class Replicas:
     def is_silent(self, heard: Heard) -> bool:
         """Whether a replica's last probe is much older than the last of all."""
         return self.newest_ms - heard.at_ms > SILENT_AFTER_MS
+
+    def is_gone(self, heard: Heard) -> bool:
+        """Whether it was silent for so long that people need not know of it."""
+        return 0 < heard.at_ms < self.newest_ms - GONE_AFTER_MS
 
     def count_heard(self) -> int:
         """How many replicas are not silent."""

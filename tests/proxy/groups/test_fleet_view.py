@@ -147,6 +147,10 @@ def test_only_members_of_replicas_that_write_the_log_count(site):
     assert replicas == {"host": (False, 0, True), "other": (False, 1, False), "third": (True, 2, False)}
     assert answer["fleet"]["members"] == 1
     assert "silent: its members are not counted" in site.http.get("/").text
+    site.log.probe(OTHER, NOW_S + 3_001)
+    answer = site.api()
+    assert [one["name"] for one in answer["fleet"]["replicas"]] == ["host", "other"], "silent for an hour"
+    assert "m-2" not in {one["id"] for one in answer["groups"][0]["fleet"]["elsewhere"]}
 
 
 def test_a_replica_that_has_replaced_its_producer_is_the_same(site):

@@ -148,7 +148,13 @@ async def test_members_and_replicas_are_counted_by_state():
     }
     assert members == {"served": 3, "silent": 3, "expiring": 2, "relayed": 3}
     assert bench.metric("fleet_members_here") == 1
-    assert [bench.metric("fleet_replicas", state=state) for state in ("heard", "silent")] == [2, 1]
+    assert [bench.metric("fleet_replicas", state=state) for state in ("active", "silent")] == [2, 1]
+    bench.read(RecordRead(0, PROBE, own.first, None, 40, 3_601_000, replica_header(own)))
+    assert bench.metric("fleet_members", state="silent") == 5, "of two replicas"
+    assert bench.metric("fleet_replicas", state="silent") == 2
+    bench.read(RecordRead(0, PROBE, own.first, None, 41, 3_601_001, replica_header(own)))
+    assert bench.metric("fleet_members", state="silent") == 2, "for an hour"
+    assert bench.metric("fleet_replicas", state="silent") == 1
     bench.driver.log.lose(partition_of(KEY, PARTITIONS), Writer(b"another"), trio.current_time())
     assert bench.metric("fleet_members", state="silent") == 0, "it is not read again yet"
 
