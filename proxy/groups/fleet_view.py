@@ -58,10 +58,10 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class FleetMember(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A member of a group as the member log has it, by a record of another replica.
 
-    ``state`` is ``served``, ``silent`` (its replica is), ``expiring`` (the member id is dead, the broker may still have
-    the member) or ``relayed`` (passed through with a member id of Epochgate). ``replica`` is the name of the replica
-    that wrote the record at ``written_at``, ``replica_id`` its id. A served member's record is written anew every few
-    hours and at changes, so its age does not say when the client was heard. ``generation`` is -1 if it is not known.
+    ``state`` is ``served``, ``silent`` (its replica is) or ``expiring`` (the member id is dead, the broker may still
+    have the member). ``replica`` is the name of the replica that wrote the record at ``written_at``, ``replica_id`` its
+    id. A served member's record is written anew every few hours and at changes, so its age does not say when the
+    client's last call was. ``generation`` is -1 if it is not known.
     """
 
     id: str

@@ -473,9 +473,8 @@ class Metrics:
         )
         self.fleet_members = self._gauge(
             "fleet_members",
-            "Members of all replicas in the member log, by state: `served`, `silent` (so is their replica), `expiring` "
-            "(the member id is dead, the broker may still have the member), `relayed` (the broker serves the id). "
-            "Every process reads the same.",
+            "Translated members of all replicas in the member log, by state: `served`, `silent` (so is their replica), "
+            "`expiring` (the member id is dead, the broker may still have the member). Every process reads the same.",
             "state",
         )
         self.fleet_replicas = self._gauge(

@@ -30,6 +30,8 @@ class State(NamedTuple):
     alive: frozenset[int]
     """Replicas that run."""
     has_fleet: bool
+    silent: int = 0
+    """Translated members of killed replicas that no other replica has served since."""
 
 
 class Fact(NamedTuple):
@@ -174,13 +176,18 @@ def _exported_lag(state: State) -> Values:
 # The fleet.
 
 
-def _translated(state: State) -> Iterator[Member]:
-    for group in state.truth.values():
+def translated(truth: Truth) -> Iterator[Member]:
+    """The members that come through proxies by the classic protocol, and are the broker's by the new one."""
+    for group in truth.values():
         yield from (one for one in _here(group) if _comes_as(one) == "translated")
 
 
 def _in_the_log(state: State) -> Values:
-    return _count(("served",) for _ in _translated(state)) if state.has_fleet else {}
+    """A member whose client ended with its replica stays in the log: nobody is left to write its end."""
+    if not state.has_fleet:
+        return {}
+    served = _count(("served",) for _ in translated(state.truth))
+    return served | ({("silent",): state.silent} if state.silent else {})
 
 
 def _total(values: Callable[[State], Values]) -> Callable[[State], Values]:
@@ -263,7 +270,7 @@ PANELS: Mapping[str, tuple[tuple[str, ...], Callable[[State], Values]]] = {
     "Members that do not come through the proxies": (("group",), _elsewhere),
     "Stuck members": (("group",), _nothing),
     "Not translatable, by reason": (("reason",), _not_translatable),
-    "Translated members": ((), lambda state: {(): sum(_in_the_log(state).values())}),
+    "Translated members": ((), lambda state: {(): _in_the_log(state).get(("served",), 0)}),
     "Members in the log, by state": (("state",), _in_the_log),
     "Partitions without an owner": ((), _nothing),
 }

@@ -97,6 +97,10 @@ class Scene:
         self._exporters = 2 if replicas == 2 else 1
         self._groups: list[PlannedGroup] = []
         self._dead: set[int] = set()
+        self._ended_with_replicas = 0
+        """Translated members whose clients were closed while their replica was dead."""
+        self._wait_for_replicas = 0
+        """Translated members whose clients wait for their dead replica."""
         self._numbers = iter(range(1, 1_000_000))
         self._closing: list[Client] = []
         self.found: dict[str, int] = {}
@@ -136,7 +140,12 @@ class Scene:
     def _state(self, number: int, steps: Sequence[Step]) -> dict[str, Any]:
         for replica in sorted(self._dead):
             self._proxies[replica].start()
-        self._dead.clear()
+        if self._dead:
+            self._dead.clear()
+            self._settled(
+                time.monotonic() + AFTER_A_KILL_S
+            )  # clients that waited are back before they change again
+            self._wait_for_replicas = 0
         done = [text for step in steps if (text := self._change(step))]
         changed_at = time.monotonic()
         killed = bool(self._dead)
@@ -160,6 +169,7 @@ class Scene:
                 {group.id: "translate" if group.translates else "observe" for group in self._groups},
                 frozenset(range(len(self._proxies))) - self._dead,
                 len(self._proxies) > 1,
+                self._ended_with_replicas + self._wait_for_replicas,
             )
             those = all_facts(sorted(truth.keys() & state.modes.keys()))
             wrong = [
@@ -343,12 +353,18 @@ class Scene:
     def _kill(self, step: Step) -> str:
         """Kill a replica. Half of its clients are started again elsewhere; the others wait for it."""
         replica = _pick(range(len(self._proxies)), step.picks[0])
+        truth = self._settled(time.monotonic() + SETTLES_WITHIN_S)  # what the log names is certain then
+        translated = set() if isinstance(truth, str) else {one.client for one in facts.translated(truth)}
         self._proxies[replica].kill()
         self._dead.add(replica)
         moved = list[str]()
         if len(self._proxies) > 1:
             for group in self._groups:
                 for client in [one for one in group.clients if one.id.entry == f"via{replica}"]:
+                    if client.id in translated and client.id.number % 2:
+                        self._ended_with_replicas += 1
+                    elif client.id in translated:
+                        self._wait_for_replicas += 1
                     if client.id.number % 2:
                         self._leave(group, client)
                         moved.append(

@@ -49,6 +49,13 @@ def test_the_truth_follows_from_what_kafkas_tools_say(name, truth):
     assert facts.RECORDED[name][1](STATE) == truth
 
 
+def test_the_log_has_what_a_killed_replica_served():
+    name = "Members in the log, by state"
+    assert facts.PANELS[name][1](STATE) == {("served",): 1}
+    assert facts.PANELS[name][1](STATE._replace(silent=2)) == {("served",): 1, ("silent",): 2}
+    assert facts.PANELS[name][1](STATE._replace(has_fleet=False)) == {}
+
+
 @pytest.mark.parametrize("values", [{"g": 2}, {}, {"g": 1, "h": 1}])
 def test_another_value_a_missing_series_and_one_too_many_are_differences(values):
     fact = Fact("elsewhere", "", ("group",), lambda _: {("g",): 1})

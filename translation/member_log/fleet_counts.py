@@ -20,11 +20,6 @@ class MemberState(StrEnum):
     """Served, but its replica is silent."""
     EXPIRING = "expiring"
     """The member id is dead, the broker may still have the member."""
-    RELAYED = "relayed"
-    """The broker itself serves it, as a classic member with a member id of Epochgate."""
-
-
-_OTHER_STATES = {Kind.EXPIRING: MemberState.EXPIRING, Kind.RELAYED: MemberState.RELAYED}
 
 
 class FleetCounts(NamedTuple):
@@ -71,12 +66,13 @@ def writer_of(log: MemberLog, replicas: Replicas, own: Replica, writer: Writer, 
 
 
 def state_of(kind: Kind, replicas: Replicas, heard: Heard) -> MemberState | None:
-    """The state of a member for which a record of this kind, by ``heard``, counts; None if it has ended.
+    """The state of a member for which a record of this kind, by ``heard``, counts; None if it is none of the fleet.
 
-    So has one whose replica is gone: the broker's session has ended it, unless another replica has served it since.
+    Such are members that have ended, those that the broker itself serves (the log does not learn of their end), and
+    those whose replica is gone: the broker's session has ended them, unless another replica has served them since.
     """
     if kind is Kind.SERVED:
         if replicas.is_gone(heard):
             return None
         return MemberState.SILENT if replicas.is_silent(heard) else MemberState.SERVED
-    return _OTHER_STATES.get(kind)
+    return MemberState.EXPIRING if kind is Kind.EXPIRING else None

@@ -143,10 +143,9 @@ async def test_members_and_replicas_are_counted_by_state():
         stored = Stored(offset, 200_000, replica.first, MemberRecord(kind, offset, first=True))
         bench.read(RecordRead(partition_of(key, PARTITIONS), key, replica.first, stored, offset, 200_000))
     members = {
-        state: bench.metric("fleet_members", state=state)
-        for state in ("served", "silent", "expiring", "relayed")
+        state: bench.metric("fleet_members", state=state) for state in ("served", "silent", "expiring")
     }
-    assert members == {"served": 3, "silent": 3, "expiring": 2, "relayed": 3}
+    assert members == {"served": 3, "silent": 3, "expiring": 2}
     assert bench.metric("fleet_members_here") == 1
     assert [bench.metric("fleet_replicas", state=state) for state in ("active", "silent")] == [2, 1]
     bench.read(RecordRead(0, PROBE, own.first, None, 40, 3_601_000, replica_header(own)))
