@@ -131,6 +131,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     rebalance: Rebalance | None = None
     rebalances: int = 0
     why_not: str | None = None
+    joins_wait: bool = False
+    """A JoinGroup has been relayed since a client became a member: ``why_not`` is about a client that is to come."""
     offer: ClientOffer | None = None
     """What the client that joined last offers."""
     broker: BrokerView | None = None

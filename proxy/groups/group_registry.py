@@ -146,13 +146,16 @@ class GroupRegistry:
         if event.kind is EventKind.PASSED_THROUGH:
             reason = event.reason.removeprefix(OBSERVED)
             group.why_not = None if reason == _TRANSLATABLE else reason
+            group.joins_wait = True
         elif event.kind is EventKind.POLICY_CHANGED:
             group.last_move_us = group.move_requested_us = now_us
         if not event.member_id or not event.protocol:
             return RecordedEvent(group=group, event=event)
-        if event.kind in (EventKind.JOINED, EventKind.ADOPTED) and event.protocol == "translated":
-            group.why_not = None
-            group.last_move_us = now_us
+        if event.kind in (EventKind.JOINED, EventKind.ADOPTED):
+            group.joins_wait = False
+            if event.protocol == "translated":
+                group.why_not = None
+                group.last_move_us = now_us
         return self._members.record(group, event, now_us)
 
     def _group(self, group_id: str, now_us: int) -> GroupRecord:

@@ -45,7 +45,8 @@ class MemberRegistry:
                 self.drop(member)
             if not group.members:
                 group.broker = None  # without a member there is no connection to poll it over
-                group.why_not = None  # it was said of clients that have left
+                if not group.joins_wait:
+                    group.why_not = None  # it was said of clients that have left
         group.follow_rebalance(event, now_us, self._limits.members_of_group)
         return RecordedEvent(
             group=group,

@@ -4,7 +4,7 @@ Clients have ids that say how they come, as `via1-classic-7` (:class:`ClientId`)
 """
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -13,6 +13,8 @@ from tools.kafka import extra_jars, jars
 
 SOURCE = Path(__file__).with_name("KafkaTools.java")
 PAST = "past"
+HELPER = "epochgate-helper"
+"""The client id of the member that keeps a group convertible while it has classic members."""
 
 _TOOLS = "org.apache.kafka.tools."
 _GROUPS = f"{_TOOLS}GroupsCommand"
@@ -117,7 +119,7 @@ class KafkaTools:
                 states.get(group_id, "?"),
                 tuple(
                     one._replace(protocol=one.protocol or group_type)
-                    for one in sorted(members.get(group_id, ()))
+                    for one in sorted(_without_helper(members.get(group_id, ())))
                 ),
                 lag.get(group_id),
             )
@@ -137,6 +139,13 @@ class KafkaTools:
         self._process.stdin.write("\t".join(command).encode() + b"\n")
         self._process.stdin.flush()
         return self._process.stdout.read(int(self._process.stdout.readline())).decode()
+
+
+def _without_helper(members: Sequence[Member]) -> list[Member]:
+    """A proxy's helper stays in a group that has classic members, as those that come past the proxies. It is none of
+    the group's clients."""
+    has_classic = any(one.protocol == "classic" for one in members)
+    return [one for one in members if not (has_classic and one.client.kind == HELPER)]
 
 
 def _tables(text: str) -> Iterator[tuple[list[str], list[str]]]:

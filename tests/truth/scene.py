@@ -39,6 +39,8 @@ BROKER_SETTINGS = {
     "group.share.session.timeout.ms": "10000",
     "group.streams.session.timeout.ms": "8000",
     "group.streams.heartbeat.interval.ms": "1000",
+    # Else the broker removes the empty groups of the scene before, in the middle of a state.
+    "offsets.retention.check.interval.ms": "86400000",
 }
 PARTITIONS, RECORDS, COMMITTED = 6, 60, 3
 MOST_GROUPS, MOST_MEMBERS = 12, 4

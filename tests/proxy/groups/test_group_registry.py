@@ -294,6 +294,18 @@ def test_a_reason_against_a_group_ends_with_its_last_member():
     assert view(registry).why_not is None
 
 
+def test_a_reason_against_clients_that_wait_in_join_group_stays_when_the_last_member_ends():
+    registry = GroupRegistry(Policy())
+    record(registry, life("m-1", protocol="classic"))
+    record(registry, [passed("assignor 'ours' is unknown", "ours")])
+    record(registry, [changed("Stable", "Absent", "m-1", protocol="classic")])
+    assert view(registry).why_not == "assignor 'ours' is unknown"
+    record(registry, life("m-2", protocol="classic"))
+    assert view(registry).why_not == "assignor 'ours' is unknown"
+    record(registry, [changed("Stable", "Absent", "m-2", protocol="classic")])
+    assert view(registry).why_not is None
+
+
 def test_a_share_group_in_translate_is_not_stuck_because_nobody_moves(registry):
     record(registry, life(protocol="share"), at_s=1)
     assert view(registry, at_s=10_000).stuck is None
