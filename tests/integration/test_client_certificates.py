@@ -2,30 +2,29 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
-from cryptography import x509
-from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
-from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
-from kio.static.primitive import i8
 from support.broker import Kafka
+from support.certificates import (
+    GATE,
+    Client,
+    allow_tokens,
+    certificate_proxy,
+    cluster_with_tokens,
+    identity_count,
+    token_owners,
+)
 from support.clients import CONFLUENT, JAVA
-from support.entry import Proxy, running_proxy
-from support.raw import PlainLogin, RawConnection
-from support.secured import TlsFiles, allow, sasl_settings, secret
+from support.entry import Proxy
+from support.secured import TlsFiles, allow, secret
 from support.waiting import eventually
 
-from proxy.identity.distinguished_name import rfc2253
-from tools.kafka.cluster import Cluster, ExtraListener
+from tools.kafka.cluster import Cluster
 
 pytestmark = pytest.mark.kafka
 
-GATE = "gate"
-ADMIN = PlainLogin("Carol", secret("Carol"))
-USER, LITERAL, ALLOW, CREATE_TOKENS = 7, 3, 3, 13
 TOPIC_AUTHORIZATION_FAILED = 29
 
 
@@ -36,51 +35,12 @@ def tls(empty_folder) -> TlsFiles:
 
 @pytest.fixture(scope="module")
 def cluster(own_kafka_of_module) -> Cluster:
-    return own_kafka_of_module(
-        listeners=(ExtraListener("SASL", "SASL_PLAINTEXT", sasl_settings()),),
-        format_options=["--add-scram", f"SCRAM-SHA-512=[name={GATE},password={secret(GATE)}]"],
-        overrides={
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS;User:Carol",
-            "delegation.token.secret.key": "a key of these tests",
-        },
-    )
+    return own_kafka_of_module(**cluster_with_tokens())
 
 
 @pytest.fixture(scope="module")
 def kafka(cluster) -> Kafka:
     return Kafka(cluster.bootstrap, source="certificates", version=cluster.version)
-
-
-class Client:
-    """A client with a certificate; ``principal`` is the name of its subject, as Kafka has it."""
-
-    def __init__(self, tls: TlsFiles, name: str) -> None:
-        self.name = name
-        self.certificate, self.key = tls.issue(name)
-        self.ca = tls.ca
-        subject = x509.load_pem_x509_certificates(self.certificate.read_bytes())[0].subject
-        self.principal = rfc2253(subject.public_bytes())
-        store = self.certificate.with_name(f"{name}-store.pem")
-        store.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
-        self._store = store
-
-    def confluent(self) -> dict[str, object]:
-        return {
-            "security.protocol": "SSL",
-            "ssl.ca.location": str(self.ca),
-            "ssl.certificate.location": str(self.certificate),
-            "ssl.key.location": str(self.key),
-        }
-
-    def java(self) -> dict[str, object]:
-        return {
-            "security.protocol": "SSL",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.ca),
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self._store),
-        }
 
 
 @pytest.fixture(scope="module")
@@ -94,53 +54,15 @@ def bob(tls, cluster) -> Client:
 
 
 def with_token(cluster: Cluster, client: Client) -> Client:
-    """Let the account make tokens for this client. librdkafka knows no such resource."""
-    acl = AclCreation(
-        resource_type=i8(USER),
-        resource_name=f"User:{client.principal}",
-        resource_pattern_type=i8(LITERAL),
-        principal=f"User:{GATE}",
-        host="*",
-        operation=i8(CREATE_TOKENS),
-        permission_type=i8(ALLOW),
-    )
-    with RawConnection(cluster.bootstrap_of("SASL"), login=ADMIN) as admin:
-        (result,) = admin.call(CreateAclsRequest(creations=(acl,))).results
-        assert result.error_code == 0, result.error_message
+    """Let the account make tokens for this client."""
+    allow_tokens(cluster, client.principal)
     return client
-
-
-def a_proxy(cluster: Cluster, tls: TlsFiles, folder: Path, **identity: object):
-    certificate, key = tls.issue(f"proxy-{folder.name}")
-    password = folder / "password"
-    password.write_text(secret(GATE))
-    account = {"username": GATE, "password_file": str(password)}
-    return running_proxy(
-        cluster.bootstrap_of("SASL"),
-        folder,
-        listener_tls={
-            "certificate": str(certificate),
-            "key": str(key),
-            "client_ca": str(tls.ca),
-            "client_auth": "required",
-        },
-        listener={"identity": "delegation_token"},
-        more={"identity": {"allow": [".*"], "account": account, "plaintext_upstream": True, **identity}},
-    )
 
 
 @pytest.fixture(scope="module")
 def proxy(cluster, tls, empty_folder) -> Iterator[Proxy]:
-    with a_proxy(cluster, tls, empty_folder("certificates-proxy")) as running:
+    with certificate_proxy(cluster, tls, empty_folder("certificates-proxy")) as running:
         yield running
-
-
-def tokens(cluster: Cluster) -> list[str]:
-    """The owners of all tokens that the brokers have."""
-    with RawConnection(cluster.bootstrap_of("SASL"), login=ADMIN) as admin:
-        answer = admin.call(DescribeDelegationTokenRequest(owners=None))
-        assert answer.error_code == 0
-        return [one.principal_name for one in answer.tokens]
 
 
 def produce(proxy: Proxy, client: Client, topic: str, timeout_s: float = 20.0) -> list[object]:
@@ -158,11 +80,6 @@ def produce(proxy: Proxy, client: Client, topic: str, timeout_s: float = 20.0) -
         )
     assert producer.flush(timeout_s) == 0
     return failed
-
-
-def count(metrics: str, name: str, result: str) -> float:
-    found = re.search(rf'^epochgate_{name}{{result="{result}"}} (\S+)$', metrics, re.MULTILINE)
-    return float(found[1]) if found else 0.0
 
 
 # -- who clients are -----------------------------------------------------------------------------------------
@@ -193,7 +110,7 @@ def test_clients_are_at_the_broker_who_their_certificates_say(kafka, cluster, pr
     for client, name in ((bob, topic), (alice, others)):
         assert f"Principal = User:{client.principal} is Denied" in log, f"at {name}"
     assert f"Principal = User:{GATE} is Denied" not in log, "nothing is done as the account"
-    assert sorted(tokens(cluster)) == sorted([alice.principal, bob.principal]), "one each"
+    assert sorted(token_owners(cluster)) == sorted([alice.principal, bob.principal]), "one each"
 
 
 def refused(proxy: Proxy, client: Client) -> bool:
@@ -229,14 +146,16 @@ def test_a_session_outlives_its_token(kafka, cluster, tls, empty_folder, consume
     group = f"translate-{topic}"
     allow(kafka.admin, alice.principal, ResourceType.TOPIC, topic, AclOperation.WRITE, AclOperation.READ)
     allow(kafka.admin, alice.principal, ResourceType.GROUP, group, AclOperation.READ)
-    with a_proxy(cluster, tls, empty_folder("certificates-life"), max_lifetime_ms=60_000) as proxy:
+    with certificate_proxy(
+        cluster, tls, empty_folder("certificates-life"), identity={"max_lifetime_ms": 60_000}
+    ) as proxy:
         member = consumers.start(
             CONFLUENT, proxy.bootstrap, group, topic, "range", own_settings=alice.confluent()
         )
         consumers.wait_until(lambda: len(member.owned()) == 2, "it has its share", timeout_s=60)
         mark = member.mark()
         eventually(
-            lambda: count(proxy.metrics(), "identity_authentications_total", "again"),
+            lambda: identity_count(proxy, "authentications", "again"),
             lambda n: n >= 4,
             what="its connections have authenticated again, by two tokens",
             timeout_s=150,
@@ -255,9 +174,9 @@ def test_a_session_outlives_its_token(kafka, cluster, tls, empty_folder, consume
 def test_nothing_is_left_at_the_brokers_after_the_end(kafka, cluster, tls, empty_folder, alice):
     topic = kafka.new_topic(partitions=2)
     allow(kafka.admin, alice.principal, ResourceType.TOPIC, topic, AclOperation.WRITE)
-    before = len(tokens(cluster))
-    with a_proxy(cluster, tls, empty_folder("certificates-end")) as proxy:
+    before = len(token_owners(cluster))
+    with certificate_proxy(cluster, tls, empty_folder("certificates-end")) as proxy:
         assert produce(proxy, alice, topic) == []
-        assert len(tokens(cluster)) == before + 1
+        assert len(token_owners(cluster)) == before + 1
         assert not [line for line in proxy.log.read_text().splitlines() if secret(GATE) in line]
-    eventually(lambda: len(tokens(cluster)), lambda n: n == before, what="the token is gone")
+    eventually(lambda: len(token_owners(cluster)), lambda n: n == before, what="the token is gone")
