@@ -288,11 +288,11 @@ class Resuming:
         self._context = context
         self.session: ssl.SSLSession | None = None
 
-    def connect(self, port: int) -> tuple[bool, bytes]:
-        """Whether the session was resumed, and the answer to a request. Blocks."""
+    def connect(self, port: int, name: str = LOCAL) -> tuple[bool, bytes]:
+        """Whether the session was resumed, and the answer to a request. Blocks. A `name` is sent as SNI."""
         with (
             socket.create_connection((LOCAL, port)) as plain,
-            self._context.wrap_socket(plain, server_hostname=LOCAL, session=self.session) as stream,
+            self._context.wrap_socket(plain, server_hostname=name, session=self.session) as stream,
         ):
             stream.sendall(messages.plain(1))
             answer = stream.recv(1024)
@@ -300,14 +300,31 @@ class Resuming:
             return bool(stream.session_reused), answer
 
 
+def see_principals(server: Server, seen: list[str]) -> None:
+    """Append the principal of each client that has shaken hands from now on."""
+    principals = CertificatePrincipals(PrincipalRules("RULE:^.*CN=([^,]+).*$/$1/"))
+    for certificates in server.certificates:
+
+        def spying(client, guard=certificates.guard):
+            stream = guard(client)
+            handshake = stream.handshake
+
+            async def seeing() -> None:
+                await handshake()
+                seen.append(principals.principal_of(stream.peer_certificate, 0))
+
+            stream.handshake = seeing
+            return stream
+
+        certificates.guard = spying
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_a_resumed_session_has_its_certificates_principal_and_counts_at_its_listener_alone(
     authority: Authority, version: ssl.TLSVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = Resuming(a_client(authority, "alice", version))
-    principals = CertificatePrincipals(PrincipalRules("RULE:^.*CN=([^,]+).*$/$1/"))
     seen: list[str] = []
-    guard_of = {}
     crl = authority.revoke()
     listeners = tuple(
         Listener(
@@ -322,21 +339,7 @@ async def test_a_resumed_session_has_its_certificates_principal_and_counts_at_it
     )
     async with a_cluster(1) as brokers, serving(config_for(brokers, listeners=listeners)) as proxy:
         server: Server = proxy.server
-        for certificates in server.certificates:
-            guard_of[certificates] = guard = certificates.guard
-
-            def spying(client, guard=guard):
-                stream = guard(client)
-                handshake = stream.handshake
-
-                async def seeing() -> None:
-                    await handshake()
-                    seen.append(principals.principal_of(stream.peer_certificate, 0))
-
-                stream.handshake = seeing
-                return stream
-
-            certificates.guard = spying
+        see_principals(server, seen)
 
         async def connect(listener: int = 0) -> bool:
             reused, answer = await trio.to_thread.run_sync(alice.connect, proxy.port(1, listener=listener))
@@ -353,6 +356,29 @@ async def test_a_resumed_session_has_its_certificates_principal_and_counts_at_it
         with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
             await connect()
         assert seen == ["alice"] * 5
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_session_that_is_resumed_under_another_host_name_has_its_own_certificates_principal(
+    authority: Authority, version: ssl.TLSVersion
+) -> None:
+    clients: list[Resuming] = []
+    for name in ("alice", "bob"):
+        context = a_client(authority, name, version)
+        context.check_hostname = False
+        clients.append(Resuming(context))
+    seen: list[str] = []
+    reused: list[bool] = []
+    tls = demanding(authority, authority.revoke())
+    async with a_cluster(1) as brokers, serving(with_tls(config_for(brokers), tls)) as proxy:
+        see_principals(proxy.server, seen)
+        for host in ("broker-0.example", "broker-0.example", "broker-1.example"):
+            for client in clients:
+                connected, answer = await trio.to_thread.run_sync(client.connect, proxy.port(1), host)
+                assert answer
+                reused.append(connected)
+    assert seen == ["alice", "bob"] * 3
+    assert reused[:4] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
