@@ -29,7 +29,8 @@ and its own fields:
     failed       error: the client raised into the application, which ends here as a crash would
 
 Commands: {"command": "commit", "offsets": {topic: {partition: offset}} or absent for the positions},
-`subscribe` with topics, `unsubscribe`, `stall` with ms (the application does not poll for so long), `close`.
+`subscribe` with topics, `unsubscribe`, `stall` with ms (the application does not poll for so long), `close`. The driver
+on franz-go alone has `produce` with topic and value, answered `produced`, and `describe`, answered `described`.
 """
 
 import json

@@ -10,6 +10,11 @@ from cryptography import x509
 from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
 from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kio.static.primitive import i8
 
 from proxy.identity.distinguished_name import rfc2253
@@ -28,6 +33,7 @@ FORMAT_OPTIONS = ("--add-scram", f"SCRAM-SHA-512=[name={GATE},password={secret(G
 TOKENS = {"delegation.token.secret.key": "a key of these tests"}
 """What lets brokers make tokens."""
 
+_BROKER_LOGGER = i8(8)
 _USER, _LITERAL, _ALLOW, _CREATE_TOKENS = i8(7), i8(3), i8(3), i8(13)
 
 
@@ -138,6 +144,35 @@ def token_owners(cluster: Cluster) -> list[str]:
         answer = admin.call(DescribeDelegationTokenRequest(owners=None))
     assert answer.error_code == 0
     return [one.principal_name for one in answer.tokens]
+
+
+def log_what_is_allowed(cluster: Cluster) -> None:
+    """Let the brokers' authorizers log what they allow, beside what they deny (KIP-412)."""
+    debug = AlterableConfig(name="kafka.authorizer.logger", config_operation=i8(0), value="DEBUG")
+    for broker in cluster.brokers:
+        of_broker = AlterConfigsResource(
+            resource_type=_BROKER_LOGGER, resource_name=str(broker.node_id), configs=(debug,)
+        )
+        with RawConnection(broker.address) as admin:
+            request = IncrementalAlterConfigsRequest(resources=(of_broker,), validate_only=False)
+            (result,) = admin.call(request).responses
+        assert result.error_code == 0, result.error_message
+
+
+def authorized(cluster: Cluster, resource: str) -> dict[str, set[str]]:
+    """{user: the APIs that brokers let it use on this resource}, by the authorizers' log. Super users are left out.
+
+    `resource` is as in the log, such as `Topic:LITERAL:orders`.
+    """
+    line = re.compile(
+        rf"Principal = User:(.+?) is Allowed .* on resource = {re.escape(resource)} for request = (\w+)"
+    )
+    found: dict[str, set[str]] = {}
+    for broker in cluster.brokers:
+        for user, api in line.findall(broker.log.read_text(errors="replace")):
+            if user != "ANONYMOUS":
+                found.setdefault(user, set()).add(api)
+    return found
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"epochgate.test/clients/internal/line"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -86,6 +87,13 @@ func options(spec line.Spec) []kgo.Opt {
 	if spec.Native() {
 		options = append(options, kgo.ServerSideBalancer())
 	}
+	config, err := spec.TLS()
+	if err != nil {
+		line.Fail(err)
+	}
+	if config != nil {
+		options = append(options, kgo.DialTLSConfig(config))
+	}
 	if spec.InstanceID != "" {
 		options = append(options, kgo.InstanceID(spec.InstanceID))
 	}
@@ -126,6 +134,10 @@ func obey(client *kgo.Client, spec line.Spec, command line.Command) {
 	switch command.Command {
 	case "commit":
 		commit(client, command.Offsets)
+	case "produce":
+		produce(client, command.Topic, command.Value)
+	case "describe":
+		describe(client, spec.Group)
 	case "stall":
 		time.Sleep(time.Duration(command.Ms) * time.Millisecond)
 	case "close":
@@ -138,6 +150,37 @@ func obey(client *kgo.Client, spec line.Spec, command line.Command) {
 	default:
 		line.Fail(fmt.Errorf("unknown command %s", command.Command))
 	}
+}
+
+// produce writes one record and says `produced`.
+func produce(client *kgo.Client, topic, value string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	written, err := client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte(value)}).First()
+	if err != nil {
+		line.Error(err)
+		return
+	}
+	line.Write("produced", map[string]any{
+		"topic": topic, "partition": written.Partition, "offset": written.Offset, "value": value,
+	})
+}
+
+// describe asks for its own group, as kadm's users do, and says `described`.
+func describe(client *kgo.Client, group string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	described, err := kadm.NewClient(client).DescribeGroups(ctx, group)
+	if err == nil {
+		err = described[group].Err
+	}
+	if err != nil {
+		line.Error(err)
+		return
+	}
+	line.Write("described", map[string]any{
+		"state": described[group].State, "members": len(described[group].Members),
+	})
 }
 
 func commit(client *kgo.Client, asked line.Offsets) {

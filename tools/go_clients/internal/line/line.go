@@ -3,6 +3,8 @@ package line
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -29,6 +31,11 @@ type Spec struct {
 	AutoCommitIntervalMs int64    `json:"auto_commit_interval_ms"`
 	MetadataMaxAgeMs     int64    `json:"metadata_max_age_ms"`
 	CommitEveryMs        int64    `json:"commit_every_ms"`
+	OwnSettings          struct {
+		CA          string `json:"ca"`
+		Certificate string `json:"certificate"`
+		Key         string `json:"key"`
+	} `json:"own_settings"`
 }
 
 // Session is the session timeout.
@@ -52,6 +59,25 @@ func (s Spec) Native() bool { return s.GroupProtocol == "consumer" }
 // MetadataAge is the age at which metadata are asked for again.
 func (s Spec) MetadataAge() time.Duration { return milliseconds(s.MetadataMaxAgeMs) }
 
+// TLS is what a client with a certificate connects with; nil for a client without one.
+func (s Spec) TLS() (*tls.Config, error) {
+	files := s.OwnSettings
+	if files.CA == "" {
+		return nil, nil
+	}
+	authority, err := os.ReadFile(files.CA)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.LoadX509KeyPair(files.Certificate, files.Key)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}, nil
+}
+
 func milliseconds(count int64) time.Duration { return time.Duration(count) * time.Millisecond }
 
 // Partitions are {topic: [partition]}.
@@ -65,6 +91,8 @@ type Command struct {
 	Command string  `json:"command"`
 	Offsets Offsets `json:"offsets"`
 	Ms      int64   `json:"ms"`
+	Topic   string  `json:"topic"`
+	Value   string  `json:"value"`
 }
 
 // Start reads the specification, says `started`, and returns the commands that come.
