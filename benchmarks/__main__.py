@@ -100,7 +100,9 @@ def throughputs_on_tls(runs: int, records: int) -> Any:
                 "direct": throughput.Way(bootstrap),
                 "proxied": throughput.Way(proxy.bootstrap, proxy.process.pid),
             }
-            return throughput.measure(ways, runs=runs, records=records, ca=str(tls.ca))
+            return throughput.measure(
+                ways, runs=runs, records=records, security=throughput.on_tls(str(tls.ca))
+            )
 
 
 def share_throughputs() -> Any:

@@ -176,7 +176,7 @@ def of_records(*, on_tls: bool) -> Iterator[Row]:
     tls = TlsFiles(BUILD / "bench" / "tls-files") if on_tls else None
     count = RECORDS // LESS_ON_TLS if on_tls else RECORDS
     listeners = [ExtraListener("TLS", "SSL", tls.broker_settings())] if tls else []
-    ca = str(tls.ca) if tls else ""
+    security = throughput.on_tls(str(tls.ca)) if tls else throughput.NONE
     with kafka(*listeners) as cluster:
         topic = _new_topic(cluster.bootstrap)
         bootstrap = cluster.bootstrap_of("TLS") if tls else cluster.bootstrap
@@ -184,7 +184,7 @@ def of_records(*, on_tls: bool) -> Iterator[Row]:
             with watched(bootstrap, tls) as (proxy, watch):
 
                 def transfer(what: str = what, proxy: Gateway = proxy) -> Work:
-                    seconds = throughput.apart(what, proxy.bootstrap, topic, count, ca)
+                    seconds = throughput.apart(what, proxy.bootstrap, topic, count, security)
                     return Work(seconds, count * throughput.RECORD / 1e6)
 
                 yield row(f"{what}, {'TLS' if tls else 'plain'}", proxy, watch, transfer)

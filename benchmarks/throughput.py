@@ -12,6 +12,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -27,13 +29,19 @@ FETCH = 1024 * 1024
 RUNS = 15
 TARGET = 0.90
 TARGET_ON_TLS = 0.5
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
-def _security(ca: str) -> dict[str, str]:
-    return {"security.protocol": "SSL", "ssl.ca.location": ca} if ca else {}
+Security = Mapping[str, str]
+"""librdkafka's properties for TLS and SASL; none for plaintext."""
 
 
-def produce(bootstrap: str, topic: str, records: int, ca: str = "") -> float:
+def on_tls(ca: str) -> Security:
+    """For a listener whose certificate this authority has issued."""
+    return {"security.protocol": "SSL", "ssl.ca.location": ca}
+
+
+def produce(bootstrap: str, topic: str, records: int, security: Security = NONE) -> float:
     """Return the seconds to produce so many records with acks=1, until they are acknowledged by the leader."""
     producer = Producer(
         {
@@ -43,7 +51,7 @@ def produce(bootstrap: str, topic: str, records: int, ca: str = "") -> float:
             "batch.size": 1_000_000,
             "queue.buffering.max.messages": 200_000,
             "compression.type": "none",
-            **_security(ca),
+            **security,
         }
     )
     value = bytes(RECORD)
@@ -61,7 +69,7 @@ def produce(bootstrap: str, topic: str, records: int, ca: str = "") -> float:
     return time.perf_counter() - started
 
 
-def consume(bootstrap: str, topic: str, records: int, ca: str = "") -> float:
+def consume(bootstrap: str, topic: str, records: int, security: Security = NONE) -> float:
     """Return the seconds to consume so many records from the beginning, in fetches of 1 MiB."""
     consumer = Consumer(
         {
@@ -74,7 +82,7 @@ def consume(bootstrap: str, topic: str, records: int, ca: str = "") -> float:
             "fetch.wait.max.ms": 100,
             "queued.max.messages.kbytes": 65_536,
             "check.crcs": False,
-            **_security(ca),
+            **security,
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -96,33 +104,37 @@ class Way(msgspec.Struct):
 
 
 def measure(
-    ways: dict[str, Way], *, runs: int = RUNS, records: int = RECORDS, ca: str = ""
+    ways: dict[str, Way], *, runs: int = RUNS, records: int = RECORDS, security: Security = NONE
 ) -> dict[str, Any]:
-    """Measure both directions by each way, of which "direct" and "proxied" are two; ``ca`` is needed for TLS."""
+    """Measure both directions by each way, of which "direct" and "proxied" are two; all have the same ``security``."""
     direct = ways["direct"].bootstrap
-    admin = AdminClient({"bootstrap.servers": direct, **_security(ca)})
+    admin = AdminClient({"bootstrap.servers": direct, **security})
     topics = {name: f"throughput-{name}-{uuid4().hex[:8]}" for name in ("consume", "produce")}
     for topic in topics.values():
         config = {"retention.bytes": str(2 * records * RECORD), "segment.bytes": str(256 * 1024 * 1024)}
         admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
-    produce(direct, topics["consume"], records, ca)
+    produce(direct, topics["consume"], records, security)
     return {
-        "consumer": _compare("consume", ways, topics["consume"], runs, records, ca),
-        "producer": _compare("produce", ways, topics["produce"], runs, records, ca),
+        "consumer": _compare("consume", ways, topics["consume"], runs, records, security),
+        "producer": _compare("produce", ways, topics["produce"], runs, records, security),
     }
 
 
-def _compare(what: str, ways: dict[str, Way], topic: str, runs: int, records: int, ca: str) -> dict[str, Any]:
+def _compare(
+    what: str, ways: dict[str, Way], topic: str, runs: int, records: int, security: Security
+) -> dict[str, Any]:
     mb = records * RECORD / 1e6
-    target = TARGET_ON_TLS if ca else TARGET
+    target = TARGET_ON_TLS if security else TARGET
     for way in ways.values():
         way.mb_s.clear()
-    apart(what, ways["direct"].bootstrap, topic, records, ca)  # page cache and compiler are warm after it
+    apart(
+        what, ways["direct"].bootstrap, topic, records, security
+    )  # page cache and compiler are warm after it
     before = {name: _used(way.pid) for name, way in ways.items() if way.pid}
     order = list(ways.items())
     for run in range(runs):
         for _, way in order:
-            way.mb_s.append(mb / apart(what, way.bootstrap, topic, records, ca))
+            way.mb_s.append(mb / apart(what, way.bootstrap, topic, records, security))
         order.append(order.pop(0))
         speeds = ", ".join(f"{name} {way.mb_s[-1]:.0f} MB/s" for name, way in ways.items())
         print(f"  {what} {run + 1}/{runs}: {speeds}, load {os.getloadavg()[0]:.1f}", flush=True)
@@ -151,10 +163,19 @@ def _used(pid: int) -> tuple[float, float, float]:
     return cpu_s(pid), waited_s(pid), switches(pid)
 
 
-def apart(what: str, address: str, topic: str, records: int, ca: str) -> float:
+def apart(what: str, address: str, topic: str, records: int, security: Security = NONE) -> float:
     """Run once in a new process; return its seconds."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.throughput", what, address, topic, str(records), ca],
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.throughput",
+            what,
+            address,
+            topic,
+            str(records),
+            json.dumps(dict(security)),
+        ],
         check=True,
         capture_output=True,
         text=True,
@@ -163,5 +184,6 @@ def apart(what: str, address: str, topic: str, records: int, ca: str) -> float:
 
 
 if __name__ == "__main__":
-    _what, _address, _topic, _records, _ca = sys.argv[1:]
-    print(json.dumps((produce if _what == "produce" else consume)(_address, _topic, int(_records), _ca)))
+    _what, _address, _topic, _records, _security = sys.argv[1:]
+    _work = produce if _what == "produce" else consume
+    print(json.dumps(_work(_address, _topic, int(_records), json.loads(_security))))

@@ -34,7 +34,7 @@ TOKENS = {"delegation.token.secret.key": "a key of these tests"}
 """What lets brokers make tokens."""
 
 _BROKER_LOGGER = i8(8)
-_USER, _LITERAL, _ALLOW, _CREATE_TOKENS = i8(7), i8(3), i8(3), i8(13)
+_USER, _LITERAL, _PREFIXED, _ALLOW, _CREATE_TOKENS = i8(7), i8(3), i8(4), i8(3), i8(13)
 
 
 def cluster_with_tokens(**options: Any) -> dict[str, Any]:
@@ -106,12 +106,13 @@ class Client:
         }[kind]()
 
 
-def allow_tokens(cluster: Cluster, principal: str) -> None:
-    """Let the account make tokens for this principal. librdkafka knows no such resource."""
+def allow_tokens(cluster: Cluster, principal: str, *, prefixed: bool = False) -> None:
+    """Let the account make tokens for this principal, or for all whose names begin so. librdkafka knows no such
+    resource."""
     acl = AclCreation(
         resource_type=_USER,
         resource_name=f"User:{principal}",
-        resource_pattern_type=_LITERAL,
+        resource_pattern_type=_PREFIXED if prefixed else _LITERAL,
         principal=f"User:{GATE}",
         host="*",
         operation=_CREATE_TOKENS,
