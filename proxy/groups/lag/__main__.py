@@ -23,7 +23,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
 
 from proxy.config.fleet import Property
 from proxy.groups.lag.messages import (
@@ -47,6 +47,7 @@ from proxy.groups.lag.messages import (
 )
 from proxy.groups.lag.readings import Partition, Unknown, Why
 from proxy.runtime import child_process
+from translation.members.conversion import is_helper
 
 _WHYS = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: Why.NOT_AUTHORIZED,
@@ -161,7 +162,7 @@ class Asker:
 
     def _ask_members(self, groups: tuple[str, ...]) -> None:
         def answered(group: str, future: Future[Any]) -> None:
-            self._answer(Members(group, _of(future, lambda told: len(told.members))))
+            self._answer(Members(group, _of(future, _count_members)))
 
         asked = self._admin.describe_consumer_groups([*groups], request_timeout=self._timeout_s)
         for group, future in asked.items():
@@ -171,6 +172,11 @@ class Asker:
 def unknown(error: KafkaError) -> Unknown:
     """What an error of Kafka's says about what was asked."""
     return Unknown(_WHYS.get(error.code(), Why.REFUSED), error.str())
+
+
+def _count_members(described: ConsumerGroupDescription) -> int:
+    """Without a proxy's helper, as DescribeGroups through the proxy."""
+    return sum(not is_helper(member.member_id) for member in described.members)
 
 
 def _of(future: Future[Any], read: Callable[[Any], Any]) -> Any:
