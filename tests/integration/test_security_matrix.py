@@ -1,6 +1,7 @@
 """Who can do what to whom: equal through the proxy and straight at Kafka, cell by cell (security_matrix/)."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,23 +10,36 @@ from security_matrix.callers import CALLERS
 from security_matrix.calls import CALLS
 from security_matrix.cell import Outcome
 from security_matrix.differences import difference, unexplained, unused
-from security_matrix.matrix import Cell, places, play_all, secured_broker
+from security_matrix.matrix import Cell, Way, places, play_all, secured_broker
+from security_matrix.table import without_race
 
 from tests.skips import not_here
+from tools.kafka.tls_files import TlsFiles
 
 WITHOUT_READ = ("unauthenticated", "without", "describes")
 
 
 @pytest.fixture(scope="module")
-def cluster(own_kafka_of_module):
-    return own_kafka_of_module(**secured_broker())
+def tls(empty_folder) -> TlsFiles:
+    return TlsFiles(empty_folder("security-matrix-tls"))
 
 
 @pytest.fixture(scope="module")
-def cells(cluster, empty_folder) -> Sequence[Cell]:
-    """The whole matrix, played once: a minute and a half."""
-    with places(cluster, empty_folder("security-matrix")) as ways:
-        return play_all(ways)
+def cluster(own_kafka_of_module, tls):
+    return own_kafka_of_module(**secured_broker(tls))
+
+
+@pytest.fixture(scope="module")
+def played(cluster, tls, empty_folder) -> Iterator[Callable[[Way], Sequence[Cell]]]:
+    """The whole matrix on each way, played once: a minute and a half."""
+    with places(cluster, tls, empty_folder("security-matrix")) as places_of:
+        yield functools.cache(lambda way: play_all(places_of, way))
+
+
+@pytest.fixture(params=Way, ids=str)
+def cells(request, played) -> Sequence[Cell]:
+    """The matrix on one way."""
+    return played(request.param)
 
 
 def lines(cells: Sequence[Cell]) -> list[str]:
@@ -56,24 +70,18 @@ def test_every_reason_is_about_something_that_is_seen(cells, cluster):
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(900)
-def test_the_page_has_this_table(cells, cluster):
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("ways", [(Way.SASL,), tuple(Way)], ids=["SASL", "certificates"])
+def test_the_page_has_this_table(played, cluster, ways):
     """For the version whose whole table the page has, except where Kafka itself answers now so and now so."""
     page = table.written()
     (version,) = page.splitlines()[0].removeprefix("Kafka ").split(":")[:1]
     if cluster.version != version:
         not_here(f"docs/evidence/security-matrix.md has the whole table of Kafka {version}")
     shown = set(map(without_race, page.splitlines()))
+    cells = [cell for way in ways for cell in played(way)]
     seen = map(without_race, table.chapter({version: cells}).splitlines())
     assert [line for line in seen if line not in shown] == []
-
-
-def without_race(line: str) -> str:
-    """A row as it is if Kafka has answered the caller before the member's own JoinGroup took the place of its call.
-
-    Straight at Kafka that is a race: the member hears of the rebalance at its next heartbeat (reason 4).
-    """
-    return line.replace("no answer; a rebalance → NONE; a rebalance (4)", "NONE; a rebalance")
 
 
 def test_a_row_is_the_same_whoever_wins_the_race_at_kafka():
@@ -105,6 +113,28 @@ def test_the_table_says_both_outcomes_where_they_differ():
     cell = Cell(caller, call, Outcome("closed", ""), Outcome("NONE", "a rebalance"))
     (row,) = table.rows_of([cell], "4.4.0", []).values()
     assert row[caller] == "**closed → NONE; a rebalance**"
+
+
+def test_a_difference_of_one_way_explains_nothing_on_another():
+    caller = next(one for one in CALLERS if one.key == "owner")
+    call = next(one for one in CALLS if one.api == "CreateDelegationToken")
+    closed = Cell(caller, call, Outcome("NONE", ""), Outcome("closed", ""), Way.CERTIFICATES)
+    assert difference(closed, "4.4.0") is not None
+    assert difference(replace(closed, way=Way.SASL), "4.4.0") is None
+
+
+def test_of_clients_with_certificates_the_table_has_what_differs():
+    caller, other, call = *CALLERS[1:3], next(one for one in CALLS if one.api == "CreateDelegationToken")
+    made, closed = Outcome("NONE", ""), Outcome("closed", "")
+    cells = [Cell(one, call, made, made) for one in (caller, other)]
+    of_certificates = [replace(one, through=closed, way=Way.CERTIFICATES) for one in cells]
+    assert "clients with certificates: the same in every cell" in table.chapter(
+        {"4.4.0": [*cells, *(replace(one, through=made) for one in of_certificates)]}
+    )
+    assert (
+        f"| {call.api} {call.title} | {caller.title}; {other.title} | NONE → closed (1) |"
+        in table.chapter({"4.4.0": [*cells, *of_certificates]})
+    )
 
 
 def test_what_stands_between_the_markers_is_replaced():

@@ -1,6 +1,7 @@
 """Prints the security matrix: ``python -m tests.integration.security_matrix --version 4.4.0 --version 4.0.1``."""
 
 import argparse
+import contextlib
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -8,10 +9,12 @@ from pathlib import Path
 
 from support import find_broker
 
+from tools.kafka.tls_files import TlsFiles
+
 from . import table
 from .calls import CALLS
 from .differences import unexplained
-from .matrix import Cell, places, play_all, secured_broker
+from .matrix import Cell, Way, places, play_all, secured_broker
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,15 +39,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def play_on(version: str, only: str = "") -> list[Cell]:
-    """The matrix, or some rows of it, on a broker that is started for it."""
+    """The matrix of each way, or some rows of it, on a broker that is started for it."""
     calls = [call for call in CALLS if only in f"{call.api} {call.title}"]
     name = f"security-matrix-{version}"
     with (
         tempfile.TemporaryDirectory() as folder,
-        find_broker.own_cluster(name, version=version, say=say, **secured_broker()) as cluster,
-        places(cluster, Path(folder)) as ways,
+        contextlib.ExitStack() as stack,
     ):
-        return play_all(ways, calls=calls)
+        tls = TlsFiles(Path(folder) / "tls")
+        broker = secured_broker(tls)
+        cluster = stack.enter_context(find_broker.own_cluster(name, version=version, say=say, **broker))
+        places_of = stack.enter_context(places(cluster, tls, Path(folder)))
+        return [cell for way in Way for cell in play_all(places_of, way, calls)]
 
 
 def say(what: str) -> None:

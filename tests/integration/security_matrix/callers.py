@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 from confluent_kafka.admin import AclOperation, AdminClient, ResourcePatternType, ResourceType
-from support.raw import PlainLogin
-from support.secured import allow, secret
+from support.secured import allow
 
-OWNER = PlainLogin("alice", secret("alice"))
+OWNER = "alice"
 """The principal of the members that are attacked."""
-STRANGER = PlainLogin("bob", secret("bob"))
+STRANGER = "bob"
 """Everybody else who authenticates; what he may do depends on the group and the topic."""
 
 READ, WRITE, DELETE, DESCRIBE = (
@@ -25,7 +24,8 @@ class Caller:
 
     key: str
     title: str
-    login: PlainLogin | None
+    user: str | None
+    """Whom it authenticates as; `Place.connect` says how."""
     group: AclOperation | None = None
     """What it may do with the group, if it is not the owner."""
     topic: AclOperation | None = None
@@ -49,11 +49,11 @@ def set_up_acls(admin: AdminClient, kinds_of_groups: tuple[str, ...]) -> None:
     """
     prefixed = ResourcePatternType.PREFIXED
     for kind in kinds_of_groups:
-        allow(admin, OWNER.user, ResourceType.GROUP, f"{kind}-", READ, DELETE, pattern=prefixed)
+        allow(admin, OWNER, ResourceType.GROUP, f"{kind}-", READ, DELETE, pattern=prefixed)
     for caller in CALLERS:
-        allow(admin, OWNER.user, ResourceType.TOPIC, f"{caller.key}-", READ, pattern=prefixed)
-        user = OWNER.user if caller.login is OWNER else STRANGER.user
-        if caller.login is OWNER or caller.group is not None:
+        allow(admin, OWNER, ResourceType.TOPIC, f"{caller.key}-", READ, pattern=prefixed)
+        user = OWNER if caller.user == OWNER else STRANGER
+        if caller.user == OWNER or caller.group is not None:
             allow(admin, user, ResourceType.TRANSACTIONAL_ID, f"{caller.key}-", WRITE, pattern=prefixed)
         if caller.group is not None:
             for kind in kinds_of_groups:

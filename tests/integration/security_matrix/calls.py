@@ -395,4 +395,28 @@ NEW_PROTOCOL = [
     ),
 ]  # fmt: skip
 
-CALLS: tuple[Call, ...] = (*JOINS, *CLASSIC, *OFFSETS, *GROUPS, *NEW_PROTOCOL)
+
+# -- delegation tokens ---------------------------------------------------------------------------------------
+
+TOKENS = [
+    Call(
+        "CreateDelegationToken", "v3",
+        once(
+            lambda _: message(
+                "create_delegation_token", 3, owner_principal_type=None, owner_principal_name=None, renewers=(),
+                max_lifetime=dt.timedelta(hours=1),
+            )
+        ),
+    ),
+    Call(
+        "RenewDelegationToken", "v2, a token that nobody has",
+        once(lambda _: message("renew_delegation_token", 2, hmac=b"none", renew_period=dt.timedelta(hours=1))),
+    ),
+    Call(
+        "ExpireDelegationToken", "v2, a token that nobody has",
+        once(lambda _: message("expire_delegation_token", 2, hmac=b"none", expiry_time_period=dt.timedelta(0))),
+    ),
+    Call("DescribeDelegationToken", "v3", once(lambda _: message("describe_delegation_token", 3, owners=None))),
+]  # fmt: skip
+
+CALLS: tuple[Call, ...] = (*JOINS, *CLASSIC, *OFFSETS, *GROUPS, *NEW_PROTOCOL, *TOKENS)

@@ -1,9 +1,10 @@
 """Plays one call at one group, and says what the caller was answered and what became of the members."""
 
 import dataclasses
+import ssl
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +13,13 @@ from kio.serial import entity_reader
 from support.broker import Kafka
 from support.raw import RawConnection
 
-from .callers import Caller
+from .callers import OWNER, Caller
 from .calls import Call
 from .members import REBALANCE, Members, classic_members, name_of, native_members, partitions_in
 from .target import OWN_PARTITION, WATCHED_PARTITION, message, topic_of
 
 ANSWER_S = 8.0
-"""How long a caller waits."""
+"""How long a caller waits, and a member for what is answered at once."""
 AFTERWARDS_S = 2.5
 """How long the members are watched then: longer than the broker takes to assign anew, which it does each second."""
 LOOK_S = 0.25
@@ -42,7 +43,8 @@ class Place:
     """Where members and callers connect, and what else a cell needs."""
 
     kind: str
-    address: str
+    connect: Callable[[str | None], RawConnection]
+    """Connects as this user, or as nobody. Raises ConnectionError or ssl.SSLError where nobody may not connect."""
     kafka: Kafka
     """As a super user sees it, straight at the broker."""
     topic_ids: Mapping[str, uuid.UUID]
@@ -73,9 +75,9 @@ def play(place: Place, caller: Caller, call: Call, group: str) -> Outcome:
     topic = topic_of(caller.key)
     topic_id = place.topic_ids[topic]
     if place.kind == NATIVE:
-        members = native_members(place.address, group, topic, topic_id)
+        members = native_members(lambda: place.connect(OWNER), group, topic, topic_id)
     else:
-        members = classic_members(place.address, group, topic)
+        members = classic_members(lambda: place.connect(OWNER), group, topic)
     try:
         members.join()
         committed = members.by_role["static"].commit(WATCHED_PARTITION)
@@ -92,7 +94,11 @@ def play(place: Place, caller: Caller, call: Call, group: str) -> Outcome:
 def _call(place: Place, caller: Caller, call: Call, target: Any, members: Members) -> str:
     script = call.script(target)
     request = next(script)
-    with RawConnection(place.address, login=caller.login, timeout_s=ANSWER_S) as connection:
+    try:
+        connection = place.connect(caller.user)
+    except (ConnectionError, ssl.SSLError):
+        return "closed"
+    with connection:
         while True:
             connection.send(request)
             deadline = time.monotonic() + ANSWER_S

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from .matrix import Cell
+from .matrix import Cell, Way
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,15 @@ class Difference:
     """What it comes to through the proxy when a member happens to call meanwhile, if that is something else."""
     kafka: str = ""
     """The beginning of the versions that it is about; empty for all."""
+    way: Way | None = None
+    """The way that it is about; None for all."""
 
     def covers(self, cell: Cell, version: str) -> bool:
         """Whether this is what is seen in this cell."""
         row = f"{cell.call.api}: {cell.call.title}"
         return (
             version.startswith(self.kafka)
+            and self.way in (None, cell.way)
             and cell.caller.key in self.callers
             and any(fnmatchcase(row, pattern) for pattern in self.rows)
             and str(cell.straight) == self.straight
@@ -38,6 +41,7 @@ class Difference:
 
 
 READERS = frozenset({"reads", "sees", "owner"})
+AUTHENTICATED = READERS | {"without", "describes"}
 BLIND = frozenset({"reads"})
 """Callers that may read the group and may not describe its topics."""
 
@@ -61,6 +65,10 @@ _ORDER = (
 _DESCRIBED_WHOLE = (
     "The broker describes groups of the new protocol only to principals that may describe all their topics, and "
     "classic groups to all that may describe the group."
+)
+_NO_TOKENS = (
+    "The token APIs (38 to 41) are not offered to clients with certificates, and using one ends the connection: "
+    "brokers refuse them on a connection that is authenticated by a token, as the proxy's is."
 )
 
 DIFFERENCES = (
@@ -161,6 +169,15 @@ DIFFERENCES = (
         "NONE; a rebalance",
         kafka="4.0",
     ),
+    *(
+        Difference(_NO_TOKENS, AUTHENTICATED, (row,), straight, "closed", way=Way.CERTIFICATES)
+        for row, straight in (
+            ("CreateDelegationToken: v3", "NONE"),
+            ("RenewDelegationToken: v2, *", "DELEGATION_TOKEN_NOT_FOUND"),
+            ("ExpireDelegationToken: v2, *", "DELEGATION_TOKEN_NOT_FOUND"),
+            ("DescribeDelegationToken: v3", "NONE"),
+        )
+    ),
 )
 
 
@@ -175,10 +192,13 @@ def unexplained(cells: Iterable[Cell], version: str) -> list[Cell]:
 
 
 def unused(cells: Iterable[Cell], version: str) -> list[Difference]:
-    """The differences that no cell shows, although they are about this version."""
+    """The differences that no cell shows, although they are about this version and the way of one of these cells."""
     seen = list(cells)
+    ways = {None, *(cell.way for cell in seen)}
     return [
         one
         for one in DIFFERENCES
-        if version.startswith(one.kafka) and not any(one.covers(cell, version) for cell in seen)
+        if version.startswith(one.kafka)
+        and one.way in ways
+        and not any(one.covers(cell, version) for cell in seen)
     ]

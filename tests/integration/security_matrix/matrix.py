@@ -2,24 +2,28 @@
 
 import contextlib
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from support.broker import Kafka
+from support.certificates import FORMAT_OPTIONS, TOKENS, Client, allow_tokens, certificate_proxy
 from support.entry import running_proxy
-from support.raw import RawConnection
+from support.raw import PlainLogin, RawConnection
 from support.raw_new_member import topic_id
-from support.secured import sasl_settings
+from support.secured import BY_COMMON_NAME, mutual_tls, sasl_settings, secret
 from support.waiting import eventually
 
 from tools.kafka.cluster import Cluster, ExtraListener
+from tools.kafka.tls_files import TlsFiles
 
-from .callers import CALLERS, Caller, set_up_acls
+from .callers import CALLERS, OWNER, STRANGER, Caller, set_up_acls
 from .calls import CALLS, Call
-from .cell import CLASSIC, KINDS, NATIVE, TRANSLATED, Outcome, Place, play
+from .cell import ANSWER_S, CLASSIC, KINDS, NATIVE, TRANSLATED, Outcome, Place, play
 from .target import PARTITIONS, message, other_topic_of, topic_of
 
 AT_ONCE = 64
@@ -36,14 +40,26 @@ STOCK = {
 """Kafka's own values of what the tests' other brokers have shorter."""
 
 
+Connect = Callable[[str | None], RawConnection]
+
+
+class Way(StrEnum):
+    """How members and callers authenticate, on the way straight to Kafka as through the proxy."""
+
+    SASL = "SASL"
+    CERTIFICATES = "certificates"
+    """By TLS; the proxy's listener has `identity: delegation_token`."""
+
+
 @dataclass(frozen=True)
 class Cell:
-    """One call of one caller, on both ways."""
+    """One call of one caller, straight at Kafka and through the proxy."""
 
     caller: Caller
     call: Call
     straight: Outcome
     through: Outcome
+    way: Way = Way.SASL
 
     @property
     def equal(self) -> bool:
@@ -51,21 +67,29 @@ class Cell:
         return self.straight == self.through
 
 
-def secured_broker() -> dict[str, Any]:
-    """What makes a `Cluster` one with StandardAuthorizer, a listener SASL, and Kafka's own settings of groups."""
+def secured_broker(tls: TlsFiles | None = None) -> dict[str, Any]:
+    """What makes a `Cluster` one with StandardAuthorizer, a listener SASL, and Kafka's own settings of groups.
+
+    With certificates also one with delegation tokens and a listener MUTUAL_TLS.
+    """
     return {
-        "listeners": (ExtraListener("SASL", "SASL_PLAINTEXT", sasl_settings()),),
+        "listeners": (
+            ExtraListener("SASL", "SASL_PLAINTEXT", sasl_settings()),
+            *(() if tls is None else (mutual_tls(tls),)),
+        ),
+        "format_options": () if tls is None else FORMAT_OPTIONS,
         "overrides": {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
             **STOCK,
+            **({} if tls is None else TOKENS),
         },
     }
 
 
 @contextlib.contextmanager
-def places(cluster: Cluster, folder: Path) -> Iterator[dict[str, Place]]:
-    """The three ways to a running broker, with topics and ACLs; the proxy's files are in `folder`."""
+def places(cluster: Cluster, tls: TlsFiles, folder: Path) -> Iterator[dict[Way, dict[str, Place]]]:
+    """Where members of each kind connect, on each way, with topics and ACLs; the proxies' files are in `folder`."""
     kafka = Kafka(cluster.bootstrap, source="secured", version=cluster.version)
     names = [name(caller.key) for caller in CALLERS for name in (topic_of, other_topic_of)]
     for name in names:
@@ -73,24 +97,71 @@ def places(cluster: Cluster, folder: Path) -> Iterator[dict[str, Place]]:
     set_up_acls(kafka.admin, KINDS)
     _wait_for_transactions(kafka)
     ids = {name: topic_id(kafka, name) for name in names}
-    sasl = cluster.bootstrap_of("SASL")
-    with running_proxy(sasl, folder, limits={}) as proxy:
-        addresses = {TRANSLATED: proxy.bootstrap, CLASSIC: sasl, NATIVE: sasl}
-        yield {kind: Place(kind, address, kafka, ids) for kind, address in addresses.items()}
+    for user in (OWNER, STRANGER):
+        allow_tokens(cluster, user)
+    by_certificate = _by_certificate(tls)
+    sasl, mutual = cluster.bootstrap_of("SASL"), cluster.bootstrap_of("MUTUAL_TLS")
+
+    def places_of(straight: Connect, through: Connect) -> dict[str, Place]:
+        connects = {TRANSLATED: through, CLASSIC: straight, NATIVE: straight}
+        return {kind: Place(kind, connect, kafka, ids) for kind, connect in connects.items()}
+
+    with (
+        running_proxy(sasl, folder / "sasl", limits={}) as one,
+        certificate_proxy(
+            cluster,
+            tls,
+            folder / "certificates",
+            listener={"principal_mapping_rules": BY_COMMON_NAME},
+            limits={},
+        ) as other,
+    ):
+        yield {
+            Way.SASL: places_of(_by_sasl(sasl), _by_sasl(one.bootstrap)),
+            Way.CERTIFICATES: places_of(by_certificate(mutual), by_certificate(other.bootstrap)),
+        }
+
+
+def _by_sasl(address: str) -> Connect:
+    def connect(user: str | None) -> RawConnection:
+        login = None if user is None else PlainLogin(user, secret(user))
+        return RawConnection(address, timeout_s=ANSWER_S, login=login)
+
+    return connect
+
+
+def _by_certificate(tls: TlsFiles) -> Callable[[str], Connect]:
+    contexts: dict[str | None, ssl.SSLContext] = {}
+    for user in (None, OWNER, STRANGER):
+        context = ssl.create_default_context(cafile=tls.ca)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2  # nothing comes after the handshake but answers
+        if user is not None:
+            client = Client(tls, user)
+            context.load_cert_chain(client.certificate, client.key)
+        contexts[user] = context
+
+    def way_to(address: str) -> Connect:
+        return lambda user: RawConnection(address, timeout_s=ANSWER_S, tls=contexts[user])
+
+    return way_to
 
 
 def play_all(
-    ways: Mapping[str, Place], callers: Sequence[Caller] = CALLERS, calls: Sequence[Call] = CALLS
+    places_of: Mapping[Way, Mapping[str, Place]], way: Way, calls: Sequence[Call] = CALLS
 ) -> list[Cell]:
-    """Every call of every caller, each at a new group on each way."""
+    """Every call of every caller on one way, each at a new group straight and at another one through the proxy."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         started = [
-            (caller, call, [pool.submit(play, ways[kind], caller, call, f"{kind}-{caller.key}-{CALLS.index(call)}")
-             for kind in (call.kind, TRANSLATED)])
+            (caller, call, [
+                pool.submit(
+                    play, places_of[way][kind], caller, call, f"{kind}-{caller.key}-{CALLS.index(call)}-{way.lower()}"
+                )
+                for kind in (call.kind, TRANSLATED)
+            ])
             for call in calls
-            for caller in callers
+            for caller in CALLERS
         ]  # fmt: skip
-        return [Cell(caller, call, *(one.result() for one in both)) for caller, call, both in started]
+        return [Cell(caller, call, *(one.result() for one in both), way) for caller, call, both in started]
 
 
 def _wait_for_transactions(kafka: Kafka) -> None:

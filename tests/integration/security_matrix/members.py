@@ -5,7 +5,7 @@ A step never waits for another member, so that a rebalance goes on while a calle
 
 import datetime as dt
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from kio.schema.consumer_protocol_assignment.v1.data import ConsumerProtocolAssignment, TopicPartition
@@ -15,11 +15,8 @@ from support.raw import RawConnection
 from support.raw_member import embedded
 from support.waiting import eventually
 
-from .callers import OWNER
 from .target import INSTANCE_ID, PARTITIONS, Known, Target, join_group, message
 
-NO_ANSWER_S = 8.0
-"""How long a member waits for what is answered at once."""
 REBALANCE = "a rebalance"
 OFFSET_OF_MEMBERS = 1
 """What they commit."""
@@ -62,9 +59,11 @@ def name_of(code: int) -> str:
 class _Connected:
     """What members of both protocols have."""
 
-    def __init__(self, address: str, group: str, topic: str, instance_id: str | None) -> None:
-        self._address = address
-        self._connection = self._connected()
+    def __init__(
+        self, connect: Callable[[], RawConnection], group: str, topic: str, instance_id: str | None
+    ) -> None:
+        self._connect = connect
+        self._connection = connect()
         self._group = group
         self._topic = topic
         self.instance_id = instance_id
@@ -93,9 +92,6 @@ class _Connected:
 
     def _step(self) -> None:
         raise NotImplementedError
-
-    def _connected(self) -> RawConnection:
-        return RawConnection(self._address, timeout_s=NO_ANSWER_S, login=OWNER)
 
     def _hear(self, what: str) -> None:
         if what not in self.heard:
@@ -174,7 +170,7 @@ class ClassicMember(_Connected):
     def _go_on(self, answer: Any) -> None:
         if answer.error_code == ErrorCode.coordinator_not_available:
             self._connection.close()  # as Java does, which then looks for the coordinator
-            self._connection, self._waits_for = self._connected(), None
+            self._connection, self._waits_for = self._connect(), None
             self.at_rest, self.is_to_join = False, True
         elif answer.error_code != ErrorCode.none:
             self._waits_for = None
@@ -227,9 +223,14 @@ class NativeMember(_Connected):
     """ConsumerGroupHeartbeat v1; gives up at once what is withdrawn."""
 
     def __init__(
-        self, address: str, group: str, topic: str, instance_id: str | None, topic_id: uuid.UUID
+        self,
+        connect: Callable[[], RawConnection],
+        group: str,
+        topic: str,
+        instance_id: str | None,
+        topic_id: uuid.UUID,
     ) -> None:
-        super().__init__(address, group, topic, instance_id)
+        super().__init__(connect, group, topic, instance_id)
         self._topic_id = topic_id
         self.member_id = str(uuid.uuid4())
 
@@ -359,15 +360,17 @@ class Members:
             member.close()
 
 
-def classic_members(address: str, group: str, topic: str) -> Members:
+def classic_members(connect: Callable[[], RawConnection], group: str, topic: str) -> Members:
     """They join by JoinGroup."""
-    dynamic, static = (ClassicMember(address, group, topic, who) for who in (None, INSTANCE_ID))
+    dynamic, static = (ClassicMember(connect, group, topic, who) for who in (None, INSTANCE_ID))
     return Members(dynamic, static, group)
 
 
-def native_members(address: str, group: str, topic: str, topic_id: uuid.UUID) -> Members:
+def native_members(
+    connect: Callable[[], RawConnection], group: str, topic: str, topic_id: uuid.UUID
+) -> Members:
     """They join by ConsumerGroupHeartbeat."""
-    dynamic, static = (NativeMember(address, group, topic, who, topic_id) for who in (None, INSTANCE_ID))
+    dynamic, static = (NativeMember(connect, group, topic, who, topic_id) for who in (None, INSTANCE_ID))
     return Members(dynamic, static, group)
 
 

@@ -6,6 +6,7 @@ kio is somebody else's codec: nothing of ours stands between the test and the wi
 import io
 import select
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -39,11 +40,14 @@ class RawConnection:
         timeout_s: float = 15.0,
         login: "PlainLogin | None" = None,
         source_host: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         host, _, port = address.rpartition(":")
         self._client_id = client_id
         self._correlation_id = 0
         self._socket = socket.create_connection((host, int(port)), timeout_s, (source_host, 0))
+        if tls is not None:
+            self._socket = _with_tls(self._socket, tls, host)
         if login is not None:
             try:
                 self.log_in(login)
@@ -107,6 +111,8 @@ class RawConnection:
 
     def has_answer(self, within_s: float = 0.0) -> bool:
         """Whether there is something to receive, or the other side has closed, before so many seconds have passed."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
         poll = select.poll()  # select() knows no descriptor above 1023
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(within_s * 1000))
@@ -146,6 +152,14 @@ class RawConnection:
                 raise ConnectionError(f"closed after {len(received)} of {count} bytes")
             received += part
         return bytes(received)
+
+
+def _with_tls(plain: socket.socket, tls: ssl.SSLContext, host: str) -> ssl.SSLSocket:
+    try:
+        return tls.wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
 
 
 def to_coordinator(bootstrap: str, group: str, **options: Any) -> RawConnection:

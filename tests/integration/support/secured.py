@@ -22,6 +22,8 @@ from tools.kafka.tls_files import TlsFiles
 
 USERS = ("alice", "bob", "Carol")
 REAUTHENTICATION_MS = 6_000
+BY_COMMON_NAME = "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT"
+"""`ssl.principal.mapping.rules` of the listener MUTUAL_TLS."""
 _MODULES = "org.apache.kafka.common.security"
 
 
@@ -47,6 +49,12 @@ def sasl_settings(*, reauthentication_ms: int | None = None) -> dict[str, str]:
     return settings
 
 
+def mutual_tls(tls: TlsFiles) -> ExtraListener:
+    """The listener MUTUAL_TLS, whose clients are called as their certificates' common names."""
+    settings = {"ssl.client.auth": "required", "ssl.principal.mapping.rules": BY_COMMON_NAME}
+    return ExtraListener("MUTUAL_TLS", "SSL", {**tls.broker_settings(), **settings})
+
+
 def secured_cluster(tls: TlsFiles, **options: Any) -> dict[str, Any]:
     """What makes a `Cluster` one of these; the listeners are SASL, REAUTH, SASL_TLS, TLS and MUTUAL_TLS."""
     on_tls = tls.broker_settings()
@@ -56,15 +64,7 @@ def secured_cluster(tls: TlsFiles, **options: Any) -> dict[str, Any]:
             ExtraListener("REAUTH", "SASL_PLAINTEXT", sasl_settings(reauthentication_ms=REAUTHENTICATION_MS)),
             ExtraListener("SASL_TLS", "SASL_SSL", {**sasl_settings(), **on_tls}),
             ExtraListener("TLS", "SSL", on_tls),
-            ExtraListener(
-                "MUTUAL_TLS",
-                "SSL",
-                {
-                    **on_tls,
-                    "ssl.client.auth": "required",
-                    "ssl.principal.mapping.rules": "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT",
-                },
-            ),
+            mutual_tls(tls),
         ),
         "format_options": [
             part
