@@ -307,6 +307,7 @@ async def test_a_withdrawn_right_ends_a_connection_with_its_session(broker, auth
         with trio.fail_after(10), structlog.testing.capture_logs():
             assert await client.receive_some() == b""
         assert proxy.count("client_to_proxy_disconnects_total", cause="session_expired") == 1
+        assert not proxy.count("identity_authentications_total", result="again"), "by a token that ends too"
         await trio.aclose_forcefully(client)
 
 
