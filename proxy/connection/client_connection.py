@@ -231,12 +231,14 @@ class ClientConnection:
 
     async def _open_upstream(self) -> None:
         deps, shell = self._deps, self._shell
-        dialer = self._speaker or deps.dialer
         try:
-            dialed = await dialer.dial(self.node_id)
+            dialed = await self._dial()
         except UnreachableError as error:
             deps.broker_health.connect_failed(self.node_id, error)
             self.end(DisconnectCause.SERVER_UNREACHABLE, str(error))
+            return
+        if dialed is None:
+            self.end(DisconnectCause.CLIENT_CLOSED)
             return
         self._upstream = upstream = UpstreamConnection(
             dialed, self._port, shell, self._session.responses, self._metrics, self._nursery
@@ -261,6 +263,17 @@ class ClientConnection:
             )
             self._nursery.start_soon(self._guarded, keep)
         shell.advance()
+
+    async def _dial(self) -> Dialed | None:
+        """Connect to the broker; None if the client has gone before that was over, where the proxy speaks for it."""
+        if self._speaker is None:
+            return await self._deps.dialer.dial(self.node_id)
+        from proxy.connection.dial_for_client import dial_for_client  # noqa: PLC0415 - only for tokens
+
+        peer_closed = getattr(self._client, "peer_closed", never)
+        return await dial_for_client(
+            self._speaker, self.node_id, peer_closed, self._session.awaits_only_versions
+        )
 
     async def _read_upstream(self, upstream: UpstreamConnection) -> None:
         cause, reason = await upstream.read()

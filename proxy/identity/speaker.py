@@ -37,8 +37,7 @@ there would cost the connection."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5
 _IN_ALL_S = 10.0
-"""Seconds for a token, a connection and its authentication together. The client may have gone meanwhile, which is not
-noticed before, as with a broker that is slow to accept connections."""
+"""Seconds for a token, a connection and its authentication together."""
 
 _CLIENT_ID = "epochgate-identity"
 _MOST_BYTES = 64 * 1024

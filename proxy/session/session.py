@@ -221,6 +221,17 @@ class ClientSession:
         return self._core.reauthentication is not None and is_free and has_read
 
     @property
+    def awaits_only_versions(self) -> bool:
+        """Whether all that was read of the client is an ApiVersions that waits for the upstream connection."""
+        postponed = self._postponed
+        return (
+            postponed is not None
+            and not self._requests.buffered
+            and postponed.last
+            and read_header(postponed.data).api_key == _API_VERSIONS
+        )
+
+    @property
     def share_session(self) -> ShareSession:
         """The share session that the client has on this connection."""
         return self._core.share_session

@@ -63,6 +63,7 @@ CHARTS_KEYS = (
 )
 NO_KEY = (
     "hosting",
+    "proxy.connection.dial_for_client",
     "proxy.connection.kept_authentication",
     "proxy.control.hook_caller",
     "proxy.exporter",

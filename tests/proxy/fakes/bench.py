@@ -10,7 +10,7 @@ import trio.testing
 from protocol_codecs import ApiKey
 from proxy.config.schema import Address, Limits
 from proxy.connection.client_connection import ClientConnection
-from proxy.connection.connection_deps import ConnectionDeps
+from proxy.connection.connection_deps import ConnectionDeps, Identify
 from proxy.connection.share_session_cuts import ShareSessionCuts
 from proxy.connection.translator_driver import TranslatorDriver
 from proxy.groups.event_dispatcher import EventDispatcher
@@ -41,6 +41,7 @@ class Bench:
         node_id: int | None,
         translator: Translator | None = None,
         held_calls: HeldCallsBudget | None = None,
+        identify: Identify | None = None,
     ) -> None:
         self.metrics = Metrics()
         self.translator = Scripted()
@@ -68,7 +69,8 @@ class Bench:
             passes_through=self.driver.passes_through,
             held_calls=held_calls or HeldCallsBudget(limits.group_calls_held_max_bytes),
         )
-        deps = ConnectionDeps(context, self, self, self.driver, PipePool(4), ShareSessionCuts(self.metrics))
+        cuts = ShareSessionCuts(self.metrics)
+        deps = ConnectionDeps(context, self, self, self.driver, PipePool(4), cuts, identify)
         self.connection = ClientConnection(
             ConnectionId(1), self.proxy_to_client, "client-host", node_id, deps
         )
@@ -132,13 +134,15 @@ async def a_bench(
     run: Run | None = None,
     translator: Translator | None = None,
     held_calls: HeldCallsBudget | None = None,
+    identify: Identify | None = None,
 ) -> AsyncIterator[Bench]:
     """A running connection; it is ended with the block if it has not ended before.
 
     ``run`` runs it otherwise; ``translator`` is in the place of the scripted one. ``held_calls`` is the room that it
     shares with others.
+    ``identify`` returns who speaks for the client at the broker.
     """
-    bench = Bench(pair, limits or Limits(), node_id, translator, held_calls)
+    bench = Bench(pair, limits or Limits(), node_id, translator, held_calls, identify)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.driver.run_timers)
         nursery.start_soon(bench.run, run)
