@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from pipeline.readiness.policy_kubernetes import LABEL
+from proxy.config.loader import read_config
 from proxy.config.policy_source import policy_of_files
 from tools.chart import crds, readme, render, schemas
 from tools.chart.binaries import ROOT, binary
@@ -314,6 +315,39 @@ def test_files_in_the_release_are_a_policy_that_the_proxy_takes():
     ]
     files = {name: text.encode() for one in maps for name, text in one["data"].items()}
     assert policy_of_files("set", files, manifest_required=True).policy.wave_of == {"yes": 1, "payments": 1}
+
+
+def test_clients_with_certificates_have_their_configuration_and_its_secrets_are_mounted_files(tmp_path):
+    """The proxy takes the configuration once the files are where the pods have them."""
+    manifests = render.documents(render.ci("client-certificates"))
+    text = render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"]
+    file = tmp_path / "epochgate.yaml"
+    file.write_text(text)
+    config = read_config(file)[0]
+    tokens, mapped = config.listeners
+    assert (tokens.identity, tokens.tls.client_auth) == ("delegation_token", "required")
+    assert (mapped.identity, mapped.tls.client_auth) == ("mapped", "optional")
+    assert tokens.principal_mapping_rules == "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT"
+    assert config.identity.max_lifetime_ms == 600_000
+    named = {
+        tokens.tls.client_ca: "kafka-example-clients",
+        tokens.tls.client_crl: "kafka-example-crl",
+        mapped.tls.client_ca: "kafka-example-partners",
+        config.identity.account.password_file: "epochgate-gate",
+        config.identity.mapped_file: "epochgate-mapped",
+    }
+    pod = render.one(manifests, "Deployment", "epochgate")["spec"]["template"]["spec"]
+    assert named.items() <= secrets_of(pod, named).items()
+    (job,) = [one for one in manifests if one["kind"] == "Job" and "preflight" in one["metadata"]["name"]]
+    own = {config.identity.account.password_file, config.identity.mapped_file}
+    assert secrets_of(job["spec"]["template"]["spec"], own) == {file: named[file] for file in own}
+
+
+def secrets_of(pod, files):
+    """The Secret that each of these files of a pod's first container comes from."""
+    secrets = {one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
+    mounts = {one["mountPath"]: secrets.get(one["name"]) for one in pod["containers"][0]["volumeMounts"]}
+    return {file: mounts.get(file.rpartition("/")[0]) for file in files}
 
 
 def test_the_admin_ports_answer_to_the_names_of_their_services():

@@ -12,6 +12,15 @@ BOOTSTRAP = ("--set-json", 'upstream.bootstrap=["kafka:9092"]')
 
 GATEWAY = ("--set", "listeners.kafka.gateway.enabled=true,listeners.kafka.gateway.parentRefs[0].name=kafka")
 
+TLS = ("--set", "listeners.kafka.tls.enabled=true,listeners.kafka.tls.secretName=a")
+TOKENS = (
+    *TLS,
+    "--set",
+    "listeners.kafka.tls.clientCaSecretName=a,listeners.kafka.identity=delegation_token",
+    "--set",
+    "identity.allow={a},identity.account.username=gate,identity.account.secretName=a,identity.plaintextUpstream=true",
+)
+
 # By the schema: the place, and what is wrong there.
 MISTAKES = {
     "no brokers": (["--set", "upstream.bootstrap=null"], "at '/upstream'", "missing property 'bootstrap'"),
@@ -75,6 +84,16 @@ MISTAKES = {
         ],
         "/policy/rules/0/windows/0/from",
         "does not match pattern",
+    ),
+    "an identity that there is not": (
+        ["--set", "listeners.kafka.identity=certificate"],
+        "at '/listeners/kafka/identity'",
+        "'none', 'delegation_token', 'mapped'",
+    ),
+    "a password among the values": (
+        ["--set", "identity.account.password=hush"],
+        "at '/identity/account'",
+        "'password' not allowed",
     ),
     "a hook that is no URL": (["--set", "hook.url=hook"], "at '/hook/url'", "does not match pattern"),
     "a journal to nowhere": (
@@ -296,6 +315,50 @@ CONTRADICTIONS = {
         ["--set", "pipeline.report.enabled=true,journal.to=volume"],
         "pipeline.report: can't read a journal that is in an emptyDir",
     ),
+    "a client's certificate that nobody signs": (
+        [*TLS, "--set", "listeners.kafka.tls.clientAuth=optional"],
+        "listeners.kafka.tls: clientAuth and clientCrl need clientCaSecretName",
+    ),
+    "revoked certificates of nobody": (
+        [*TLS, "--set", "listeners.kafka.tls.clientCrl.secretName=a"],
+        "listeners.kafka.tls: clientAuth and clientCrl need clientCaSecretName",
+    ),
+    "an identity without certificates": (
+        [*TLS, "--set", "listeners.kafka.identity=mapped,identity.allow={a},identity.mapped.secretName=a"],
+        "listeners.kafka.identity: mapped needs tls.clientCaSecretName",
+    ),
+    "rules for principals that nobody learns of": (
+        ["--set", "listeners.kafka.principalMappingRules=RULE:^(.*)$/$1/"],
+        "listeners.kafka.principalMappingRules: needs identity: delegation_token or mapped",
+    ),
+    "an identity that no listener uses": (
+        ["--set", "identity.account.username=gate"],
+        "identity: is described but no listener uses it",
+    ),
+    "an identity in the configuration that no listener uses": (
+        ["--set", "config.identity.tokens_per_s=5"],
+        "config.identity: is described but no listener uses it",
+    ),
+    "tokens for everybody": (
+        [*TOKENS, "--set", "identity.allow=null"],
+        "identity.allow: needed",
+    ),
+    "tokens of nobody's account": (
+        [*TOKENS, "--set", "identity.account.secretName="],
+        "identity.account: delegation_token needs username and secretName",
+    ),
+    "credentials from no file": (
+        [*TOKENS, "--set", "listeners.kafka.identity=mapped"],
+        "identity.mapped.secretName: needed for mapped",
+    ),
+    "tokens in plain text": (
+        [*TOKENS, "--set", "identity.plaintextUpstream=false"],
+        "set upstream.tls.enabled, or identity.plaintextUpstream if that is meant",
+    ),
+    "an account in two places": (
+        [*TOKENS, "--set", "config.identity.account.username=b"],
+        "config.identity.account: set identity.account instead",
+    ),
     "a preflight that is a hook of nothing": (
         ["--set", "preflight.hook=true"],
         "preflight.hook: has no effect without preflight.enabled",
@@ -356,6 +419,14 @@ def test_a_secret_that_would_be_in_a_config_map_or_a_command_line_is_refused(sec
     assert render.template(*BOOTSTRAP, "--set-json", f"{section}={json.dumps(values)}")
 
 
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_of_the_tests_clients_is_refused(name):
+    said = refusal(["--set-json", f"tests.clientProperties={json.dumps({name: 'hush'})}"])
+    assert f"tests.clientProperties: {name} would be in the manifests for all to read" in said
+    assert "put it into a Secret (tests.clientPropertiesSecret)" in said
+    assert "hush" not in said
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_schema_refuses(mistake):
     arguments, place, reason = MISTAKES[mistake]
@@ -410,6 +481,7 @@ def test_what_needs_a_kind_that_the_cluster_does_not_have_is_refused(missing):
 
 def test_without_a_mistake_nothing_is_refused():
     assert render.documents(render.template(*BOOTSTRAP))
+    assert render.documents(render.template(*BOOTSTRAP, *TOKENS))
 
 
 def refusal(arguments: list[str]) -> str:

@@ -25,11 +25,17 @@ same TLS.
 {{- toJson $kafka -}}
 {{- end -}}
 
-{{/* Refuses secrets among properties that the manifests show to all who may read them. */}}
+{{/*
+Refuses secrets among properties that the manifests show to all who may read them. Takes (dict "kafka" {…} "key" …) and
+the `section` that names a Secret for them, or `instead`, the value that names one.
+*/}}
 {{- define "epochgate.checkNoSecrets" -}}
 {{- range $property, $_ := .kafka -}}
 {{- if regexMatch "(?i)(password|passphrase|secret|jaas[.]config|key[.]pem)$" $property -}}
-{{- fail (printf "%s: %s would be in the manifests for all to read; put it into a Secret (%s.secretName), and name its key in %s.secretFiles" $.key $property $.section $.section) -}}
+{{- $place := $.instead -}}
+{{- if not $place -}}{{- $place = printf "%s.secretName" $.section -}}{{- end -}}
+{{- $how := ternary "" (printf ", and name its key in %s.secretFiles" $.section) (not $.section) -}}
+{{- fail (printf "%s: %s would be in the manifests for all to read; put it into a Secret (%s)%s" $.key $property $place $how) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -49,7 +49,7 @@
 {{- end -}}
 {{- include "epochgate.needs" (dict "root" $ "api" "cert-manager.io/v1" "kind" "Certificate" "value" (printf "listeners.%s.tls.certManager.enabled" $name) "of" "cert-manager") -}}
 {{- end -}}
-{{- else if or $listener.tls.secretName $listener.tls.certManager.enabled $listener.tls.clientCaSecretName -}}
+{{- else if or $listener.tls.secretName $listener.tls.certManager.enabled $listener.tls.clientCaSecretName $listener.tls.clientCrl.secretName -}}
 {{- fail (printf "listeners.%s.tls: is described but not enabled; set tls.enabled" $name) -}}
 {{- end -}}
 {{- end -}}
@@ -137,6 +137,8 @@
 {{- if and (.Values.exporter).enabled ((.Values.exporter).serviceMonitor).enabled -}}
 {{- include "epochgate.needs" (dict "root" $ "api" "monitoring.coreos.com/v1" "kind" "ServiceMonitor" "value" "exporter.serviceMonitor.enabled" "of" "the Prometheus operator") -}}
 {{- end -}}
+{{- include "epochgate.checkNoSecrets" (dict "kafka" .Values.tests.clientProperties "key" "tests.clientProperties" "instead" "tests.clientPropertiesSecret") -}}
+{{- include "epochgate.checkIdentity" . -}}
 {{- include "epochgate.checkJournal" . -}}
 {{- include "epochgate.checkPipeline" . -}}
 {{- with .Values.verticalPodAutoscaler -}}

@@ -14,8 +14,12 @@
 {{- $tls := dict "certificate" (printf "%s/tls.crt" $folder) "key" (printf "%s/tls.key" $folder) -}}
 {{- if $listener.tls.clientCaSecretName -}}
 {{- $_ := set $tls "client_ca" (printf "/etc/epochgate/tls/%s-clients/ca.crt" $name) -}}
-{{- $_ := set $tls "client_auth" "required" -}}
-{{- $_ := set $one "identity" "none" -}}
+{{- $_ := set $tls "client_auth" $listener.tls.clientAuth -}}
+{{- with $listener.tls.clientCrl -}}
+{{- if .secretName -}}{{- $_ := set $tls "client_crl" (printf "/etc/epochgate/tls/%s-crl/%s" $name .key) -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $one "identity" $listener.identity -}}
+{{- if ne $listener.principalMappingRules "DEFAULT" -}}{{- $_ := set $one "principal_mapping_rules" $listener.principalMappingRules -}}{{- end -}}
 {{- end -}}
 {{- $_ := set $one "tls" $tls -}}
 {{- end -}}
@@ -95,6 +99,7 @@
 {{- $_ := set $config "hook" $hook -}}
 {{- end -}}
 {{- end -}}
+{{- with include "epochgate.identity" . -}}{{- $_ := set $config "identity" (fromJson .) -}}{{- end -}}
 {{- with include "epochgate.journal" . -}}{{- $_ := set $config "journal" (fromJson .) -}}{{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.config) | toYaml -}}
 {{- end -}}

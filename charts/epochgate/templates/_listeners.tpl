@@ -17,7 +17,10 @@
 {{- define "epochgate.listener" -}}
 {{- $defaults := dict
       "advertisedHost" ""
-      "tls" (dict "enabled" false "secretName" "" "clientCaSecretName" ""
+      "identity" "none"
+      "principalMappingRules" "DEFAULT"
+      "tls" (dict "enabled" false "secretName" "" "clientCaSecretName" "" "clientAuth" "required"
+        "clientCrl" (dict "secretName" "" "key" "ca.crl")
         "certManager" (dict "enabled" false "issuerRef" (dict "kind" "Issuer" "group" "cert-manager.io") "dnsNames" list
           "duration" "2160h" "renewBefore" "720h"))
       "service" (dict "type" "ClusterIP" "perBroker" false "annotations" dict "loadBalancerClass" ""
