@@ -5,7 +5,6 @@ saw (`support/tracing.py`), and nothing that a client or the proxy says about it
 """
 
 import datetime as dt
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from kio.schema.fetch.v16.response import FetchResponse
 from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from support.broker import Kafka
-from support.clients import CONFLUENT, DRIVERS, JAVA, KAFKA_PYTHON, ClientKind
+from support.clients import CONFLUENT, CONFLUENT_PRODUCER, JAVA, KAFKA_PYTHON
 from support.consumers import ConsumerProcess, Consumers
 from support.entry import Proxy, running_proxy
 from support.leaders import leaders_of, move_leaders
@@ -36,9 +35,6 @@ USER = "alice"
 LOGIN = PlainLogin(USER, secret(USER))
 NOT_LEADER = 6
 UNAUTHORIZED = 29  # as long as a node has not heard of an ACL
-_PRODUCER = ClientKind(
-    "producer", (), lambda: "", lambda _log: [sys.executable, str(DRIVERS / "producer_driver.py")]
-)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +85,7 @@ class Load:
     def start(self) -> None:
         login = Login(USER, "PLAIN")
         self.producer = self._consumers.start(
-            traced(_PRODUCER),
+            traced(CONFLUENT_PRODUCER),
             self._bootstrap,
             "",
             self.topic,

@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
 )
 from kio.schema.metadata.v7.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from support.authenticating_again import count
 from support.broker import Kafka
 from support.clients import CONFLUENT, JAVA, KAFKA_PYTHON
 from support.consumers import Consumers
@@ -76,13 +77,6 @@ def new_group(kafka: Kafka, topic: str, *users: str) -> str:
     return group
 
 
-def count(metrics: str, name: str, **labels: str) -> float:
-    """The sum of a metric's series that have these labels."""
-    series = (line for line in metrics.splitlines() if line.startswith(f"epochgate_{name}{{"))
-    wanted = [f'{key}="{value}"' for key, value in labels.items()]
-    return sum(float(line.rsplit(" ", 1)[1]) for line in series if all(label in line for label in wanted))
-
-
 def metadata(*topics: str) -> MetadataRequest:
     """A question about topics, and brokers."""
     return MetadataRequest(
@@ -142,48 +136,6 @@ def test_clients_authenticate_with_tls_on_both_sides(
     }
     with proxy as entry:
         work_together(kafka, consumers, entry.bootstrap, shared_topic, logins)
-
-
-def test_a_translated_group_whose_clients_authenticate_again_and_again_notices_nothing(
-    kafka, cluster, empty_folder, consumers, shared_topic
-):
-    logins = {
-        "confluent-kafka": Login("alice", "SCRAM-SHA-512"),
-        "kafka-python": Login("bob", "PLAIN"),
-        "java": Login("Carol", "PLAIN"),
-    }
-    with running_proxy(cluster.bootstrap_of("REAUTH"), empty_folder("secured-reauth")) as proxy:
-        group = work_together(kafka, consumers, proxy.bootstrap, shared_topic, logins)
-        marks = {member: member.mark() for member in consumers.all}
-        before = proxy.metrics()
-
-        def again() -> float:
-            """SaslHandshakes beyond those of new connections, since the group has settled."""
-            now = proxy.metrics()
-            shakes, connections = (
-                count(now, name, **labels) - count(before, name, **labels)
-                for name, labels in (
-                    ("client_to_proxy_request_total", {"api_key": "SASL_HANDSHAKE"}),
-                    ("client_to_proxy_connections_total", {}),
-                )
-            )
-            return shakes - connections
-
-        # Three clients with two connections or more that work, each at least three times.
-        eventually(again, lambda n: n >= 18, what="all have authenticated again", timeout_s=60, between_s=0.5)
-        new = {
-            (Partition(shared_topic, one.partition), one.offset) for one in kafka.produce(shared_topic, 60)
-        }
-        consumers.wait_until(
-            lambda: new <= set().union(*(one.consumed() for one in consumers.all)), "they read on"
-        )
-        for member, mark in marks.items():
-            assert member.callbacks(since=mark) == [], "a rebalance"
-            assert member.seen("error", "failed", "commit_failed", since=mark) == []
-        after, name = proxy.metrics(), "client_to_proxy_disconnects_total"
-        for cause in ("session_expired", "server_closed", "server_error", "client_error"):
-            assert count(after, name, cause=cause) == count(before, name, cause=cause), cause
-        assert len(kafka.describe(group).members) == len(CLIENTS)
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["sasl-handshake-v1", "sasl-handshake-v0"])

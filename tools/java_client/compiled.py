@@ -9,6 +9,7 @@ from tools.maven import Say
 
 HERE = Path(__file__).parent
 CONSUMER = HERE / "ConsumerDriver.java"
+PRODUCER = HERE / "ProducerDriver.java"
 SHARE_CONSUMER = HERE / "ShareConsumerDriver.java"
 """Needs Kafka 4.1 or newer."""
 SHARE_THROUGHPUT = HERE / "ShareThroughput.java"

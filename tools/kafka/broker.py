@@ -21,11 +21,14 @@ class Broker:
     Its folder identifies it: another process can take it over by that (`make kafka-down` does).
     """
 
-    def __init__(self, node_id: int, folder: Path, version: str, port: int) -> None:
+    def __init__(
+        self, node_id: int, folder: Path, version: str, port: int, java_options: Sequence[str] = ()
+    ) -> None:
         self.node_id = node_id
         self.folder = folder
         self.version = version
         self.port = port
+        self._java_options = tuple(java_options)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -122,7 +125,7 @@ class Broker:
 
     def _java(self, log: str) -> list[str]:
         return [
-            jars.java_home_program("java"), *settings.heap_options(),
+            jars.java_home_program("java"), *settings.heap_options(), *self._java_options,
             f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Depochgate.log={self.folder / log}",
             "-cp", jars.classpath(self.version),
         ]  # fmt: skip

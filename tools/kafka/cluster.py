@@ -62,6 +62,7 @@ class Cluster:
         overrides: Mapping[str, str] | None = None,
         listeners: Sequence[ExtraListener] = (),
         format_options: Sequence[str] = (),
+        java_options: Sequence[str] = (),
         say: Say = print,
     ) -> None:
         self.folder = folder.resolve()
@@ -74,7 +75,7 @@ class Cluster:
         if len(client_ports) != brokers:
             raise ValueError(f"{brokers} brokers need {brokers} ports, not {client_ports}")
         self.brokers = [
-            Broker(number, self.folder / f"node-{number}", version, port)
+            Broker(number, self.folder / f"node-{number}", version, port, java_options)
             for number, port in enumerate(client_ports, start=1)
         ]
         extra = iter(free_ports(brokers * len(self._listeners)) if self._listeners else ())

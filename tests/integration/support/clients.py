@@ -68,6 +68,18 @@ JAVA = ClientKind(
 )
 
 
+def _java_producer(log: Path) -> list[str]:
+    compiled.ensure_compiled(find_broker.wanted_version(), compiled.PRODUCER)
+    return compiled.command(find_broker.wanted_version(), log, compiled.PRODUCER)
+
+
+CONFLUENT_PRODUCER = ClientKind(
+    "confluent-kafka producer", (), CONFLUENT.version, _python("producer_driver.py")
+)
+JAVA_PRODUCER = ClientKind("java producer", (), JAVA.version, _java_producer)
+"""Applications that produce (drivers/producer_driver.py); they are started with `only`."""
+
+
 def of_library(name: str, library: Library) -> ClientKind:
     """Applications on a Java library that Maven fetches."""
     return ClientKind(name, ("range",), lambda: library.version, library.command)
