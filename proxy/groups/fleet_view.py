@@ -13,7 +13,7 @@ class FleetReplica(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A process that writes the member log. ``id`` is another after each start, ``name`` is for people.
 
     ``heard_at`` is when the newest of its probes that were read was written (it writes one every 30 s); None if
-    none was read. ``silent``: that is more than two minutes before the last probe of all. ``members`` are those that
+    none was read. ``silent``: that is more than 90 s before the last probe of all. ``members`` are those that
     the log says it serves. ``here``: it is a process of the proxy that answers.
     """
 

@@ -479,7 +479,7 @@ class Metrics:
         )
         self.fleet_replicas = self._gauge(
             "fleet_replicas",
-            "Replicas that write the member log, by state: `active`, or `silent` (no probe for two minutes to an hour, "
+            "Replicas that write the member log, by state: `active`, or `silent` (no probe for 90 s to an hour, "
             "and the log still names it for members). Every process reads the same.",
             "state",
         )

@@ -29,7 +29,7 @@ PATIENCE_S = 5.0
 """For a machine with two cores: to wake up, to count, to answer a query."""
 ONE_ROUND_S = POLL_S + 1 + 2 * SCRAPE_S + PATIENCE_S
 """Proxies look once a second which groups are due."""
-AFTER_A_KILL_S = 165.0
+AFTER_A_KILL_S = 120.0
 SETTLES_WITHIN_S = 90.0
 
 BROKER_SETTINGS = {

@@ -13,7 +13,7 @@ from translation.member_log.records import Writer
 REPLICA_HEADER = "replica"
 """Header of a probe; its value is made by :func:`replica_header`. Whoever does not know it ignores it."""
 
-SILENT_AFTER_MS = 120_000
+SILENT_AFTER_MS = 90_000
 """A replica probes each partition every 30 s, and every 5 s while the log is away."""
 
 GONE_AFTER_MS = 3_600_000
