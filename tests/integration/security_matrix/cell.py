@@ -18,8 +18,12 @@ from .calls import Call
 from .members import REBALANCE, Members, classic_members, name_of, native_members, partitions_in
 from .target import OWN_PARTITION, WATCHED_PARTITION, message, topic_of
 
-ANSWER_S = 8.0
-"""How long a caller waits, and a member for what is answered at once."""
+ANSWER_S = 15.0
+"""How long a caller waits, and a member for what is answered at once.
+
+A new member is answered once the others have given up what it gets. They hear of that at a heartbeat, which is up to
+5 s away, and a busy machine adds seconds.
+"""
 AFTERWARDS_S = 2.5
 """How long the members are watched then: longer than the broker takes to assign anew, which it does each second."""
 LOOK_S = 0.25
