@@ -264,6 +264,16 @@ def test_the_values_in_the_documentation_are_good(tmp_path):
     assert render.one(manifests, "ConfigMap", "epochgate-dashboard")
 
 
+def test_the_values_for_clients_with_certificates_in_the_documentation_are_good(tmp_path):
+    page = (ROOT / "docs" / "how-to" / "client-certificates.md").read_text()
+    blocks = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (block,) = [one for one in blocks if "clientCaSecretName" in one]
+    (tmp_path / "values.yaml").write_text(block)
+    manifests = render.documents(render.template("--values", str(tmp_path / "values.yaml")))
+    text = render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"]
+    assert [one["identity"] for one in yaml.safe_load(text)["listeners"]] == ["delegation_token"]
+
+
 def validate(manifests: str, version: str) -> list[dict[str, str]]:
     """What kubeconform says of each manifest."""
     place = ["-schema-location", schemas.location(version)]

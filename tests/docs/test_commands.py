@@ -64,6 +64,9 @@ ELSEWHERE = {
     r"spark-submit .* --properties-file kafka-s3\.properties .*": (
         "test_brokers_with_tls_and_a_login_an_s3_server_and_a_master_with_two_workers_together"
     ),
+    r"kadmin -q \"(addprinc -randkey|ktadd -k \S+) \S+\"": (
+        "test_a_client_with_a_ticket_for_the_proxys_host_works_in_a_translated_group"
+    ),
     r"kubectl .*": "test_what_kubectl_names_is_in_the_manifests",
 }
 """The test that runs the command, or what the command calls."""
