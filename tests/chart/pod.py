@@ -4,18 +4,19 @@ Mounted paths begin with a folder of the test's instead of ``/``; so do those in
 Secrets are mounted as Kubernetes mounts them: behind a link that an update swaps.
 """
 
+import functools
 import os
 import shutil
 import subprocess
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import trustme
-
 from tests.chart.image import Image, stage
+from tests.proxy.fakes.certificates import Authority
 from tools.chart.render import Manifest, one
 
 UID = 10001
@@ -155,14 +156,21 @@ class Pod:
         (folder / "..data_tmp").rename(folder / "..data")
 
 
+@functools.cache
 def _secret() -> dict[str, bytes]:
-    """What is in a Secret of cert-manager, and in one with an account."""
-    authority = trustme.CA()
-    issued = authority.issue_cert("localhost", "127.0.0.1")
+    """What is in a Secret of cert-manager, and in those with a revocation list, accounts and keys."""
+    with tempfile.TemporaryDirectory() as folder:
+        authority = Authority(Path(folder))
+        certificate, key = authority.issue("proxy")
+        of_tls = {
+            "tls.crt": certificate.read_bytes(),
+            "tls.key": key.read_bytes(),
+            "ca.crt": authority.file.read_bytes(),
+            "ca.crl": authority.revoke().read_bytes(),
+        }
     return {
-        "tls.crt": b"".join(blob.bytes() for blob in issued.cert_chain_pems),
-        "tls.key": issued.private_key_pem.bytes(),
-        "ca.crt": authority.cert_pem.bytes(),
+        **of_tls,
+        "mapped.yaml": b"CN=alice: {username: alice, password: secret, mechanism: SCRAM-SHA-512}\n",
         "password": b"secret",
         "mac-key": b"0123456789abcdef" * 2,
         "token": b"secret",
