@@ -29,6 +29,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from translation.actions import ClientCall, Connection, Request
 from translation.engine.context import Context
+from translation.environment import Environment
 from translation.members import session_timeout
 from translation.members.member import Member
 from translation.members.procedure import Procedure, ProcedureQueue, Send
@@ -81,14 +82,14 @@ def is_authorized(
     return False
 
 
-def renew_while_asked(context: Context, member: Member, request: Request) -> None:
+def renew_while_asked(environment: Environment, member: Member, request: Request) -> None:
     """Start the session timeout of a call's member anew, before the broker or the member log is asked about the call.
 
     Its client is alive now, however long the answer takes.
     """
     deadlines = member.deadlines
     if deadlines.session_deadline < math.inf:
-        session_timeout.renew(member, context.now)
+        session_timeout.renew(member, environment.now)
         # It rejoins in time, if the answer comes before its session ends.
         if request.api_key == ApiKey.JOIN_GROUP:
             deadlines.rebalance_deadline = max(deadlines.rebalance_deadline, deadlines.session_deadline)

@@ -23,6 +23,7 @@ from translation.actions import ClientCall, Connection, Request
 from translation.admission import authorization
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
+from translation.environment import Environment
 from translation.error_mapping import IS_OUT
 from translation.member_log.outputs import JoinTerms, ServeDecision
 from translation.member_log.ownership import Ownership
@@ -213,13 +214,13 @@ def _is_relayed(log: "MemberLog", key: MemberKey) -> bool:
 
 
 def _await_verdict(
-    context: Context, log: "MemberLog", key: MemberKey, connection: Connection, verdict: ServeDecision
+    environment: Environment, log: "MemberLog", key: MemberKey, connection: Connection, verdict: ServeDecision
 ) -> Procedure[ServeDecision]:
     """Wait until the log has a verdict, but not for longer than a record may take to be read back."""
-    until = context.now + log.settings.wait_s
-    while verdict is ServeDecision.PENDING and context.now < until:
+    until = environment.now + log.settings.wait_s
+    while verdict is ServeDecision.PENDING and environment.now < until:
         yield Wait(until, settles=key)
-        verdict = log.verdict(key, connection.id, context.now)
+        verdict = log.verdict(key, connection.id, environment.now)
     return verdict
 
 

@@ -15,6 +15,7 @@ from translation.actions import ClientCall, Connection
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.engine.join_wait import awaits_others, wait_in_join
+from translation.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_state import MemberState
 from translation.members.procedure import Procedure
@@ -118,21 +119,21 @@ def _has_heartbeated(context: Context, member: Member, *, client_is_here: bool) 
     return True
 
 
-def _others_have_theirs(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
+def _others_have_theirs(environment: Environment, member: Member, connection: Connection) -> Procedure[bool]:
     """Whether nobody in the group is to get or to give up anything, as the broker has it.
 
     It is not asked while a member here has no connection: that member is at no epoch of the group, or has to be ended.
     Nor for each member that waits: a description has all members of the group.
     """
-    group, settings = member.group, context.settings
+    group, settings = member.group, environment.settings
     if _has_unheard(group):
         return False
-    if context.now >= group.settled_asked_at + settings.join_poll_s:
-        group.settled_asked_at, group.settled = context.now, False
+    if environment.now >= group.settled_asked_at + settings.join_poll_s:
+        group.settled_asked_at, group.settled = environment.now, False
         settled = yield from settled_at_broker(group.group_id, connection)
         if settled is None:
             # Until the broker has computed the assignment: it may have begun an interval with the end of another one.
-            settled = context.now - group.ended_at >= 2 * settings.assignment_interval_s
+            settled = environment.now - group.ended_at >= 2 * settings.assignment_interval_s
         group.settled = settled
     return group.settled
 
@@ -141,20 +142,20 @@ def _has_unheard(group: Group) -> bool:
     return len(group.members) > group.connected
 
 
-def _is_too_early(context: Context, member: Member) -> bool:
+def _is_too_early(environment: Environment, member: Member) -> bool:
     """Whether a heartbeat would only have the broker assign what others have still to leave.
 
     It assigns at most once in each assignment interval, so the whole would come an interval later.
     """
-    return _has_unheard(member.group) and context.now < member.broker.sent_at + member.broker.keep_alive_s
+    return _has_unheard(member.group) and environment.now < member.broker.sent_at + member.broker.keep_alive_s
 
 
-def _joins_initially(context: Context, member: Member) -> bool:
+def _joins_initially(environment: Environment, member: Member) -> bool:
     """Whether the client joins in the initial rebalance of its group, and has got nothing in this membership."""
     return (
         member.state is MemberState.ABSENT
         and not member.partitions.possibly_owned
-        and member.group.initial_rebalance.is_under_way(context.now)
+        and member.group.initial_rebalance.is_under_way(environment.now)
     )
 
 
@@ -174,12 +175,12 @@ def _has_to_wait(context: Context, member: Member, *, is_initial: bool, has_sett
     return not (is_complete or keeps_from_others or has_settled)
 
 
-def others_give_up(context: Context, member: Member) -> bool:
+def others_give_up(environment: Environment, member: Member) -> bool:
     """Whether the initial rebalance has just ended, and another member has still to give up what it had in it.
 
     Such a member reaches the epoch of the others only when it has given that up.
     """
-    return member.group.initial_rebalance.is_settling(context.now) and not _has_lowest_epoch(member)
+    return member.group.initial_rebalance.is_settling(environment.now) and not _has_lowest_epoch(member)
 
 
 def _has_lowest_epoch(member: Member) -> bool:
@@ -187,7 +188,7 @@ def _has_lowest_epoch(member: Member) -> bool:
     return all(other.member_epoch >= member.member_epoch for other in others if other.joined)
 
 
-def _has_settled(context: Context, member: Member) -> bool:
+def _has_settled(environment: Environment, member: Member) -> bool:
     """Whether the initial rebalance is over, the broker has assigned to everybody in the group, and nobody has anything
     to give up.
 
@@ -195,26 +196,26 @@ def _has_settled(context: Context, member: Member) -> bool:
     """
     initial = member.group.initial_rebalance
     return (
-        context.settings.sole_process
-        and not initial.is_under_way(context.now)
-        and context.now >= initial.last_joined_at + context.settings.assignment_interval_s
+        environment.settings.sole_process
+        and not initial.is_under_way(environment.now)
+        and environment.now >= initial.last_joined_at + environment.settings.assignment_interval_s
         and _has_lowest_epoch(member)
     )
 
 
-def _next_heartbeat_at(context: Context, member: Member) -> float:
+def _next_heartbeat_at(environment: Environment, member: Member) -> float:
     """When the member is heartbeated next while its client waits.
 
     In the initial rebalance that is not before the broker has assigned to those who have joined.
     """
-    now, settings, initial = context.now, context.settings, member.group.initial_rebalance
+    now, settings, initial = environment.now, environment.settings, member.group.initial_rebalance
     if not initial.is_under_way(now):
         return now + settings.join_poll_s
     assigned_at = initial.last_joined_at + settings.assignment_interval_s
     return min(initial.ends_at(now), max(now + _POLLS_APART * settings.join_poll_s, assigned_at))
 
 
-def _fail_if_served_elsewhere(context: Context) -> None:
+def _fail_if_served_elsewhere(environment: Environment) -> None:
     """Raise if a new membership here could end one that the client has begun through another process meanwhile."""
-    if not context.settings.sole_process:
+    if not environment.settings.sole_process:
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its membership was lost while it waited")

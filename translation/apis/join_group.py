@@ -29,6 +29,7 @@ from translation.engine.join_outcomes import (
     restart_session_timer,
 )
 from translation.engine.join_wait import join_wait_limit_s, take_over_waiting_join, wait_in_join
+from translation.environment import Environment
 from translation.joining.adoption import resync_epoch
 from translation.joining.join_preflight import ensure_convertible, ensure_may_begin, join_preflight
 from translation.members import generation, rebalance_timeout, session_timeout
@@ -272,15 +273,15 @@ def _begin_membership(
         context.events.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")
 
 
-def _take_part_in_initial_rebalance(context: Context, member: Member, deadline: float) -> None:
+def _take_part_in_initial_rebalance(environment: Environment, member: Member, deadline: float) -> None:
     """Have the first member of an empty group wait for others, and prolong the wait for each that follows.
 
     In a group that had to become empty so that the broker converts it, the JoinGroups of the others are here or at
     another replica already, and find it empty at their next poll.
     """
-    group, now, settings = member.group, context.now, context.settings
+    group, now, settings = member.group, environment.now, environment.settings
     is_first = not any(other.joined for other in group.members.values() if other is not member)
-    longest_s = join_wait_limit_s(context, member.client.rebalance_timeout_ms, group)
+    longest_s = join_wait_limit_s(environment, member.client.rebalance_timeout_ms, group)
     came_at, delay_s = deadline - longest_s, settings.initial_rebalance_delay_s if is_first else 0.0
     if is_first and group.migration.moves_all(now):
         group.initial_rebalance.found_new(now)

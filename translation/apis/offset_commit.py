@@ -18,6 +18,7 @@ from translation.actions import ClientCall, EventKind, Request
 from translation.apis.commit_elsewhere import commit_elsewhere
 from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
 from translation.engine.context import Context
+from translation.environment import Environment
 from translation.joining.adoption import readopt
 from translation.members import generation, session_timeout
 from translation.members.member import Member
@@ -137,8 +138,8 @@ def _is_served_here(context: Context, member: Member, request: Request) -> bool:
     )
 
 
-def _is_served_elsewhere(context: Context, member: Member, request: Request) -> bool:
-    carried, sole_process = generation.in_request(request), context.settings.sole_process
+def _is_served_elsewhere(environment: Environment, member: Member, request: Request) -> bool:
+    carried, sole_process = generation.in_request(request), environment.settings.sole_process
     return generation.served_elsewhere(member, carried, sole_process=sole_process)
 
 

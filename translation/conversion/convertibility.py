@@ -30,6 +30,7 @@ from protocol_codecs.messages.share_group_describe import (
 )
 from translation.actions import Connection
 from translation.engine.context import Context
+from translation.environment import Environment
 from translation.members.member import Group
 from translation.members.procedure import Procedure, Send
 from translation.policy.group_type import GroupType
@@ -163,10 +164,10 @@ def _named(topics: Iterable[ConsumerProtocolTopicPartition]) -> set[tuple[str, i
     return {(topic.topic, index) for topic in topics for index in topic.partitions}
 
 
-def passthrough_backoff_s(context: Context, group: Group) -> float:
+def passthrough_backoff_s(environment: Environment, group: Group) -> float:
     """For how long (seconds) a group is relayed that the broker did not convert
     (:meth:`~translation.members.group_migration.GroupMigration.back_off`)."""
-    return group.migration.back_off(context.now, context.settings.relayed_s)
+    return group.migration.back_off(environment.now, environment.settings.relayed_s)
 
 
 _DESCRIBE_VERSION = 1

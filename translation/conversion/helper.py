@@ -32,6 +32,7 @@ from translation.actions import ClientCall, Connection, ConnectionId
 from translation.conversion.last_consumer_member import CLASSIC, TELLS_TYPES
 from translation.conversion.votes import choose_votes
 from translation.engine.context import Context
+from translation.environment import Environment
 from translation.members.conversion import HELPER_CLIENT_ID, HELPER_PREFIX, Conversion, is_helper
 from translation.members.member import Group
 from translation.members.procedure import Procedure, Send, UpstreamLost
@@ -296,14 +297,14 @@ def _lacks_helper(conversion: Conversion, described: DescribedGroup | None) -> b
 
 
 def _ends_orphans(
-    context: Context, conversion: Conversion, described: DescribedGroup | None
+    environment: Environment, conversion: Conversion, described: DescribedGroup | None
 ) -> Procedure[bool]:
     """End the helpers that this process left behind when it crashed; return whether there were any.
 
     One that times out as the last member of the new protocol leaves a classic group while members may be behind the
     group epoch, and those are answered ILLEGAL_GENERATION. Of several processes the helper may be another one's.
     """
-    if not context.settings.sole_process or described is None or conversion.is_joining:
+    if not environment.settings.sole_process or described is None or conversion.is_joining:
         return False
     orphans = [
         member

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from protocol_codecs import Uuid
-from translation.actions import Action, Answer, ConnectionId, Forward, Release, Request
+from translation.actions import Answer, ConnectionId, Forward, Release, Request
 from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.classic_members import ClassicMembers
 from translation.engine.connections import ClientConnections
@@ -110,11 +110,6 @@ class Context(Environment):
         """Relay a request as it came, unless its client has disconnected."""
         if self.connections.complete(request):
             self.actions.append(Forward(request.id))
-
-    def take_actions(self) -> list[Action]:
-        """The actions of the present call, for the shell."""
-        actions, self.actions = self.actions, []
-        return actions
 
     # -- connections -------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation.actions import EventKind, Request
 from translation.engine.context import Context, replaced
+from translation.environment import Environment
 from translation.members import session_timeout
 from translation.members.member import Member
 
@@ -27,11 +28,11 @@ def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroup
     )
 
 
-def restart_session_timer(context: Context, member: Member) -> None:
+def restart_session_timer(environment: Environment, member: Member) -> None:
     """Restart the session timeout, which does not run while the client waits in JoinGroup."""
     if member.joined:
-        session_timeout.renew(member, context.now)
-        context.book(member)
+        session_timeout.renew(member, environment.now)
+        environment.book(member)
 
 
 def refuse_superseded(context: Context, member: Member) -> None:

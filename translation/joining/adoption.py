@@ -18,6 +18,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponseMember
 from translation.actions import ClientCall, Connection, EventKind
 from translation.engine.context import Context
+from translation.environment import Environment
 from translation.joining.resumption import accepted_snapshot, resume
 from translation.member_log.outputs import JoinTerms
 from translation.members import generation, session_timeout
@@ -202,8 +203,8 @@ def resync_epoch(context: Context, member: Member, connection: Connection) -> Pr
     return True
 
 
-def _take_epoch(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
+def _take_epoch(environment: Environment, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
     """Take over the broker's epoch. What the client owns at it is unknown until its JoinGroup is answered."""
     member.member_epoch = found.member_epoch
     member.adopted = True
-    member.broker.taken_over_at = context.now
+    member.broker.taken_over_at = environment.now

@@ -30,6 +30,7 @@ from translation.engine.join_outcomes import (
     ensure_client_waiting,
 )
 from translation.engine.join_wait import wait_in_join
+from translation.environment import Environment
 from translation.joining.adoption import adopt_for_join, resync_epoch
 from translation.joining.starting import await_first_members
 from translation.members import session_timeout
@@ -172,7 +173,7 @@ def _completes_a_move(old_classic_membership: PendingSwitch | None, *, owns_part
 
 
 def _leave_classic_memberships(
-    context: Context,
+    environment: Environment,
     member: Member,
     request: Request,
     described: Described,
@@ -187,7 +188,7 @@ def _leave_classic_memberships(
         yield from leave_classic_membership(group.group_id, member.member_id, member.client.instance_id)
     if old_classic_membership is not None:
         yield from leave_classic(group, old_classic_membership)
-    if described is Described.CLASSIC_MEMBER and member_id_required.may_be_left_again(context, request):
+    if described is Described.CLASSIC_MEMBER and member_id_required.may_be_left_again(environment, request):
         raise NeedsNewMemberId("another process may be ending its classic membership too")
     return described is Described.CLASSIC_MEMBER or old_classic_membership is not None
 
@@ -352,14 +353,14 @@ def _ensure_not_held(context: Context, member: Member, request: Request) -> Proc
         raise StaysClassic(as_new=True)
 
 
-def _members_remain(context: Context, group: Group, why: str) -> Outcome:
+def _members_remain(environment: Environment, group: Group, why: str) -> Outcome:
     """How a JoinGroup ends if its group, which has to be empty to be converted, still has members.
 
     No first heartbeat is sent to try: even a refused conversion fails the JoinGroups that wait at the broker.
     """
-    if group.migration.moves_all(context.now) and not context.settings.sole_process:
+    if group.migration.moves_all(environment.now) and not environment.settings.sole_process:
         # Another process tells its clients only when it finds the group Stable, so not all are told at the same moment.
         return Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have still to leave the classic group")
     return PassesThrough(
-        f"not all of its members have left it: {why}", for_s=passthrough_backoff_s(context, group)
+        f"not all of its members have left it: {why}", for_s=passthrough_backoff_s(environment, group)
     )

@@ -15,6 +15,7 @@ from protocol_codecs import ErrorCode
 from translation.actions import EventKind
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
+from translation.environment import Environment
 from translation.error_mapping import IS_OUT, NO_COORDINATOR
 from translation.member_log.records import Kind, MemberKey, member_key
 from translation.members.member import Group, Member
@@ -167,9 +168,9 @@ def drop_taken(context: Context, member: Member) -> None:
     context.registry.drop_if_idle(member)
 
 
-def _which_timeout(context: Context, member: Member) -> tuple[EventKind, str]:
+def _which_timeout(environment: Environment, member: Member) -> tuple[EventKind, str]:
     deadlines = member.deadlines
-    if deadlines.session_deadline <= context.now or deadlines.rebalance_deadline > context.now:
+    if deadlines.session_deadline <= environment.now or deadlines.rebalance_deadline > environment.now:
         return EventKind.SESSION_EXPIRED, f"no sign of life for {member.client.session_timeout_ms} ms"
     return EventKind.REBALANCE_EXPIRED, f"did not rejoin within {member.client.rebalance_timeout_ms} ms"
 

@@ -15,6 +15,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRespo
 from translation.actions import ClientCall, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Outcome, refused
+from translation.environment import Environment
 from translation.members.member import Member
 from translation.policy.client_offer import owns_partitions
 
@@ -48,13 +49,13 @@ def older_join_may_arrive(context: Context, call: ClientCall) -> bool:
     )
 
 
-def may_be_left_again(context: Context, request: Request) -> bool:
+def may_be_left_again(environment: Environment, request: Request) -> bool:
     """Whether a LeaveGroup for this client's classic membership may be under way from another process.
 
     The client was connected there before, hung up, and came here. A LeaveGroup that is still on its way to the broker
     would end the membership that begins here under the same id, and free the partitions that the client works on.
     """
-    return not context.settings.sole_process and _may_be_given_one(request)
+    return not environment.settings.sole_process and _may_be_given_one(request)
 
 
 def answer_with_new_id(context: Context, request: Request, member_id: str = "") -> None:

@@ -41,6 +41,7 @@ from translation.conversion import helper
 from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.classic_members import ClassicMember
 from translation.engine.context import Context, replaced
+from translation.environment import Environment
 from translation.error_mapping import NO_COORDINATOR
 from translation.member_log.outputs import JoinTerms
 from translation.members import generation, session_timeout
@@ -240,14 +241,14 @@ def _settled(context: Context, member: Member, call: ClientCall) -> ClassicMembe
     return known
 
 
-def _missing_while_it_differs(context: Context, known: ClassicMember) -> _Missing:
+def _missing_while_it_differs(environment: Environment, known: ClassicMember) -> _Missing:
     """What is missing while the broker has something else of a member, or it has partitions to give up.
 
     Time, since it rejoins when it has given them up. A client that reported what it did not have any more does not, nor
     does one whose topic was deleted and created again: those need a JoinGroup.
     """
-    known.differs_since = min(known.differs_since, context.now)
-    is_late = context.now - known.differs_since >= context.settings.revocation_grace_s
+    known.differs_since = min(known.differs_since, environment.now)
+    is_late = environment.now - known.differs_since >= environment.settings.revocation_grace_s
     return _Missing.KNOWLEDGE if is_late else _Missing.TIME
 
 
@@ -375,7 +376,7 @@ def _is_described(described: helper.DescribedGroup, known: ClassicMember, owned:
 
 
 def _rejoin(
-    context: Context, group_id: str, known: ClassicMember, subscription: ConsumerProtocolSubscription
+    environment: Environment, group_id: str, known: ClassicMember, subscription: ConsumerProtocolSubscription
 ) -> Procedure[tuple[int, bool]]:
     """Send the member's JoinGroup and SyncGroup once more, to the consumer group, with all that it owns.
 
@@ -417,7 +418,7 @@ def _rejoin(
     if synced.error_code != ErrorCode.NONE:
         missing = _Missing.TIME if is_at_same else _Missing.KNOWLEDGE
         raise _NotConverted(missing, "a rebalance has begun")
-    known.timers_until = context.now
+    known.timers_until = environment.now
     return joined.generation_id, is_at_same and _pairs(synced.assignment) == _pairs(known.assignment or b"")
 
 

@@ -20,6 +20,7 @@ from translation.conversion.classic_join import relay_classic_join
 from translation.conversion.pending_switches import keeps_membership, match_pending_switch, request_rejoin
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
+from translation.environment import Environment
 from translation.joining.replaced_static_member import may_replace_translated, relay_in_its_place
 from translation.members.member import Member
 from translation.members.procedure import Procedure, ProcedureQueue
@@ -112,9 +113,9 @@ def _was_allowed(context: Context, message: JoinGroupRequest) -> bool:
     )
 
 
-def _is_session_timeout(context: Context, timeout_ms: int) -> bool:
+def _is_session_timeout(environment: Environment, timeout_ms: int) -> bool:
     """Whether a broker with these settings would let a client have this session timeout."""
-    settings = context.settings
+    settings = environment.settings
     return settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms
 
 

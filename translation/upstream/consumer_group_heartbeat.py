@@ -18,6 +18,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 )
 from translation.actions import Connection, EventKind
 from translation.engine.context import Context, replaced
+from translation.environment import Environment
 from translation.members import rebalance_timeout
 from translation.members.member import Member
 from translation.members.member_state import MemberState
@@ -325,11 +326,11 @@ def record_contact(
     schedule_keepalive(context, member)
 
 
-def schedule_keepalive(context: Context, member: Member) -> None:
+def schedule_keepalive(environment: Environment, member: Member) -> None:
     """Book the heartbeat that keeps the broker's session alive if the client's own come less often."""
-    member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
+    member.deadlines.keep_alive_at = environment.now + member.broker.keep_alive_s
     if (
         member.timer_at > member.deadlines.keep_alive_at
         or member.timer_at > member.deadlines.session_deadline
     ):
-        context.book(member)  # else it is called early enough, as nearly always: both have moved back
+        environment.book(member)  # else it is called early enough, as nearly always: both have moved back

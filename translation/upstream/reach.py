@@ -21,6 +21,7 @@ from itertools import chain
 from protocol_codecs import ErrorCode
 from translation.actions import ConnectionId
 from translation.engine.context import Context
+from translation.environment import Environment
 from translation.error_mapping import NO_COORDINATOR
 from translation.member_log.records import partition_of
 from translation.members import session_timeout
@@ -108,10 +109,10 @@ def reached(context: Context, member: Member) -> None:
         context.timers.book(group, min(group.dead.values()))
 
 
-def _end_dead_now(context: Context, group: Group) -> None:
+def _end_dead_now(environment: Environment, group: Group) -> None:
     """Somebody is here on whose connection dead ids can be ended."""
-    group.dead = dict.fromkeys(group.dead, context.now)
-    context.timers.book(group, context.now)
+    group.dead = dict.fromkeys(group.dead, environment.now)
+    environment.timers.book(group, environment.now)
 
 
 def log_is_ready(context: Context, partitions: frozenset[int]) -> None:
@@ -143,8 +144,8 @@ def _restart(context: Context, members: Iterable[Member]) -> bool:
     return is_any
 
 
-def remember_dead(context: Context, group: Group, member_id: str, due: float) -> None:
+def remember_dead(environment: Environment, group: Group, member_id: str, due: float) -> None:
     """Have epoch -1 sent for a dead member id at ``due``, unless the log says by then that it is ended."""
     if len(group.dead) < _DEAD_LIMIT:
         group.dead[member_id] = due
-        context.timers.book(group, due)
+        environment.timers.book(group, due)

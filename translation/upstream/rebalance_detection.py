@@ -14,6 +14,7 @@ import math
 
 from translation.actions import EventKind
 from translation.engine.context import Context
+from translation.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent, MemberState
 from translation.partitions import Partitions, visible_to_client
@@ -67,17 +68,17 @@ def client_has_all(context: Context, member: Member) -> bool:
     )
 
 
-def _delay_additions(context: Context, member: Member, visible: Partitions) -> None:
+def _delay_additions(environment: Environment, member: Member, visible: Partitions) -> None:
     """Delay the rejoin for added partitions; each further addition prolongs the delay, up to a limit."""
-    settings = context.settings
+    settings = environment.settings
     member.partitions.debounced_assignment = visible
     member.deadlines.addition_debounce_limit = min(
-        member.deadlines.addition_debounce_limit, context.now + settings.addition_debounce_limit_s
+        member.deadlines.addition_debounce_limit, environment.now + settings.addition_debounce_limit_s
     )
     member.deadlines.addition_debounce_until = min(
-        context.now + settings.addition_debounce_s, member.deadlines.addition_debounce_limit
+        environment.now + settings.addition_debounce_s, member.deadlines.addition_debounce_limit
     )
-    context.book(member)
+    environment.book(member)
 
 
 def announce_additions(context: Context, member: Member) -> None:
