@@ -99,7 +99,7 @@ class Translator:
             predicted.begin()
             return context.take_actions()
         route(context, call)
-        if call.request.api_key == _HEARTBEAT and is_wave_check_due(context, call):
+        if call.request.api_key == _HEARTBEAT and is_wave_check_due(context.moves, context.registry, call):
             check_wave(context, call)
         return context.take_actions()
 

@@ -105,7 +105,7 @@ def ask_broker(context: Context, call: ClientCall, proceed: Callable[[], None]) 
     response: HeartbeatResponse = yield question(connection, group_id)
     if response.error_code not in ALLOWED:
         context.authorized_groups.withdraw(connection.id, group_id)
-        context.forward(call.request)
+        context.connections.forward(call.request)
         return
     context.authorized_groups.add(connection.id, group_id)
     coordinator_answered(context, group_id, connection.id, response.error_code)

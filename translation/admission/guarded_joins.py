@@ -37,7 +37,7 @@ def route_member_heartbeat(context: Context, call: ClientCall, *, authorized: bo
     message: Any = request.message
     rule = context.rules.rule_for(message.group_id)
     if message.member_epoch != _JOINS or not message.group_id or rule.refusal(request.api_key) is None:
-        context.forward(request)
+        context.connections.forward(request)
         return
     proceed = partial(route_member_heartbeat, context, call, authorized=True)
     if authorized or authorization.is_authorized(context, call, None, proceed):
@@ -55,6 +55,8 @@ def refuse(context: Context, request: Request, rule: Rule) -> None:
         text = f"Group {group_id} is not a {JOINED_BY[request.api_key]} group."
     context.events.emit_group(EventKind.CALL_REFUSED, group_id, request, reason)
     if request.api_key == ApiKey.JOIN_GROUP:
-        context.answer(request, refused(request, code))
+        context.connections.answer(request, refused(request, code))
     else:
-        context.answer(request, HEARTBEAT_RESPONSES[request.api_key](error_code=code, error_message=text))
+        context.connections.answer(
+            request, HEARTBEAT_RESPONSES[request.api_key](error_code=code, error_message=text)
+        )

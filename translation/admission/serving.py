@@ -170,7 +170,7 @@ def _settle(
     if verdict is ServeDecision.SERVE:
         proceed(None)
     elif verdict is ServeDecision.RELAYED:
-        context.forward(request)
+        context.connections.forward(request)
     elif verdict is ServeDecision.GONE:
         yield from _finish_expiry(context, log, group_id, member_id)
         refuse((yield from code_for_dead(context, call, member_id)))
@@ -205,7 +205,7 @@ def _relay(
         if found[0] in _CLASSIC and (member is None or not member.joined):
             proceed(found)
             return
-    context.forward(request)
+    context.connections.forward(request)
 
 
 def _is_relayed(log: "MemberLog", key: MemberKey) -> bool:
@@ -272,7 +272,7 @@ def relay_join(context: Context, call: ClientCall) -> None:
     """Relay a JoinGroup as it came; if the log knows its member id, after the log has it as a classic member's."""
     request = call.request
     if _relays_at_once(context, request):
-        context.forward(request)
+        context.connections.forward(request)
         return
     steps = _settle_and_relay(context, request)
     context.scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
@@ -281,9 +281,9 @@ def relay_join(context: Context, call: ClientCall) -> None:
 def _settle_and_relay(context: Context, request: Request) -> Procedure[None]:
     code = yield from settle_relayed(context, request)
     if code == ErrorCode.NONE:
-        context.forward(request)
+        context.connections.forward(request)
     else:
-        context.answer(request, refused(request, code))
+        context.connections.answer(request, refused(request, code))
 
 
 def _relays_at_once(context: Context, request: Request) -> bool:

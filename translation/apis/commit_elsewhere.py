@@ -30,10 +30,10 @@ def commit_elsewhere(context: Context, member: Member, call: ClientCall) -> Proc
     record = context.member_log.record(member)
     if record is not None and record.kind.is_dead:
         code = yield from code_for_dead(context, call, member.member_id)
-        context.answer(request, refused(request, code))
+        context.connections.answer(request, refused(request, code))
         return
     if record is not None and record.kind is Kind.RELAYED:
-        context.forward(request)
+        context.connections.forward(request)
         return
     version, message = for_a_member(request)
     for _ in range(_ATTEMPTS):
@@ -49,7 +49,7 @@ def commit_elsewhere(context: Context, member: Member, call: ClientCall) -> Proc
         elif described is Described.REPLACED:
             response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
         elif found is None:
-            context.forward(request)
+            context.connections.forward(request)
             return
         elif not _may_commit(context, member, generation.in_request(request), found.member_epoch):
             response = refused(request, ErrorCode.ILLEGAL_GENERATION)
@@ -60,7 +60,7 @@ def commit_elsewhere(context: Context, member: Member, call: ClientCall) -> Proc
             if codes_of(response) & STALE:
                 continue
         break
-    context.answer(request, translated(response))
+    context.connections.answer(request, translated(response))
 
 
 def _may_commit(context: Context, member: Member, carried: int, member_epoch: int) -> bool:

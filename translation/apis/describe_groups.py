@@ -63,7 +63,7 @@ def describe_groups(context: Context, call: ClientCall) -> Procedure[None]:
                 for group in response.groups
             ),
         )
-    context.answer(call.request, response)
+    context.connections.answer(call.request, response)
 
 
 def _is_missing(group: DescribedGroup) -> bool:

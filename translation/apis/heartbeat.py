@@ -44,7 +44,7 @@ def heartbeat(context: Context, member: Member, call: ClientCall) -> Procedure[N
     if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
         stayed = yield from has_stayed(context, member, call)
     if stayed is None:
-        context.answer(request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        context.connections.answer(request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     if not stayed:
         readopted = yield from readopt(context, member, call)
@@ -54,12 +54,12 @@ def heartbeat(context: Context, member: Member, call: ClientCall) -> Procedure[N
         if code == ErrorCode.NONE:
             _start_rebalance_timeout(context, member, request)
             code = ErrorCode.REBALANCE_IN_PROGRESS
-        context.answer(request, HeartbeatResponse(error_code=code))
+        context.connections.answer(request, HeartbeatResponse(error_code=code))
         return
     if not _is_still_connected(context, member, request):
         context.events.emit(EventKind.CALL_REFUSED, member, reason="Heartbeat of a client that has hung up")
         # Nobody reads it; but what the client sent behind, such as LeaveGroup, waits for this answer.
-        context.answer(request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        context.connections.answer(request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     code = generation.why_refused(member, request)
     if code != ErrorCode.NONE:
@@ -68,12 +68,12 @@ def heartbeat(context: Context, member: Member, call: ClientCall) -> Procedure[N
         else:
             reason = f"Heartbeat with generation {message.generation_id}"
             context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
-        context.answer(request, HeartbeatResponse(error_code=code))
+        context.connections.answer(request, HeartbeatResponse(error_code=code))
         return
     # It was not asked for a client that another replica may have served: one that loses each connection would never go.
     code_to_rejoin = downgrade.why_to_rejoin(context, request)
     if code_to_rejoin is not None:
-        context.answer(request, HeartbeatResponse(error_code=code_to_rejoin))
+        context.connections.answer(request, HeartbeatResponse(error_code=code_to_rejoin))
         return
     epoch = member.member_epoch
     asked = keepalive_request(context, member, client_is_here=True)
@@ -103,7 +103,7 @@ def conclude(
             code = ErrorCode.REBALANCE_IN_PROGRESS
     elif code == ErrorCode.UNKNOWN_MEMBER_ID:
         code = static_members.membership_error(context, member, call.request.message)
-    context.answer(call.request, HeartbeatResponse(error_code=code))
+    context.connections.answer(call.request, HeartbeatResponse(error_code=code))
 
 
 def _is_still_connected(context: Context, member: Member, request: Request) -> bool:

@@ -67,17 +67,19 @@ def join(
         context, message.group_id, member.member_id, message.group_instance_id
     ):
         # Replaced while this call waited.
-        context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
+        context.connections.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
         return
     if context.connections.is_stale(member, call):
-        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
+        context.connections.answer(
+            request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
+        )
         return
     try:
         embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
     except MalformedMessage as error:
         reason = f"the subscription is not readable: {error}"
         context.events.emit_group(EventKind.PASSED_THROUGH, member.group.group_id, request, reason)
-        context.forward(request)
+        context.connections.forward(request)
         return
     take_over_waiting_join(context, member)
     holder = member.group.static_members.get(message.group_instance_id or "")
@@ -385,5 +387,5 @@ def _answer(context: Context, member: Member, request: Request, owned_partitions
         members=(),
     )
     for waiting in (*member.join.superseded_requests, request):
-        context.answer(waiting, response)
+        context.connections.answer(waiting, response)
     member.join.superseded_requests.clear()

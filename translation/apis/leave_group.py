@@ -56,7 +56,7 @@ def leave_group(context: Context, call: ClientCall) -> Procedure[None]:
     elif not message.members:
         code = yield from _left(context, members[0], response.error_code)
         response = replaced(response, error_code=code)
-    context.answer(call.request, response)
+    context.connections.answer(call.request, response)
 
 
 def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:

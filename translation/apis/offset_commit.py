@@ -51,7 +51,7 @@ def commit(context: Context, member: Member, call: ClientCall) -> Procedure[None
     if code is None:
         return
     if code != ErrorCode.NONE:
-        context.answer(request, refused(request, code))
+        context.connections.answer(request, refused(request, code))
         return
     if member.adopted and not context.connections.is_waiting(request):
         return  # its client has gone, and may have given up through another process what it commits here
@@ -64,7 +64,7 @@ def commit(context: Context, member: Member, call: ClientCall) -> Procedure[None
             return
     if ErrorCode.UNKNOWN_MEMBER_ID in codes_of(response) and (yield from _replaced(context, member, call)):
         response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
-    context.answer(request, translated(response))
+    context.connections.answer(request, translated(response))
 
 
 def _goes_beside(context: Context, member: Member, request: Request) -> bool:

@@ -38,7 +38,7 @@ def without_members(context: Context, request: Request, translated: frozenset[st
         for group in message.groups
     )
     response = yield Send(ApiKey.OFFSET_FETCH, request.version, replaced(message, groups=groups))
-    context.answer(request, response)
+    context.connections.answer(request, response)
 
 
 def with_errors_of_partitions(context: Context, request: Request) -> Procedure[None]:
@@ -48,7 +48,7 @@ def with_errors_of_partitions(context: Context, request: Request) -> Procedure[N
     if response.error_code != ErrorCode.NONE and not response.topics and message.topics is not None:
         code = error_mapping.for_offset_fetch(response.error_code)
         response = replaced(response, topics=tuple(_refused(topic, code) for topic in message.topics))
-    context.answer(request, response)
+    context.connections.answer(request, response)
 
 
 def _refused(topic: OffsetFetchRequestTopic, code: int) -> OffsetFetchResponseTopic:

@@ -100,7 +100,7 @@ class PredictedHeartbeat:
         if is_unchanged(member, response):
             reported = self.upstream_request.topic_partitions is not None
             record_contact(context, member, response, reported=reported)
-            context.answer(self.call.request, _NOTHING_NEW)
+            context.connections.answer(self.call.request, _NOTHING_NEW)
             return None
         return conclude(context, member, self.call, self._epoch, self.upstream_request, response)
 

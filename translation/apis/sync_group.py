@@ -63,7 +63,7 @@ def sync(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
     if code != ErrorCode.NONE:
         if member.generation >= 0:
             session_timeout.renew(member, context.now)
-        context.answer(request, SyncGroupResponse(error_code=code))
+        context.connections.answer(request, SyncGroupResponse(error_code=code))
         return
     yield from learn_topic_names(context, member.partitions.broker_assignment)
     session_timeout.renew(member, context.now)
@@ -87,7 +87,7 @@ def sync(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
     else:
         context.memberships.change_state(member, MemberEvent.SYNC_ANSWERED, "SyncGroup answered")
     context.member_log.has_synced(member)
-    context.answer(
+    context.connections.answer(
         request,
         SyncGroupResponse(
             error_code=ErrorCode.NONE,

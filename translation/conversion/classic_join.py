@@ -56,16 +56,16 @@ def relay_classic_join(
         try:
             yield from leave_classic(group, cancelled_switch)
         except Failed as failed:
-            context.answer(request, refused(request, failed.error_code))
+            context.connections.answer(request, refused(request, failed.error_code))
             return failed.error_code
         context.registry.drop_group_if_empty(group)
     code = yield from settle_relayed(context, request)
     if code != ErrorCode.NONE:
         if code not in unanswered:
-            context.answer(request, refused(request, code))
+            context.connections.answer(request, refused(request, code))
         return code
     if _client_is_gone(context, request):
-        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        context.connections.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     response = yield from send_join(context, request)
     if response.error_code in unanswered:
@@ -82,7 +82,7 @@ def relay_classic_join(
             helper.has_joined_classic(context, call, response)
         if response.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
             context.actions.append(Relayed(call, response))
-    context.answer(request, response)
+    context.connections.answer(request, response)
     return response.error_code
 
 

@@ -8,7 +8,7 @@ part                    who uses it
 ``memberships``         whoever changes a member's state or ends its membership
 ``events``              whoever reports something to log, metrics and journal
 ``scheduler``           whoever starts or wakes a procedure
-``connections``         whoever asks whether a client is still there, and on which connection
+``connections``         whoever answers a request, or asks whether its client is still there, and on which connection
 ``authorized_groups``   :mod:`translation.admission.authorization` and what learns from the broker's answers
 ``ids``, ``natives``    whoever has to tell translated, native and classic members apart
 ``classic_members``     whoever converts a classic member in place
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from protocol_codecs import Uuid
-from translation.actions import Answer, ConnectionId, Forward, Release, Request
+from translation.actions import ConnectionId, Release
 from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.classic_members import ClassicMembers
 from translation.engine.connections import ClientConnections
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class Context(Environment):
-    """The parts of one process's knowledge, and how a request is answered."""
+    """The parts of one process's knowledge."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Context(Environment):
             settings.classic_members_limit, settings.classic_members_bytes_limit
         )
         self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
-        self.connections = ClientConnections(self._release, self._awaits_answer)
+        self.connections = ClientConnections(self, self._release, self._awaits_answer)
         self.scheduler = Scheduler(
             self,
             self.connections,
@@ -98,18 +98,6 @@ class Context(Environment):
             on_group_time=on_group_time,
         )
         self.router = None if make_router is None else make_router(self)
-
-    # -- answers -----------------------------------------------------------------------------------------------
-
-    def answer(self, request: Request, message: Any) -> None:
-        """Answer a request, unless its client has disconnected."""
-        if self.connections.complete(request):
-            self.actions.append(Answer(request.id, message))
-
-    def forward(self, request: Request) -> None:
-        """Relay a request as it came, unless its client has disconnected."""
-        if self.connections.complete(request):
-            self.actions.append(Forward(request.id))
 
     # -- connections -------------------------------------------------------------------------------------------
 

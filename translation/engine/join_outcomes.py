@@ -38,7 +38,9 @@ def restart_session_timer(environment: Environment, member: Member) -> None:
 def refuse_superseded(context: Context, member: Member) -> None:
     """Refuse the older JoinGroups that this member's newest one has superseded, with a retriable error."""
     for waiting in member.join.superseded_requests:
-        context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
+        context.connections.answer(
+            waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
+        )
     member.join.superseded_requests.clear()
 
 
@@ -63,7 +65,7 @@ class PassesThrough(Outcome):
         group.migration.relay_for(self.for_s, context.now)
         context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, str(self))
         for waiting in (*member.join.superseded_requests, request):
-            context.forward(waiting)
+            context.connections.forward(waiting)
         member.join.superseded_requests.clear()
 
 
@@ -79,7 +81,7 @@ class RejectedByNewer(Outcome):
 
     def apply(self, context: Context, _member: Member, request: Request) -> None:
         """Refuse the request with a retriable error."""
-        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        context.connections.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
 class Failed(Outcome):
@@ -94,7 +96,7 @@ class Failed(Outcome):
         restart_session_timer(context, member)
         context.events.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
         for waiting in (*member.join.superseded_requests, request):
-            context.answer(waiting, refused(waiting, self.error_code, member.member_id))
+            context.connections.answer(waiting, refused(waiting, self.error_code, member.member_id))
         member.join.superseded_requests.clear()
 
 

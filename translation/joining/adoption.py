@@ -112,7 +112,7 @@ def _convert_or_relay(
         if code is not None:
             refuse(code)
             return
-    context.forward(call.request)
+    context.connections.forward(call.request)
 
 
 def readopt(context: Context, member: Member, call: ClientCall) -> Procedure[ErrorCode | None]:
@@ -148,7 +148,7 @@ def readopt(context: Context, member: Member, call: ClientCall) -> Procedure[Err
         return ErrorCode.FENCED_INSTANCE_ID
     if described in (Described.CLASSIC_MEMBER, Described.CLASSIC_GROUP):
         static_members.forget_instance(member)
-        context.forward(request)
+        context.connections.forward(request)
         return None
     if found is None:
         return static_members.membership_error(context, member, request.message)

@@ -39,7 +39,7 @@ from translation.members.member_parts import PendingSwitch
 from translation.members.procedure import Procedure
 from translation.membership import member_id_required
 from translation.membership.member_id_required import NeedsNewMemberId
-from translation.moving.slot_admission import hold_if_downgraded, why_only_as_a_whole
+from translation.moving.slot_admission import SlotAdmission, why_only_as_a_whole
 from translation.policy.client_offer import lacks_owned_list
 from translation.upstream.member_lookup import Described, Found, lookup_member
 
@@ -337,7 +337,7 @@ def _await_convertible(
 
 def _move_all(context: Context, group: Group, why: str) -> None:
     """Have all members told to rejoin, unless steps move only a part of them."""
-    stays = why_only_as_a_whole(context, group.group_id, why)
+    stays = why_only_as_a_whole(context.moves, group.group_id, why)
     if stays is not None:
         raise PassesThrough(stays, for_s=context.settings.relayed_s)
     group.migration.move_all(context.now)
@@ -349,7 +349,7 @@ def _ensure_not_held(context: Context, member: Member, request: Request) -> Proc
     :raises StaysClassic: the move of its group is held.
     """
     connection = context.connections.connection_of(request)
-    if connection is not None and (yield from hold_if_downgraded(context, connection, member)):
+    if connection is not None and (yield from SlotAdmission(context).hold_if_downgraded(connection, member)):
         raise StaysClassic(as_new=True)
 
 

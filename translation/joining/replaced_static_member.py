@@ -61,7 +61,7 @@ def relay_in_its_place(context: Context, request: Request) -> Procedure[None]:
         if is_up_to_date and not others_have_to_give_up(response.groups[0], replaced_id, group.leaving):
             break
         if context.now >= deadline or not context.connections.is_still_connected(request):
-            context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            context.connections.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             context.registry.drop_group_if_empty(context.registry.group(group_id))
             return
         yield Wait(context.now + context.settings.join_poll_s)

@@ -60,7 +60,7 @@ def may_be_left_again(environment: Environment, request: Request) -> bool:
 
 def answer_with_new_id(context: Context, request: Request, member_id: str = "") -> None:
     """Answer MEMBER_ID_REQUIRED with a member id that nobody has: this one, if it was made already."""
-    context.answer(request, _required(request, member_id or context.ids.issue()))
+    context.connections.answer(request, _required(request, member_id or context.ids.issue()))
 
 
 class NeedsNewMemberId(Outcome):
@@ -72,7 +72,7 @@ class NeedsNewMemberId(Outcome):
         context.moves.rename(member.group.group_id, member.member_id, member_id)
         context.events.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
         for waiting in (*member.join.superseded_requests, request):
-            context.answer(waiting, _required(waiting, member_id))
+            context.connections.answer(waiting, _required(waiting, member_id))
         member.join.superseded_requests.clear()
 
 

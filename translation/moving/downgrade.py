@@ -107,7 +107,7 @@ def back_in_place(context: Context, member: Member, call: ClientCall) -> Procedu
         request_rejoin(context, member.group, call, reason)
         not_now = refused(call.request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
         refuse_superseded(context, member)
-        context.answer(call.request, not_now)
+        context.connections.answer(call.request, not_now)
         restart_session_timer(context, member)
     elif refused_with is not None:
         yield from back_to_classic(context, member, call)
@@ -118,7 +118,9 @@ def back_to_classic(context: Context, member: Member | None, call: ClientCall) -
     request = call.request
     if member is not None and member.joined and context.connections.is_stale(member, call):
         # That it owns nothing is not true any more: its client has joined again since, and works on partitions.
-        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
+        context.connections.answer(
+            request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
+        )
         return
     left = member is not None and member.joined and member.member_id == request.message.member_id
     if member is not None and any(one.joined for one in _memberships(member, request)):

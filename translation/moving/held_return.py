@@ -152,4 +152,4 @@ def with_generation_of_broker(context: Context, request: Request) -> Any:
 
 def relay_held(context: Context, request: Request, message: Any) -> Procedure[None]:
     """Relay a call of a client whose JoinGroup is held, as this message."""
-    context.answer(request, (yield Send(request.api_key, request.version, message)))
+    context.connections.answer(request, (yield Send(request.api_key, request.version, message)))

@@ -362,4 +362,4 @@ def _ask_to_rejoin(context: Context, request: Request) -> Procedure[None]:
             member_id,
         )
         response = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-    context.answer(request, response)
+    context.connections.answer(request, response)

@@ -42,7 +42,9 @@ def return_in_place(context: Context, member: Member, call: ClientCall) -> Proce
     request = call.request
     if context.connections.is_stale(member, call):
         # Its client has joined again since, and works on partitions.
-        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
+        context.connections.answer(
+            request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
+        )
         return None
     take_over_waiting_join(context, member)
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
@@ -61,7 +63,7 @@ def return_in_place(context: Context, member: Member, call: ClientCall) -> Proce
                 restart_session_timer(context, member)
                 refuse_superseded(context, member)
                 not_now = refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
-                context.answer(request, not_now)
+                context.connections.answer(request, not_now)
                 return None
             code = yield from relay_classic_join(
                 context,

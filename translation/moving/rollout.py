@@ -36,9 +36,9 @@ class Rollout:
         rule = context.rules.written_rule_for(group_id)
         move = context.moves.move(group_id, rule) if rule.staged else None
         if move is None:
-            why = wave_blocked_by(context, group_id, rule)
+            why = wave_blocked_by(context.moves, group_id, rule)
             return None if why is None else view_of_waiting(why, rule)
-        return show(context, group_id, rule, move)
+        return show(context.moves, group_id, rule, move)
 
     def note_proofs(self, now: float, proof_of: Callable[[str], Proof | None]) -> list[Action]:
         """Note what the live verification has found; ``proof_of`` returns it for a group, None if it has nothing."""
@@ -60,7 +60,7 @@ class Rollout:
         Its actions are those of the next call (:meth:`translation.translator.Translator.take_actions`).
         """
         self._context.now = now
-        return carry_out_command(self._context, command)
+        return carry_out_command(self._context.moves, self._context.events, command)
 
     def hook_answered(
         self, now: float, group_id: str, number: int, step: int, veto: str | None
@@ -117,7 +117,7 @@ class Rollout:
         """Report what was seen of these groups, and judge all moves with gates; to be called every ten seconds
         (:data:`~translation.member_log.signals.WINDOW_S`)."""
         self._context.now = now
-        judging.judge_moves(self._context, reports)
+        judging.MoveJudge(self._context).judge_moves(reports)
         return self._context.take_actions()
 
     def gates_by_state(self) -> Counter[str]:

@@ -20,7 +20,7 @@ from translation.moving.in_place import convert_in_place
 from translation.moving.slot_admission import (
     LOOK_AGAIN_S,
     WAVE_LOOK_AGAIN_S,
-    admit_classic_member,
+    SlotAdmission,
     is_blocked,
     may_be_told,
     wave_blocked_by,
@@ -54,8 +54,8 @@ def switch_classic_member(
         if why_relayed is not None:
             context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, call.request, why_relayed)
             return None
-    if not (yield from admit_classic_member(context, call, rule)):
-        blocked = is_blocked(context, group.group_id, rule)
+    if not (yield from SlotAdmission(context).admit_classic_member(call, rule)):
+        blocked = is_blocked(context.moves, group.group_id, rule)
         relayed_s = _BLOCKED_S if blocked else LOOK_AGAIN_S
         context.registry.relay(group, member.member_id, context.now + relayed_s)
         return None
@@ -85,7 +85,7 @@ def _why_relayed(context: Context, member: Member, obstacle: Obstacle, why: str)
         case Obstacle.PERMANENT:
             group.migration.relay_for(context.settings.relayed_s, context.now)
         case Obstacle.MEMBERS:
-            stays = why_only_as_a_whole(context, group.group_id, why)
+            stays = why_only_as_a_whole(context.moves, group.group_id, why)
             if stays is not None:
                 group.migration.relay_for(context.settings.relayed_s, context.now)
                 return stays
@@ -105,12 +105,12 @@ def _why_not_now(context: Context, request: Request, rule: Rule) -> float:
     ):
         return LOOK_AGAIN_S
     if not context.moves.counts_members(group_id, rule):
-        return 0.0 if may_be_told(context, group_id, rule) else _BLOCKED_S
+        return 0.0 if may_be_told(context.moves, group_id, rule) else _BLOCKED_S
     why = context.moves.why_refused(rule)
     if why is not None:
         context.events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
         return context.settings.relayed_s
-    if wave_blocked_by(context, group_id, rule) is not None:
+    if wave_blocked_by(context.moves, group_id, rule) is not None:
         return WAVE_LOOK_AGAIN_S  # the view of the move says what it waits for, not an event for each member
     return LOOK_AGAIN_S if context.moves.is_full(group_id) else 0.0
 

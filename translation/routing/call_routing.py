@@ -63,7 +63,7 @@ def route(context: Context, call: ClientCall) -> None:
         return
     route_request = _ROUTES.get(call.request.api_key)
     if route_request is None:
-        context.forward(call.request)
+        context.connections.forward(call.request)
     else:
         route_request(context, call)
 
@@ -117,7 +117,7 @@ def _route_commit(context: Context, call: ClientCall, *, authorized: bool = Fals
         return
     context.classic_members.commits(message.group_id, call)
     if not message.member_id or is_of_native(context, message.group_id, message.member_id):
-        context.forward(call.request)
+        context.connections.forward(call.request)
         return
     _route_member_call(
         context,
@@ -161,7 +161,7 @@ def _route_member_call(
     group_id, member_id = message.group_id, message.member_id
 
     def refuse(code: ErrorCode) -> None:
-        context.answer(request, refusal(code))
+        context.connections.answer(request, refusal(code))
 
     if is_relayed(context, group_id, member_id):
         context.uses(call.connection.id, group_id)
@@ -174,7 +174,7 @@ def _route_member_call(
         elif _is_of_unknown(context, call):
             _relay_or_adopt(context, call, translate, refuse, claims=claims)
         else:
-            context.forward(request)
+            context.connections.forward(request)
         return
     known = context.registry.find(group_id, member_id)
     proceed = partial(route_again, context, call, authorized=True)
@@ -230,7 +230,7 @@ def _relay_or_adopt(
             context.registry.relay(context.registry.group(group_id), member_id)
         if is_heartbeat:
             observe_response(context, call, response)
-        context.answer(request, response)
+        context.connections.answer(request, response)
 
     context.scheduler.start(steps(), ProcedureQueue(), call.connection.id, request.client_id)
 
@@ -247,7 +247,7 @@ def _translate_or_refuse(
     message = request.message
     group_id, member_id = message.group_id, message.member_id
     if is_relayed(context, group_id, member_id):  # since a moment ago
-        context.forward(request)
+        context.connections.forward(request)
     elif static_members.is_fenced(context, group_id, member_id, message.group_instance_id):
         refuse(ErrorCode.FENCED_INSTANCE_ID)
     elif (
@@ -296,7 +296,7 @@ def _commit_in_its_turn(
     elif context.member_log.log is None and is_relayed(
         context, request.message.group_id, request.message.member_id
     ):
-        context.forward(request)
+        context.connections.forward(request)
     else:
         yield from translate()
 
@@ -309,7 +309,7 @@ def _route_leave_group(context: Context, call: ClientCall, *, authorized: bool =
     message: LeaveGroupRequest = call.request.message
     members = [member for member in leave_group.named_members(context, message) if member is not None]
     if not members:
-        context.forward(call.request)  # brokers deal with it for members of either protocol
+        context.connections.forward(call.request)  # brokers deal with it for members of either protocol
         return
     proceed = partial(_route_leave_group, context, call, authorized=True)
     if not authorized and not authorization.is_authorized(context, call, members[0], proceed):
@@ -328,7 +328,7 @@ def _route_offset_fetch(context: Context, call: ClientCall) -> None:
             steps = offset_fetch.with_errors_of_partitions(context, request)
             context.scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
         else:
-            context.forward(request)
+            context.connections.forward(request)
         return
     translated = frozenset(
         group.group_id
@@ -341,7 +341,7 @@ def _route_offset_fetch(context: Context, call: ClientCall) -> None:
         steps = offset_fetch.without_members(context, request, translated)
         context.scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
     else:
-        context.forward(request)
+        context.connections.forward(request)
 
 
 def _route_describe_groups(context: Context, call: ClientCall) -> None:

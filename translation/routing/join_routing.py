@@ -37,13 +37,13 @@ def route_join_group(context: Context, call: ClientCall, *, authorized: bool = F
     request = call.request
     message: JoinGroupRequest = request.message
     if not message.group_id:
-        context.forward(request)  # the broker refuses it
+        context.connections.forward(request)  # the broker refuses it
         return
     proceed = serving.unless_served_since(
         context,
         request,
         partial(route_join_group, context, call, authorized=True),
-        lambda code: context.answer(request, refused(request, code)),
+        lambda code: context.connections.answer(request, refused(request, code)),
     )
     named = _named_member(context, message)
     if not authorized and not authorization.is_authorized(context, call, named, proceed):
@@ -61,7 +61,7 @@ def route_join_group(context: Context, call: ClientCall, *, authorized: bool = F
         # What becomes of the group depends on the broker's response (relayed_responses).
         serving.relay_join(context, call)
     elif context.registry.is_native(message.group_id, message.member_id):
-        context.forward(request)
+        context.connections.forward(request)
     elif heartbeat_version(call.connection) is None:
         _relay_until_policy_change(context, call, "the broker has no ConsumerGroupHeartbeat v1")
     elif context.registry.group(message.group_id).migration.relays_joins(context.now) and not _has_joined(
@@ -69,7 +69,7 @@ def route_join_group(context: Context, call: ClientCall, *, authorized: bool = F
     ):
         _relay_unconverted(context, call)
     elif not _is_session_timeout(context, message.session_timeout_ms):
-        context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
+        context.connections.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
         context.registry.drop_group_if_empty(context.registry.group(message.group_id))
     elif _needs_slot(context, message, rule):
         _translate_by_steps(context, call, rule)
@@ -277,7 +277,7 @@ def _translate(context: Context, call: ClientCall, new_id: str = "") -> None:
     if not member_id:
         member_id = new_id or context.ids.issue()
     elif static_members.is_fenced(context, message.group_id, member_id, message.group_instance_id):
-        context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
+        context.connections.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
         return
     go_on = partial(_join, context, call, member_id)
     if serving.is_served_here(
@@ -285,7 +285,7 @@ def _translate(context: Context, call: ClientCall, new_id: str = "") -> None:
         call,
         member_id,
         lambda _found: go_on(),
-        lambda code: context.answer(request, refused(request, code)),
+        lambda code: context.connections.answer(request, refused(request, code)),
     ):
         go_on()
 

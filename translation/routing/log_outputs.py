@@ -82,7 +82,7 @@ def _settled(context: Context, key: MemberKey) -> None:
     context.moves.settled(key)
     if context.router is not None:
         context.router.record_settled(key)
-    judging.settled(context, key)
+    judging.MoveJudge(context).settled(key)
 
 
 def _forget_what_is_older(context: Context, partition: int) -> None:

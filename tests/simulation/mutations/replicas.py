@@ -195,6 +195,6 @@ def relay_for_ever() -> AbstractContextManager[Any]:
 
     def broken(context: Context, call: ClientCall, member_id: str, proceed: Any) -> Procedure[None]:
         yield from ()
-        context.forward(call.request)
+        context.connections.forward(call.request)
 
     return patch.object(serving, "_relay", broken)
