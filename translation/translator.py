@@ -17,7 +17,7 @@ from translation.engine.group_router import GroupRouter
 from translation.member_log.outputs import Output
 from translation.members.member_ids import kafka_uuid
 from translation.members.member_state import MemberState
-from translation.moving.mend import Description, described
+from translation.moving.mend import Description, Mending
 from translation.moving.rollout import Rollout
 from translation.moving.wave_progress import check_wave, is_wave_check_due
 from translation.policy.policy import Mode, Policy
@@ -64,8 +64,8 @@ class Translator:
             policy,
             settings,
             new_uuid,
-            on_member_time=lambda member, now: deadlines.member_time(self._context, member, now),
-            on_group_time=lambda group, now: deadlines.group_time(self._context, group, now),
+            on_member_time=lambda member, now: deadlines.Deadlines(self._context).member_time(member, now),
+            on_group_time=lambda group, now: deadlines.Deadlines(self._context).group_time(group, now),
             on_other_rule=self._other_rule,
             member_log=member_log,
             make_router=make_router,
@@ -141,7 +141,7 @@ class Translator:
         """Learn from the broker's response to a group request that was relayed."""
         context = self._context
         context.now = now
-        relayed_responses.observe_response(context, call, response)
+        relayed_responses.RelayedResponses(context).observe_response(call, response)
         if call.request.api_key == ApiKey.JOIN_GROUP:
             helper.has_joined_classic(context, call, response)
         return self._context.take_actions()
@@ -175,7 +175,7 @@ class Translator:
         """
         context = self._context
         context.now = now
-        log_outputs.handle_outputs(context, outputs)
+        log_outputs.LogOutputs(context).handle_outputs(outputs)
         return self._context.take_actions()
 
     def handle_description(
@@ -185,7 +185,7 @@ class Translator:
         nobody has some of its partitions (:mod:`translation.moving.mend`)."""
         context = self._context
         context.now = now
-        described(context, context.connections.connection(connection_id), group_id, description)
+        Mending(context).described(context.connections.connection(connection_id), group_id, description)
         return self._context.take_actions()
 
     def take_actions(self, now: float) -> list[Action]:
@@ -233,7 +233,7 @@ class Translator:
             group.migration.policy_changed()
             if other_assignors or group in observed:
                 group.relayed_until.clear()  # they are asked for again, and may be moved now
-            update_assignors(context, group)
+            update_assignors(context.memberships, context.rules, group)
             context.registry.drop_group_if_empty(group)
         return self._context.take_actions()
 
@@ -243,5 +243,5 @@ class Translator:
         if group is not None:
             group.migration.policy_changed()
             group.relayed_until.clear()
-            update_assignors(self._context, group)
+            update_assignors(self._context.memberships, self._context.rules, group)
             self._context.registry.drop_group_if_empty(group)

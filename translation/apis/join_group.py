@@ -161,7 +161,7 @@ def _describe_client(
     member.client.cooperative = is_cooperative(protocols)
     member.client.mapped_assignor = map_assignor(protocols)
     member.client.offer = offer_of(message).bounded
-    member.broker.effective_assignor = assignor_for(context, member)
+    member.broker.effective_assignor = assignor_for(context.rules, member)
     member.client.subscription = frozenset(subscription.topics)
     # librdkafka writes an empty one, which the broker refuses.
     member.client.rack = subscription.rack_id or None

@@ -15,7 +15,7 @@ from translation.engine.join_outcomes import Failed, refused, without_member_id
 from translation.members.member_parts import PendingSwitch
 from translation.members.procedure import Procedure, Send, Wait
 from translation.policy.client_offer import lacks_owned_list
-from translation.upstream.relayed_responses import learn_join
+from translation.upstream.relayed_responses import RelayedResponses
 
 _JOIN_RETRIES = 50
 _JOIN_RETRY_S = 0.2
@@ -78,7 +78,7 @@ def relay_classic_join(
     if connection is not None:
         call = ClientCall(connection, request)
         if response.error_code == ErrorCode.NONE:
-            learn_join(context, call, response)
+            RelayedResponses(context).learn_join(call, response)
             helper.has_joined_classic(context, call, response)
         if response.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
             context.actions.append(Relayed(call, response))

@@ -203,7 +203,7 @@ def _restore(context: Context, member: Member, snapshot: Snapshot, assignment: P
     client.mapped_assignor = snapshot.mapped_assignor
     client.rack = snapshot.rack
     broker.assignor = snapshot.assignor
-    broker.effective_assignor = assignor_for(context, member)
+    broker.effective_assignor = assignor_for(context.rules, member)
     partitions.broker_assignment = partitions.synced_assignment = partitions.possibly_owned = assignment
     partitions.pending_revocation, partitions.reported_owned = NONE, None
     broker.taken_over_at = context.now

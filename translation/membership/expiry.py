@@ -164,7 +164,7 @@ def drop_taken(context: Context, member: Member) -> None:
     if member.joined:
         context.memberships.drop_taken(member)
         # That of this member may be the one for which the group votes.
-        update_assignors(context, member.group)
+        update_assignors(context.memberships, context.rules, member.group)
     context.registry.drop_if_idle(member)
 
 

@@ -503,7 +503,7 @@ def _describe(
     client.embedded_version = min(_embedded_version(known), NEWEST_EMBEDDED_VERSION)
     client.subscription = frozenset(subscription.topics)
     client.rack = subscription.rack_id or None
-    member.broker.effective_assignor = assignor_for(context, member)
+    member.broker.effective_assignor = assignor_for(context.rules, member)
     member.broker.assignor = NO_VOTE
     member.last_join_on, member.last_join_host = known.joined_on, known.client_host
     # Until now the broker served it, and this Heartbeat shows where its client is.

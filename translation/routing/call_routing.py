@@ -49,7 +49,7 @@ from translation.routing.join_routing import route_join_group
 from translation.routing.relayed_calls import is_of_native, is_relayed, may_be_translated_still
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
 from translation.upstream.member_lookup import Found
-from translation.upstream.relayed_responses import observe_response
+from translation.upstream.relayed_responses import RelayedResponses
 
 _COMMITS = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
 _FOR_CLASSIC_MEMBERS = range(2, 9)
@@ -170,7 +170,7 @@ def _route_member_call(
             and request.api_key == ApiKey.HEARTBEAT
             and context.unowned.is_to_rejoin(group_id, member_id)
         ):
-            mend.ask_leader_to_rejoin(context, call)
+            mend.Mending(context).ask_leader_to_rejoin(call)
         elif _is_of_unknown(context, call):
             _relay_or_adopt(context, call, translate, refuse, claims=claims)
         else:
@@ -229,7 +229,7 @@ def _relay_or_adopt(
         if codes == {ErrorCode.NONE}:
             context.registry.relay(context.registry.group(group_id), member_id)
         if is_heartbeat:
-            observe_response(context, call, response)
+            RelayedResponses(context).observe_response(call, response)
         context.connections.answer(request, response)
 
     context.scheduler.start(steps(), ProcedureQueue(), call.connection.id, request.client_id)
