@@ -38,7 +38,6 @@ from translation.conversion import helper
 from translation.members.conversion import is_helper
 from translation.members.member import Member
 from translation.policy.policy import Mode, Policy, Rule
-from translation.routing import deadlines
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 
@@ -158,7 +157,7 @@ class Stage:
         translator = self.proxies[proxy]
         if keep_alive:
             member.deadlines.keep_alive_at = _NOW_S
-        deadlines.member_time(translator._context, member, _NOW_S)
+        translator._deadlines.member_time(member, _NOW_S)
         self._act(proxy, translator.take_actions(_NOW_S))
 
     def helper_time(self, proxy: str) -> None:

@@ -33,7 +33,6 @@ from translation.environment import Environment
 from translation.members import session_timeout
 from translation.members.member import Member
 from translation.members.procedure import Procedure, ProcedureQueue, Send
-from translation.upstream.reach import coordinator_answered
 
 NOBODY = "epochgate-nobody"
 """The member id of the question. Kafka never gives it out. A member with this id would not be disturbed either: a
@@ -108,7 +107,7 @@ def ask_broker(context: Context, call: ClientCall, proceed: Callable[[], None]) 
         context.connections.forward(call.request)
         return
     context.authorized_groups.add(connection.id, group_id)
-    coordinator_answered(context, group_id, connection.id, response.error_code)
+    context.reach.coordinator_answered(group_id, connection.id, response.error_code)
     proceed()
 
 

@@ -23,6 +23,7 @@ from translation.actions import ClientCall, Connection, Request
 from translation.admission import authorization
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
+from translation.engine.reach import END_AGAIN_S
 from translation.environment import Environment
 from translation.error_mapping import IS_OUT
 from translation.member_log.outputs import JoinTerms, ServeDecision
@@ -34,7 +35,6 @@ from translation.members.member_ids import is_issued_form
 from translation.members.procedure import Procedure, ProcedureQueue, Wait
 from translation.upstream.leave_epoch import leave_dead
 from translation.upstream.member_lookup import Described, Found, lookup_member
-from translation.upstream.reach import END_AGAIN_S, remember_dead
 
 if TYPE_CHECKING:
     from translation.member_log.member_log import MemberLog
@@ -232,7 +232,9 @@ def _finish_expiry(context: Context, log: "MemberLog", group_id: str, member_id:
         if response.error_code in IS_OUT:
             context.member_log.end(group_id, member_id)
         else:  # the coordinator has moved away, or loads its groups
-            remember_dead(context, context.registry.group(group_id), member_id, context.now + END_AGAIN_S)
+            context.reach.remember_dead(
+                context.registry.group(group_id), member_id, context.now + END_AGAIN_S
+            )
 
 
 def code_for_dead(context: Context, call: ClientCall, member_id: str) -> Procedure[ErrorCode]:

@@ -38,7 +38,7 @@ from translation.members.member_parts import PendingSwitch
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure, UpstreamLost
 from translation.membership import static_members
-from translation.membership.expiry import drop_taken
+from translation.membership.expiry import Expiry
 from translation.partitions import NONE, Partitions
 from translation.policy.assignors import is_cooperative, map_assignor
 from translation.policy.client_offer import offer_of
@@ -124,7 +124,7 @@ def join(
         if context.member_log.may_speak_for(member):
             _answer(context, member, request, owned_partitions)
         else:
-            drop_taken(context, member)
+            Expiry(context).drop_taken(member)
             _taken(member).apply(context, member, request)
 
 

@@ -40,7 +40,6 @@ from translation.policy.policy import Mode
 from translation.upstream.assignor_vote import NO_VOTE
 from translation.upstream.consumer_group_heartbeat import to_send
 from translation.upstream.metadata_lookup import lookup_sizes
-from translation.upstream.reach import connection_of
 
 _REBALANCE_TIMEOUT_MS = 60_000
 """The helper owns nothing, so it never has anything to give up."""
@@ -224,7 +223,7 @@ def _candidates(context: Context, conversion: Conversion) -> Iterator[Connection
     accepted a call for the group, as those of clients that are relayed."""
     group = conversion.group
     yield conversion.connection_id
-    yield connection_of(context, group, conversion.queue.running_on)
+    yield context.reach.connection_of(group, conversion.queue.running_on)
     yield from context.authorized_groups.connections(group.group_id)
 
 

@@ -12,6 +12,7 @@ part                    who uses it
 ``authorized_groups``   :mod:`translation.admission.authorization` and what learns from the broker's answers
 ``ids``, ``natives``    whoever has to tell translated, native and classic members apart
 ``classic_members``     whoever converts a classic member in place
+``reach``               whoever learns that a coordinator is in reach or out of it, or ends a dead member id
 ``rules``               whoever asks for the policy's rule of a group
 ``member_log``          whoever serves a member that another replica may serve, or speaks for it to the broker
 ``moves``               whoever moves a member of a group that is moved by steps
@@ -35,6 +36,7 @@ from translation.engine.events import Events
 from translation.engine.group_router import GroupRouter
 from translation.engine.member_log_view import MemberLogView
 from translation.engine.memberships import Memberships
+from translation.engine.reach import Reach
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
 from translation.environment import Environment
@@ -97,6 +99,7 @@ class Context(Environment):
             on_member_time=on_member_time,
             on_group_time=on_group_time,
         )
+        self.reach = Reach(self, self.registry, self.member_log, self.connections, self.authorized_groups)
         self.router = None if make_router is None else make_router(self)
 
     # -- connections -------------------------------------------------------------------------------------------
@@ -112,16 +115,11 @@ class Context(Environment):
         self.connections.upstream_lost(connection_id)
         for member in waiting:
             if not member.group.connected:
-                self.lose_sight(member.group)
+                self.reach.lose_sight(member.group)
         self.authorized_groups.forget(connection_id)
         self.member_log.withdraw_confirmations(connection_id)
         self.abandon_joins(waiting, connection_id)
         self.scheduler.connection_lost(connection_id)
-
-    def lose_sight(self, group: Group) -> None:
-        """The coordinator of a group is out of reach (:mod:`translation.upstream.reach`)."""
-        group.out_of_reach = True
-        self.member_log.await_group(group.group_id)
 
     def abandon_joins(self, members: Iterable[Member], connection_id: ConnectionId) -> None:
         """End the JoinGroups of these members that wait on this connection."""

@@ -13,17 +13,11 @@ from translation.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.procedure import Procedure, ProcedureQueue
 from translation.membership.expiry import (
-    asks_log,
-    end_dead,
-    forget_expired,
-    is_dying,
-    remove_expired,
-    timeout_expired,
+    Expiry,
 )
 from translation.upstream.assignor_vote import update_assignors
 from translation.upstream.consumer_group_heartbeat import schedule_keepalive
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
-from translation.upstream.reach import connection_of, connection_to_end, suspend
 from translation.upstream.rebalance_detection import announce_additions
 
 _AFTER_TURN_S = 1.0
@@ -45,17 +39,19 @@ class Deadlines:
         self._member_log = context.member_log
         self._memberships = context.memberships
         self._rules = context.rules
+        self._reach = context.reach
+        self._expiry = Expiry(context)
         self._context = context
 
     def member_time(self, member: Member, now: float) -> None:
         """Handle every deadline of a member that is due."""
         if member.deadlines.suspended_until <= now:
-            forget_expired(self._context, member)
+            self._expiry.forget_expired(member)
             return
-        if timeout_expired(self._context, member):
-            if suspend(self._context, member):
+        if self._expiry.timeout_expired(member):
+            if self._reach.suspend(member):
                 return  # until somebody can end it, or the client calls
-            if asks_log(self._context, member):
+            if self._expiry.asks_log(member):
                 return  # until the log says something, or the client calls
             self._start(member, expiring=True)
             if (
@@ -89,13 +85,13 @@ class Deadlines:
     def _end_dead_ids(self, group: Group, now: float) -> None:
         """Have epoch -1 sent for the dead ids of a group whose time has come, if its coordinator is in reach."""
         for member_id in [member_id for member_id, when in group.dead.items() if when <= now]:
-            connection_id = connection_of(self._context, group)
+            connection_id = self._reach.connection_of(group)
             del group.dead[member_id]
             if connection_id is not None:
-                steps = end_dead(self._context, group, member_id)
+                steps = self._expiry.end_dead(group, member_id)
                 steps = end_behind_helper(self._context, group, member_id, connection_id, steps)
                 self._scheduler.start(steps, ProcedureQueue(), connection_id, None)
-            elif is_dying(self._context, group, member_id):
+            elif self._expiry.is_dying(group, member_id):
                 group.dead[member_id] = now + _DEAD_AGAIN_S
         if group.dead:
             self._environment.timers.book(group, min(group.dead.values()))
@@ -119,7 +115,7 @@ class Deadlines:
                 member.join_answered_on
             ):
                 self._scheduler.end_silence(member.queue)
-            schedule_keepalive(self._context, member)
+            schedule_keepalive(self._environment, member)
         if (is_due or member.queue.has_turn_for_beside) and self._may_heartbeat(member):
             self._start(member, expiring=False)
 
@@ -139,14 +135,14 @@ class Deadlines:
             yield from heartbeat_upstream(self._context, member)
 
     def _start(self, member: Member, *, expiring: bool) -> None:
-        connection_id = connection_to_end(self._context, member) if expiring else member.connection_id
+        connection_id = self._reach.connection_to_end(member) if expiring else member.connection_id
         if connection_id is None:
             # Its upstream connection is gone, so nothing can be sent for it: the broker's own timeouts decide.
             member.deadlines.keep_alive_at = math.inf
             if expiring:
-                forget_expired(self._context, member)
+                self._expiry.forget_expired(member)
         elif expiring:
-            steps = remove_expired(self._context, member)
+            steps = self._expiry.remove_expired(member)
             if self._environment.settings.sole_process:
                 steps = end_behind_helper(self._context, member.group, member.member_id, connection_id, steps)
             self._scheduler.start(

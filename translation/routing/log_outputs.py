@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from translation.conversion.stand_in import end_behind_helper
 from translation.engine.context import Context
+from translation.engine.reach import END_AGAIN_S
 from translation.environment import Environment
 from translation.member_log.outputs import (
     Dying,
@@ -25,9 +26,8 @@ from translation.member_log.outputs import (
 )
 from translation.member_log.records import LENGTH_OF_HASH, MemberKey, member_key
 from translation.members.member import Member
-from translation.membership.expiry import drop_taken, forget_expired, remove_dead
-from translation.moving import judging
-from translation.upstream.reach import END_AGAIN_S, connection_to_end, in_reach, log_is_ready, remember_dead
+from translation.membership.expiry import Expiry
+from translation.moving.judging import MoveJudge
 
 
 class LogOutputs:
@@ -42,6 +42,9 @@ class LogOutputs:
         self._registry = context.registry
         self._router = context.router
         self._scheduler = context.scheduler
+        self._reach = context.reach
+        self._expiry = Expiry(context)
+        self._judge = MoveJudge(context)
         self._context = context
 
     def handle_outputs(self, outputs: Sequence[Output]) -> None:
@@ -52,7 +55,7 @@ class LogOutputs:
                 case Settled(key):
                     self._settled(key)
                 case GroupServed(group_id) if group_id in self._registry.groups:
-                    in_reach(self._context, self._registry.groups[group_id])
+                    self._reach.in_reach(self._registry.groups[group_id])
                 case HealthChanged(partition, Health.REPLAYING):
                     self._member_log.replaying.add(partition)
                 case HealthChanged(partition, Health.READY):
@@ -63,7 +66,7 @@ class LogOutputs:
                     self._moves.look_through()
                 case Taken() | Expired() | Ended() | Dying() | OtherRecordCounts():
                     self._of_member(output)
-        log_is_ready(self._context, frozenset(ready))
+        self._reach.log_is_ready(frozenset(ready))
         for output in outputs:
             if isinstance(output, Serving) and self._registry.find_key(output.key) is None:
                 self._member_log.release_key(output.key)  # the call that claimed it is over
@@ -74,7 +77,7 @@ class LogOutputs:
             case Taken():
                 member = self._registry.find_key(key)
                 if member is not None:
-                    drop_taken(self._context, member)
+                    self._expiry.drop_taken(member)
             case Expired():
                 member = self._registry.find_key(key)
                 if member is None:
@@ -95,7 +98,7 @@ class LogOutputs:
         self._moves.settled(key)
         if self._router is not None:
             self._router.record_settled(key)
-        judging.MoveJudge(self._context).settled(key)
+        self._judge.settled(key)
 
     def _forget_what_is_older(self, partition: int) -> None:
         """Forget what the classic members own in a partition that was replayed, if another replica's record counts
@@ -129,7 +132,7 @@ class LogOutputs:
         """
         if LENGTH_OF_HASH not in (len(key.group_id), len(key.member_id)):
             group = self._registry.group(key.group_id)
-            remember_dead(self._context, group, key.member_id, self._environment.now + END_AGAIN_S)
+            self._reach.remember_dead(group, key.member_id, self._environment.now + END_AGAIN_S)
 
     def _expired(self, member: Member) -> None:
         """The id of a member whose timeout has passed is dead: end its membership, and have epoch -1 sent in its turn.
@@ -139,9 +142,9 @@ class LogOutputs:
         """
         if not member.joined or member.member_id in member.group.leaving:
             return  # who ends it waits for this (translation.conversion.old_membership)
-        connection_id = connection_to_end(self._context, member)
+        connection_id = self._reach.connection_to_end(member)
         if connection_id is not None:
-            steps = remove_dead(self._context, member)
+            steps = self._expiry.remove_dead(member)
             self._scheduler.start(
                 end_behind_helper(self._context, member.group, member.member_id, connection_id, steps),
                 member.queue,
@@ -150,6 +153,6 @@ class LogOutputs:
                 ends_session=True,
             )
         else:
-            remember_dead(self._context, member.group, member.member_id, self._environment.now + END_AGAIN_S)
+            self._reach.remember_dead(member.group, member.member_id, self._environment.now + END_AGAIN_S)
         # At once: no call that is under way is answered as if it were still a member.
-        forget_expired(self._context, member)
+        self._expiry.forget_expired(member)

@@ -27,7 +27,6 @@ from translation.partitions import NONE, Partitions, from_topics, to_topics
 from translation.upstream.assignor_vote import assignor_in_full, changed_assignor
 from translation.upstream.metadata_lookup import lookup_topics
 from translation.upstream.owned_partitions import acknowledge, has_to_report_owned
-from translation.upstream.reach import reached
 
 HEARTBEAT_VERSION = 1
 """The version of ConsumerGroupHeartbeat. In v0 the broker chooses the member id, from v1 on the client does."""
@@ -322,7 +321,7 @@ def record_contact(
     if response.heartbeat_interval_ms > 0:  # the response to a leave has none
         member.broker.keep_alive_s = response.heartbeat_interval_ms / 1000
     if member.group.out_of_reach or member.group.dead:
-        reached(context, member)
+        context.reach.reached(member)
     schedule_keepalive(context, member)
 
 

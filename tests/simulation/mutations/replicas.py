@@ -10,7 +10,6 @@ from translation.actions import ClientCall
 from translation.admission import serving
 from translation.apis import commit_elsewhere as commits
 from translation.apis import offset_commit
-from translation.conversion import old_membership
 from translation.engine import memberships
 from translation.engine.context import Context
 from translation.engine.member_log_view import MemberLogView
@@ -19,6 +18,7 @@ from translation.member_log.outputs import JoinTerms, ServeDecision
 from translation.members.member import Member
 from translation.members.member_ids import MemberIds
 from translation.members.procedure import Procedure
+from translation.membership.expiry import Expiry
 from translation.routing import log_outputs
 from translation.settings import TranslatorSettings
 from translation.upstream.leave_epoch import leave
@@ -100,11 +100,14 @@ def adopt_with_timeouts_of_ones_own() -> AbstractContextManager[Any]:
     return patch.object(adoption, "_describe_client", broken)
 
 
-def keep_a_classic_member_that_another_serves() -> AbstractContextManager[Any]:
+@contextmanager
+def keep_a_classic_member_that_another_serves() -> Iterator[None]:
     """What is known of a classic member is used after another replica has served or relayed it."""
-    return patch.multiple(
-        log_outputs, OtherRecordCounts=type("Never", (), {}), _forget_what_is_older=lambda *_: None
-    )
+    with (
+        patch.object(log_outputs, "OtherRecordCounts", type("Never", (), {})),
+        patch.object(log_outputs.LogOutputs, "_forget_what_is_older", lambda *_: None),
+    ):
+        yield
 
 
 def do_not_write_what_began_under_a_classic_id() -> AbstractContextManager[Any]:
@@ -143,11 +146,11 @@ def keep_a_silent_client_alive() -> AbstractContextManager[Any]:
 def write_an_end_that_the_broker_has_not_confirmed() -> AbstractContextManager[Any]:
     """`ended` is written when epoch -1 is sent, whatever becomes of it."""
 
-    def broken(context: Context, member: Member) -> Procedure[None]:
-        context.member_log.end(member.group.group_id, member.member_id)
+    def broken(self: Any, member: Member) -> Procedure[None]:
+        self._member_log.end(member.group.group_id, member.member_id)
         yield from leave(member)
 
-    return patch.object(log_outputs, "remove_dead", broken)
+    return patch.object(Expiry, "remove_dead", broken)
 
 
 def leave_a_dead_member_to_the_broker() -> AbstractContextManager[Any]:
@@ -157,12 +160,18 @@ def leave_a_dead_member_to_the_broker() -> AbstractContextManager[Any]:
 
 def go_on_with_calls_of_a_dead_id() -> AbstractContextManager[Any]:
     """A call that is under way when its id becomes dead is answered as if its client were still a member."""
-    return patch.object(log_outputs, "forget_expired", lambda *_: None)
+    expired = log_outputs.LogOutputs._expired
+
+    def broken(self: Any, member: Member) -> None:
+        with patch.object(Expiry, "forget_expired", lambda *_: None):
+            expired(self, member)
+
+    return patch.object(log_outputs.LogOutputs, "_expired", broken)
 
 
 def leave_the_others_to_their_clients() -> AbstractContextManager[Any]:
     """Members are not heartbeated when the membership of another one ends at another replica."""
-    return patch.object(log_outputs, "_heartbeat_the_others", lambda *_: None)
+    return patch.object(log_outputs.LogOutputs, "_heartbeat_the_others", lambda *_: None)
 
 
 @contextmanager
@@ -182,7 +191,7 @@ def tell_an_older_process_that_its_id_is_dead() -> Iterator[None]:
 
 def move_back_without_the_log() -> AbstractContextManager[Any]:
     """Epoch -1 goes out for a client that joins again without the log saying that its id is dead."""
-    return patch.object(old_membership, "ensure_dead", _nothing)
+    return patch.object(Expiry, "ensure_dead", _nothing)
 
 
 def relay_under_any_id() -> AbstractContextManager[Any]:
