@@ -15,14 +15,13 @@ from translation.actions import ClientCall, Connection
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.engine.join_wait import awaits_others, wait_in_join
+from translation.engine.member_lookup import has_settled as settled_at_broker
 from translation.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_state import MemberState
 from translation.members.procedure import Procedure
 from translation.partitions import NONE, Partitions, from_topics, visible_to_client
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
-from translation.upstream.member_lookup import has_settled as settled_at_broker
-from translation.upstream.member_lookup import lookup_member
 from translation.upstream.metadata_lookup import lookup_topics
 
 _POLLS_APART = 2
@@ -87,7 +86,7 @@ def _await_rest(context: Context, member: Member, call: ClientCall, deadline: fl
     """
     settings = context.settings
     until = min(deadline, context.now + settings.rest_wait_s)
-    _, described = yield from lookup_member(context, member.group.group_id, member.member_id, call.connection)
+    _, described = yield from context.lookup.member(member.group.group_id, member.member_id, call.connection)
     target = NONE if described is None else from_topics(described.target_assignment.topic_partitions)
     while context.now < until and _lacks_any(member, target):
         yield from wait_in_join(member, call.request, min(until, context.now + settings.join_poll_s))

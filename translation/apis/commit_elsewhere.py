@@ -10,15 +10,15 @@ it came in time.
 
 from protocol_codecs import ErrorCode
 from translation.actions import ClientCall
-from translation.admission.serving import code_for_dead
+from translation.admission.serving import MemberServing
 from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
 from translation.engine.context import Context
+from translation.engine.member_lookup import Described
 from translation.member_log.records import NO_GENERATION, Kind
 from translation.members import generation
 from translation.members.member import Member
 from translation.members.procedure import Procedure
 from translation.passthrough.commits import codes_of
-from translation.upstream.member_lookup import Described, lookup_member
 
 _ATTEMPTS = 2
 """The epoch may move between the description and the commit."""
@@ -29,7 +29,7 @@ def commit_elsewhere(context: Context, member: Member, call: ClientCall) -> Proc
     request = call.request
     record = context.member_log.record(member)
     if record is not None and record.kind.is_dead:
-        code = yield from code_for_dead(context, call, member.member_id)
+        code = yield from MemberServing(context).code_for_dead(call, member.member_id)
         context.connections.answer(request, refused(request, code))
         return
     if record is not None and record.kind is Kind.RELAYED:
@@ -37,8 +37,7 @@ def commit_elsewhere(context: Context, member: Member, call: ClientCall) -> Proc
         return
     version, message = for_a_member(request)
     for _ in range(_ATTEMPTS):
-        described, found = yield from lookup_member(
-            context,
+        described, found = yield from context.lookup.member(
             member.group.group_id,
             member.member_id,
             call.connection,

@@ -18,6 +18,7 @@ from translation.actions import ClientCall, EventKind, Request
 from translation.apis.commit_elsewhere import commit_elsewhere
 from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
 from translation.engine.context import Context
+from translation.engine.member_lookup import Described
 from translation.environment import Environment
 from translation.joining.adoption import readopt
 from translation.members import generation, session_timeout
@@ -26,7 +27,6 @@ from translation.members.procedure import Procedure, Turn
 from translation.membership import static_members
 from translation.passthrough.commits import codes_of
 from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat
-from translation.upstream.member_lookup import Described, lookup_member
 
 
 def commit(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
@@ -150,8 +150,8 @@ def _replaced(context: Context, member: Member, call: ClientCall) -> Procedure[b
     if not instance_id or context.settings.sole_process:
         return False
     yield Turn(again=True)
-    described, _ = yield from lookup_member(
-        context, member.group.group_id, member.member_id, call.connection, instance_id=instance_id
+    described, _ = yield from context.lookup.member(
+        member.group.group_id, member.member_id, call.connection, instance_id=instance_id
     )
     return described is Described.REPLACED
 

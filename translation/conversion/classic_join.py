@@ -7,7 +7,7 @@ import msgspec
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation.actions import ClientCall, Relayed, Request
-from translation.admission.serving import settle_relayed
+from translation.admission.serving import MemberServing
 from translation.conversion import helper
 from translation.conversion.old_membership import leave_classic
 from translation.engine.context import Context
@@ -59,7 +59,7 @@ def relay_classic_join(
             context.connections.answer(request, refused(request, failed.error_code))
             return failed.error_code
         context.registry.drop_group_if_empty(group)
-    code = yield from settle_relayed(context, request)
+    code = yield from MemberServing(context).settle_relayed(request)
     if code != ErrorCode.NONE:
         if code not in unanswered:
             context.connections.answer(request, refused(request, code))

@@ -13,6 +13,7 @@ part                    who uses it
 ``ids``, ``natives``    whoever has to tell translated, native and classic members apart
 ``classic_members``     whoever converts a classic member in place
 ``reach``               whoever learns that a coordinator is in reach or out of it, or ends a dead member id
+``lookup``              whoever has the broker describe a member that is not known well enough here
 ``rules``               whoever asks for the policy's rule of a group
 ``member_log``          whoever serves a member that another replica may serve, or speaks for it to the broker
 ``moves``               whoever moves a member of a group that is moved by steps
@@ -35,6 +36,7 @@ from translation.engine.connections import ClientConnections
 from translation.engine.events import Events
 from translation.engine.group_router import GroupRouter
 from translation.engine.member_log_view import MemberLogView
+from translation.engine.member_lookup import MemberLookup
 from translation.engine.memberships import Memberships
 from translation.engine.reach import Reach
 from translation.engine.registry import Registry
@@ -100,6 +102,7 @@ class Context(Environment):
             on_group_time=on_group_time,
         )
         self.reach = Reach(self, self.registry, self.member_log, self.connections, self.authorized_groups)
+        self.lookup = MemberLookup(self.registry, self.member_log)
         self.router = None if make_router is None else make_router(self)
 
     # -- connections -------------------------------------------------------------------------------------------

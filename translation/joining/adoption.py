@@ -18,6 +18,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponseMember
 from translation.actions import ClientCall, Connection, EventKind
 from translation.engine.context import Context
+from translation.engine.member_lookup import Described, Found
 from translation.environment import Environment
 from translation.joining.resumption import accepted_snapshot, resume
 from translation.member_log.outputs import JoinTerms
@@ -29,7 +30,6 @@ from translation.membership import static_members
 from translation.moving.in_place import repeat_conversion
 from translation.moving.upgrade import switch_classic_member
 from translation.policy.policy import Mode, Rule
-from translation.upstream.member_lookup import Described, Found, lookup_member, lookup_with_group
 
 
 def adopt_then(
@@ -59,8 +59,8 @@ def adopt_then(
                 return
             record = context.member_log.record(member)
             snapshot = yield from accepted_snapshot(context, member, call.request)
-            described, found, group = yield from lookup_with_group(
-                context, group_id, member.member_id, call.connection, instance_id=instance_id
+            described, found, group = yield from context.lookup.with_group(
+                group_id, member.member_id, call.connection, instance_id=instance_id
             )
         else:
             described, found = looked_up
@@ -129,8 +129,8 @@ def readopt(context: Context, member: Member, call: ClientCall) -> Procedure[Err
     """
     request = call.request
     instance_id = request.message.group_instance_id
-    described, found = yield from lookup_member(
-        context, member.group.group_id, member.member_id, call.connection, instance_id=instance_id
+    described, found = yield from context.lookup.member(
+        member.group.group_id, member.member_id, call.connection, instance_id=instance_id
     )
     # A principal that may not see the members may be somebody else's: a JoinGroup that waits is its client's own.
     is_hidden = described is Described.HIDDEN and member.join.waiting is not None
@@ -196,7 +196,7 @@ def resync_epoch(context: Context, member: Member, connection: Connection) -> Pr
     False too if the broker has no such member. To leave and join anew instead would give away at once what the client
     reports as owned.
     """
-    _, found = yield from lookup_member(context, member.group.group_id, member.member_id, connection)
+    _, found = yield from context.lookup.member(member.group.group_id, member.member_id, connection)
     if found is None or found.member_epoch == member.member_epoch:
         return False
     _take_epoch(context, member, found)

@@ -30,6 +30,7 @@ from translation.engine.join_outcomes import (
     ensure_client_waiting,
 )
 from translation.engine.join_wait import wait_in_join
+from translation.engine.member_lookup import Described, Found
 from translation.environment import Environment
 from translation.joining.adoption import adopt_for_join, resync_epoch
 from translation.joining.starting import await_first_members
@@ -41,7 +42,6 @@ from translation.membership import member_id_required
 from translation.membership.member_id_required import NeedsNewMemberId
 from translation.moving.slot_admission import SlotAdmission, why_only_as_a_whole
 from translation.policy.client_offer import lacks_owned_list
-from translation.upstream.member_lookup import Described, Found, lookup_member
 
 _IN_A_CONSUMER_GROUP = frozenset({Described.CLASSIC_MEMBER, Described.UNKNOWN, Described.HIDDEN})
 """Descriptions of a consumer group in which the client has no membership of the new protocol."""
@@ -236,8 +236,7 @@ def _lookup_member(
     if not owns_partitions:
         yield from await_first_members(context, member, call, deadline)
     look = partial(
-        lookup_member,
-        context,
+        context.lookup.member,
         member.group.group_id,
         member.member_id,
         call.connection,

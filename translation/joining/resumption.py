@@ -31,6 +31,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from translation.actions import ClientCall, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member_log_view import snapshot_of
+from translation.engine.member_lookup import Described
 from translation.error_mapping import NO_COORDINATOR
 from translation.member_log.snapshots import Snapshot
 from translation.members import generation, session_timeout
@@ -42,7 +43,6 @@ from translation.partitions import NONE, Partitions, from_topics
 from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.upstream.assignor_vote import assignor_for
 from translation.upstream.consumer_group_heartbeat import HeartbeatProcedure, to_send
-from translation.upstream.member_lookup import Described, lookup_with_group
 from translation.upstream.metadata_lookup import learn_topic_names
 
 _CALLS = frozenset({ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP})
@@ -130,8 +130,7 @@ def has_stayed(context: Context, member: Member, call: ClientCall) -> Procedure[
         return None
     if not _changes_nothing(before, response):
         return False
-    described, found, group = yield from lookup_with_group(
-        context,
+    described, found, group = yield from context.lookup.with_group(
         member.group.group_id,
         member.member_id,
         call.connection,

@@ -36,7 +36,8 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation.actions import ClientCall, Connection, ConnectionId, EventKind, Request
-from translation.admission import authorization, serving
+from translation.admission import authorization
+from translation.admission.serving import MemberServing
 from translation.conversion import helper
 from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.classic_members import ClassicMember
@@ -292,7 +293,7 @@ def _ensure_subscribed(
 
 def _claim(context: Context, member: Member, known: ClassicMember, connection: Connection) -> Procedure[None]:
     terms = JoinTerms(known.session_timeout_ms, known.rebalance_timeout_ms, known.instance_id)
-    if not (yield from serving.claim_classic_member(context, member, connection, terms)):
+    if not (yield from MemberServing(context).claim_classic_member(member, connection, terms)):
         raise _NotConverted(_Missing.TIME, "the member log does not say that it is served here")
 
 

@@ -29,14 +29,16 @@ from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from translation.actions import ClientCall, Request
-from translation.admission import authorization, serving
+from translation.admission import authorization
 from translation.admission.guarded_joins import route_member_heartbeat
+from translation.admission.serving import MemberServing
 from translation.apis import commit_messages, leave_group, offset_commit, offset_fetch
 from translation.apis.describe_groups import describe_groups
 from translation.apis.heartbeat import heartbeat
 from translation.apis.predicted_heartbeat import PredictedHeartbeat, is_predictable
 from translation.apis.sync_group import sync
 from translation.engine.context import Context
+from translation.engine.member_lookup import Found
 from translation.joining.adoption import adopt_then
 from translation.members import session_timeout
 from translation.members.member import Member
@@ -48,7 +50,6 @@ from translation.policy.policy import Mode
 from translation.routing.join_routing import route_join_group
 from translation.routing.relayed_calls import is_of_native, is_relayed, may_be_translated_still
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
-from translation.upstream.member_lookup import Found
 from translation.upstream.relayed_responses import RelayedResponses
 
 _COMMITS = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
@@ -181,7 +182,7 @@ def _route_member_call(
     if not authorized and not authorization.is_authorized(context, call, known, proceed):
         return
     go_on = partial(_translate_or_refuse, context, call, translate, refuse)
-    if claims and not serving.is_served_here(context, call, member_id, go_on, refuse):
+    if claims and not MemberServing(context).is_served_here(call, member_id, go_on, refuse):
         return
     go_on(None)
 
@@ -223,7 +224,7 @@ def _relay_or_adopt(
         response = yield Send(request.api_key, request.version, request.message)
         codes = {response.error_code} if is_heartbeat else codes_of(response)
         if (ErrorCode.UNKNOWN_MEMBER_ID if is_heartbeat else ErrorCode.UNSUPPORTED_VERSION) in codes:
-            if not claims or serving.is_served_here(context, call, member_id, adopt, refuse):
+            if not claims or MemberServing(context).is_served_here(call, member_id, adopt, refuse):
                 adopt(None)
             return
         if codes == {ErrorCode.NONE}:

@@ -14,7 +14,8 @@ from typing import Any
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Authorized, ClientCall, EventKind
-from translation.admission import authorization, guarded_joins, serving
+from translation.admission import authorization, guarded_joins
+from translation.admission.serving import MemberServing
 from translation.apis import join_group
 from translation.conversion.classic_join import relay_classic_join
 from translation.conversion.pending_switches import keeps_membership, match_pending_switch, request_rejoin
@@ -39,8 +40,7 @@ def route_join_group(context: Context, call: ClientCall, *, authorized: bool = F
     if not message.group_id:
         context.connections.forward(request)  # the broker refuses it
         return
-    proceed = serving.unless_served_since(
-        context,
+    proceed = MemberServing(context).unless_served_since(
         request,
         partial(route_join_group, context, call, authorized=True),
         lambda code: context.connections.answer(request, refused(request, code)),
@@ -59,7 +59,7 @@ def route_join_group(context: Context, call: ClientCall, *, authorized: bool = F
     elif why_not is not None and not _was_allowed(context, message):
         context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
         # What becomes of the group depends on the broker's response (relayed_responses).
-        serving.relay_join(context, call)
+        MemberServing(context).relay_join(call)
     elif context.registry.is_native(message.group_id, message.member_id):
         context.connections.forward(request)
     elif heartbeat_version(call.connection) is None:
@@ -160,7 +160,7 @@ def _relay_until_policy_change(context: Context, call: ClientCall, reason: str) 
     if message.member_id:
         context.registry.relay(group, message.member_id, math.inf)
     context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, call.request, reason)
-    serving.relay_join(context, call)
+    MemberServing(context).relay_join(call)
 
 
 def _relay_unconverted(context: Context, call: ClientCall, *, is_known_new: bool = False) -> None:
@@ -200,7 +200,7 @@ def _relay_or_move(
     group = context.registry.groups.get(message.group_id)
     if group is None or not (group.pending_switches or group.members or group.conversion):
         if not (may_replace or lacks_owned_list(message)):
-            serving.relay_join(context, call)
+            MemberServing(context).relay_join(call)
             return
         in_turn: Procedure[Any] = (
             relay_in_its_place(context, request) if may_replace else relay_classic_join(context, request)
@@ -280,8 +280,7 @@ def _translate(context: Context, call: ClientCall, new_id: str = "") -> None:
         context.connections.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
         return
     go_on = partial(_join, context, call, member_id)
-    if serving.is_served_here(
-        context,
+    if MemberServing(context).is_served_here(
         call,
         member_id,
         lambda _found: go_on(),

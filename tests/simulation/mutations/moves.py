@@ -10,13 +10,13 @@ from translation.actions import ClientCall
 from translation.apis import join_group
 from translation.conversion import classic_join, stand_in
 from translation.engine.context import Context
+from translation.engine.member_lookup import Described, Found
 from translation.engine.registry import Registry
 from translation.joining import join_preflight
 from translation.members.member import Member
 from translation.membership import member_id_required
 from translation.moving import downgrade
 from translation.settings import TranslatorSettings
-from translation.upstream.member_lookup import Described, Found
 
 
 def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager[Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ from translation.apis import offset_commit
 from translation.engine import memberships
 from translation.engine.context import Context
 from translation.engine.member_log_view import MemberLogView
+from translation.engine.member_lookup import Described
 from translation.joining import adoption
 from translation.member_log.outputs import JoinTerms, ServeDecision
 from translation.members.member import Member
@@ -22,7 +24,6 @@ from translation.membership.expiry import Expiry
 from translation.routing import log_outputs
 from translation.settings import TranslatorSettings
 from translation.upstream.leave_epoch import leave
-from translation.upstream.member_lookup import Described
 
 
 def _nothing(*_: Any) -> Procedure[None]:
@@ -45,11 +46,17 @@ def take_a_used_id_for_a_new_one() -> AbstractContextManager[Any]:
 def claim_ids_that_nobody_has() -> AbstractContextManager[Any]:
     """A member that no record names is claimed without asking the broker whether there is one."""
 
-    def broken(*_: Any, **__: Any) -> Procedure[Any]:
+    def found(*_: Any, **__: Any) -> Procedure[Any]:
         yield from ()
         return Described.MEMBER, None
 
-    return patch.object(serving, "lookup_member", broken)
+    settle = serving.MemberServing._settle
+
+    def broken(self: Any, *call: Any) -> Procedure[None]:
+        self._lookup = SimpleNamespace(member=found)
+        return settle(self, *call)
+
+    return patch.object(serving.MemberServing, "_settle", broken)
 
 
 def keep_a_connection_that_is_closed() -> AbstractContextManager[Any]:
@@ -155,7 +162,7 @@ def write_an_end_that_the_broker_has_not_confirmed() -> AbstractContextManager[A
 
 def leave_a_dead_member_to_the_broker() -> AbstractContextManager[Any]:
     """Whoever meets a dead id for which epoch -1 may not have gone out does not send it."""
-    return patch.object(serving, "_finish_expiry", _nothing)
+    return patch.object(serving.MemberServing, "_finish_expiry", _nothing)
 
 
 def go_on_with_calls_of_a_dead_id() -> AbstractContextManager[Any]:
@@ -174,16 +181,14 @@ def leave_the_others_to_their_clients() -> AbstractContextManager[Any]:
     return patch.object(log_outputs.LogOutputs, "_heartbeat_the_others", lambda *_: None)
 
 
-@contextmanager
-def tell_an_older_process_that_its_id_is_dead() -> Iterator[None]:
+def tell_an_older_process_that_its_id_is_dead() -> AbstractContextManager[Any]:
     """Under a dead id nobody asks whether a newer process has the instance id, so the older one replaces that."""
 
     def broken(*_: Any) -> Procedure[ErrorCode]:
         yield from ()
         return ErrorCode.UNKNOWN_MEMBER_ID
 
-    with patch.object(serving, "code_for_dead", broken), patch.object(commits, "code_for_dead", broken):
-        yield
+    return patch.object(serving.MemberServing, "code_for_dead", broken)
 
 
 # -- JoinGroups that are relayed ------------------------------------------------------------------------------------
@@ -196,14 +201,14 @@ def move_back_without_the_log() -> AbstractContextManager[Any]:
 
 def relay_under_any_id() -> AbstractContextManager[Any]:
     """A JoinGroup is relayed at once, whatever the log says of its id."""
-    return patch.object(serving, "_relays_at_once", lambda *_: True)
+    return patch.object(serving.MemberServing, "_relays_at_once", lambda *_: True)
 
 
 def relay_for_ever() -> AbstractContextManager[Any]:
     """Calls of an id that the log has as a classic member's are relayed, also when it is time to move."""
 
-    def broken(context: Context, call: ClientCall, member_id: str, proceed: Any) -> Procedure[None]:
+    def broken(self: Any, call: ClientCall, member_id: str, proceed: Any) -> Procedure[None]:
         yield from ()
-        context.connections.forward(call.request)
+        self._connections.forward(call.request)
 
-    return patch.object(serving, "_relay", broken)
+    return patch.object(serving.MemberServing, "_relay", broken)
