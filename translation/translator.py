@@ -23,7 +23,7 @@ from translation.moving.mend import Description, Mending
 from translation.moving.rollout import Rollout
 from translation.moving.wave_progress import check_wave, is_wave_check_due
 from translation.policy.policy import Mode, Policy
-from translation.routing.call_routing import predict_heartbeat, route
+from translation.routing.call_routing import CallRouting
 from translation.routing.deadlines import Deadlines
 from translation.routing.log_outputs import LogOutputs
 from translation.routing.relayed_calls import is_relayed, may_be_translated_still
@@ -84,6 +84,7 @@ class Translator:
         self._deadlines = Deadlines(context)
         self._log_outputs = LogOutputs(context)
         self._mending = Mending(context)
+        self._routing = CallRouting(context)
         self._relayed_responses = RelayedResponses(context)
         self.rollout = Rollout(context)
         """The moves of groups by steps."""
@@ -101,7 +102,7 @@ class Translator:
         before that, so that the broker works on it meanwhile.
         """
         self._environment.now = now
-        self._predicted = predict_heartbeat(self._context, call)
+        self._predicted = self._routing.predict_heartbeat(call)
         return self._predicted
 
     def handle_request(self, now: float, call: ClientCall) -> list[Action]:
@@ -112,7 +113,7 @@ class Translator:
         if predicted is not None and predicted.call is call:
             predicted.begin()
             return self._environment.take_actions()
-        route(self._context, call)
+        self._routing.route(call)
         if call.request.api_key == _HEARTBEAT and is_wave_check_due(self._moves, self._registry, call):
             check_wave(self._context, call)
         return self._environment.take_actions()
