@@ -26,7 +26,7 @@ from translation.policy.policy import Mode, Policy
 from translation.routing.call_routing import CallRouting
 from translation.routing.deadlines import Deadlines
 from translation.routing.log_outputs import LogOutputs
-from translation.routing.relayed_calls import is_relayed, may_be_translated_still
+from translation.routing.relayed_calls import RelayedCalls
 from translation.settings import TranslatorSettings
 from translation.upstream.assignor_vote import update_assignors
 from translation.upstream.relayed_responses import RelayedResponses
@@ -73,8 +73,14 @@ class Translator:
             member_log=member_log,
             make_router=make_router,
         )
+        self._relayed_calls = RelayedCalls(context)
+        self._helpers = helper.Helpers(context)
         self._context = context
         self._environment: Environment = context
+        self._scheduler = context.scheduler
+        self._member_log = context.member_log
+        self._connection_lost = context.connection_lost
+        self._abandon_joins = context.abandon_joins
         self._connections = context.connections
         self._memberships = context.memberships
         self._moves = context.moves
@@ -129,8 +135,8 @@ class Translator:
             and (self._router is None or not self._router.may_take(group_id))
             and group_id not in self.unowned.leaders_to_ask
             and group_id not in self._rules.rolled_back
-            and is_relayed(self._context, group_id, member_id)
-            and not may_be_translated_still(self._context, group_id, member_id)
+            and self._relayed_calls.is_relayed(group_id, member_id)
+            and not self._relayed_calls.may_be_translated_still(group_id, member_id)
         )
 
     def on_router_failure(self, count: Callable[[], None]) -> None:
@@ -147,7 +153,7 @@ class Translator:
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """Handle the broker's response to a :class:`~translation.actions.Call`; ``message`` is decoded."""
         self._environment.now = now
-        self._context.scheduler.handle_reply(call_id, message)
+        self._scheduler.handle_reply(call_id, message)
         return self._environment.take_actions()
 
     def handle_relayed_response(self, now: float, call: ClientCall, response: Any) -> list[Action]:
@@ -155,7 +161,7 @@ class Translator:
         self._environment.now = now
         self._relayed_responses.observe_response(call, response)
         if call.request.api_key == ApiKey.JOIN_GROUP:
-            helper.has_joined_classic(self._context, call, response)
+            self._helpers.has_joined_classic(call, response)
         return self._environment.take_actions()
 
     def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:
@@ -165,8 +171,8 @@ class Translator:
         if self._router is not None:
             self._router.connection_ended(connection_id)
         self._connections.client_disconnected(connection_id)
-        self._context.member_log.withdraw_confirmations(connection_id)
-        self._context.abandon_joins(members, connection_id)
+        self._member_log.withdraw_confirmations(connection_id)
+        self._abandon_joins(members, connection_id)
         return self._environment.take_actions()
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
@@ -174,7 +180,7 @@ class Translator:
         self._environment.now = now
         if self._router is not None:
             self._router.connection_ended(connection_id)
-        self._context.connection_lost(connection_id)
+        self._connection_lost(connection_id)
         return self._environment.take_actions()
 
     def handle_log_outputs(self, now: float, outputs: Sequence[Output]) -> list[Action]:

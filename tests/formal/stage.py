@@ -34,7 +34,7 @@ from translation.actions import (
     Request,
     RequestId,
 )
-from translation.conversion import helper
+from translation.conversion.helper import Helpers
 from translation.members.conversion import is_helper
 from translation.members.member import Member
 from translation.policy.policy import Mode, Policy, Rule
@@ -173,7 +173,7 @@ class Stage:
         for translator in self.proxies.values():
             group = translator._context.registry.groups.get(GROUP)
             if group is not None and group.conversion is not None and not group.conversion.helper_id:
-                helper.end(translator._context, group)
+                Helpers(translator._context).end(group)
 
     def end_session(self, member_id: str) -> None:
         """Let the session of a member end whose client is dead: where it is translated, and at the broker."""

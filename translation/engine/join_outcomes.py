@@ -8,6 +8,7 @@ import msgspec
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation.actions import EventKind, Request
+from translation.engine.connections import ClientConnections
 from translation.engine.context import Context, replaced
 from translation.environment import Environment
 from translation.members import session_timeout
@@ -35,12 +36,10 @@ def restart_session_timer(environment: Environment, member: Member) -> None:
         environment.book(member)
 
 
-def refuse_superseded(context: Context, member: Member) -> None:
+def refuse_superseded(connections: ClientConnections, member: Member) -> None:
     """Refuse the older JoinGroups that this member's newest one has superseded, with a retriable error."""
     for waiting in member.join.superseded_requests:
-        context.connections.answer(
-            waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
-        )
+        connections.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
     member.join.superseded_requests.clear()
 
 
@@ -119,10 +118,9 @@ def without_member_id(request: Request) -> Request:
     return msgspec.structs.replace(request, message=replaced(request.message, member_id=""))
 
 
-def ensure_client_waiting(context: Context, member: Member, request: Request) -> None:
+def ensure_client_waiting(connections: ClientConnections, member: Member, request: Request) -> None:
     """Raise if the client has hung up: it may have joined through another process, so its JoinGroup must not count."""
     if not any(
-        context.connections.is_still_connected(waiting)
-        for waiting in (request, *member.join.superseded_requests)
+        connections.is_still_connected(waiting) for waiting in (request, *member.join.superseded_requests)
     ):
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")

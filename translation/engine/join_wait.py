@@ -9,8 +9,8 @@ from typing import Any
 
 from protocol_codecs import ErrorCode
 from translation.actions import Request
-from translation.engine.context import Context
 from translation.engine.join_outcomes import AnsweredByNewer, Failed
+from translation.engine.scheduler import Scheduler
 from translation.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.procedure import Procedure, Wait, WakeReason
@@ -48,13 +48,13 @@ def _was_away(environment: Environment, group: Group) -> bool:
     )
 
 
-def take_over_waiting_join(context: Context, member: Member) -> None:
+def take_over_waiting_join(scheduler: Scheduler, member: Member) -> None:
     """The newer JoinGroup of a member answers for the older one that still waits, and ends its wait."""
     older, member.join.waiting = member.join.waiting, None
     if older is not None:
         if older.request is not None:
             member.join.superseded_requests.append(older.request)
-        context.scheduler.wake(older, WakeReason.SUPERSEDED)
+        scheduler.wake(older, WakeReason.SUPERSEDED)
 
 
 def suspend_join(

@@ -17,6 +17,7 @@ from translation import error_mapping
 from translation.actions import EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, ensure_client_waiting
+from translation.engine.registry import Registry
 from translation.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
@@ -24,22 +25,24 @@ from translation.members.procedure import Procedure, Send
 from translation.upstream.leave_epoch import leave_for_newer
 
 
-def is_fenced(context: Context, group_id: str, member_id: str, instance_id: str | None) -> bool:
+def is_fenced(
+    environment: Environment, registry: Registry, group_id: str, member_id: str, instance_id: str | None
+) -> bool:
     """Whether a newer member has this instance id, so that this one's calls are answered FENCED_INSTANCE_ID."""
-    if instance_id is None or not context.settings.sole_process:
+    if instance_id is None or not environment.settings.sole_process:
         # Another process may have seen a later one: the broker is asked (:mod:`translation.joining.adoption`).
         return False
-    group = context.registry.groups.get(group_id)
+    group = registry.groups.get(group_id)
     holder_id = None if group is None else group.static_members.get(instance_id)
     return holder_id is not None and holder_id != member_id
 
 
-def membership_error(context: Context, member: Member, message: Any) -> ErrorCode:
+def membership_error(environment: Environment, registry: Registry, member: Member, message: Any) -> ErrorCode:
     """The code for a client whose membership has ended here, maybe while its call waited.
 
     If another replica serves the member, its client tries again, and hears there what becomes of it.
     """
-    if is_fenced(context, member.group.group_id, member.member_id, message.group_instance_id):
+    if is_fenced(environment, registry, member.group.group_id, member.member_id, message.group_instance_id):
         return ErrorCode.FENCED_INSTANCE_ID
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if member.taken else ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -112,7 +115,7 @@ def release_instance(
                 _fail_if_replaced(member)
                 if not context.member_log.may_speak_for(member):
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another replica serves it")
-                ensure_client_waiting(context, member, request)
+                ensure_client_waiting(context.connections, member, request)
                 answer = yield from leave_for_newer(member, described.member_id)
                 if answer.error_code in error_mapping.NO_COORDINATOR:
                     raise Failed(answer.error_code, "the broker could not release its instance id")

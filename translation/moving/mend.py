@@ -88,13 +88,13 @@ class Mending:
         self._memberships = context.memberships
         self._member_log = context.member_log
         self._connections = context.connections
-        self._context = context
+        self._helpers = helper.Helpers(context)
 
     def described(self, connection: Connection | None, group_id: str, group: Description) -> None:
         """A broker has described a group, to a member's principal on this connection."""
         unowned = self._unowned
         if connection is not None and _has_only_classic_members(group):
-            helper.bring_back(self._context, connection, group_id)
+            self._helpers.bring_back(connection, group_id)
         if connection is None or group_id in unowned.under_way or not self._concerns_us(group_id, group):
             return
         topics = _topics(group)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import ClientCall, Connection, EventKind
-from translation.conversion.classic_join import relay_as_member_or_new
+from translation.conversion.classic_join import ClassicJoins
 from translation.conversion.pending_switches import match_pending_switch
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
@@ -513,7 +513,7 @@ def join_by_steps(
     elif member_id is not None:
         translate(member_id)
     elif is_issued_form(message.member_id):
-        yield from relay_as_member_or_new(context, request)
+        yield from ClassicJoins(context).relay_as_member_or_new(request)
     else:
         stay_classic()
 

@@ -32,15 +32,16 @@ from translation.actions import ClientCall, Request
 from translation.admission import authorization
 from translation.admission.guarded_joins import route_member_heartbeat
 from translation.admission.serving import MemberServing
-from translation.apis import commit_messages, leave_group, offset_commit, offset_fetch
+from translation.apis import commit_messages, leave_group, offset_fetch
 from translation.apis.describe_groups import describe_groups
-from translation.apis.heartbeat import heartbeat
+from translation.apis.heartbeat import Heartbeats
+from translation.apis.offset_commit import OffsetCommits
 from translation.apis.predicted_heartbeat import PredictedHeartbeat, is_predictable
-from translation.apis.sync_group import sync
+from translation.apis.sync_group import SyncGroups
 from translation.engine.context import Context
 from translation.engine.member_lookup import Found
 from translation.environment import Environment
-from translation.joining.adoption import adopt_then
+from translation.joining.adoption import Adoption
 from translation.members import session_timeout
 from translation.members.member import Member
 from translation.members.procedure import Procedure, ProcedureQueue, Send
@@ -50,7 +51,7 @@ from translation.moving.mend import Mending
 from translation.passthrough.commits import codes_of
 from translation.policy.policy import Mode
 from translation.routing.join_routing import JoinRouting
-from translation.routing.relayed_calls import is_of_native, is_relayed, may_be_translated_still
+from translation.routing.relayed_calls import RelayedCalls
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
 from translation.upstream.relayed_responses import RelayedResponses
 
@@ -73,8 +74,15 @@ class CallRouting:
         self._unowned = context.unowned
         self._router = context.router
         self._uses = context.uses
+        self._relayed_calls = RelayedCalls(context)
+        self._downgrade = downgrade.Downgrade(context)
+        self._adoption = Adoption(context)
+        self._leave_groups = leave_group.LeaveGroups(context)
         self._context = context
         self._mending = Mending(context)
+        self._heartbeats = Heartbeats(context)
+        self._sync_groups = SyncGroups(context)
+        self._offset_commits = OffsetCommits(context)
         self._relayed_responses = RelayedResponses(context)
         self._serving = MemberServing(context)
         member_heartbeat = partial(route_member_heartbeat, context)
@@ -120,7 +128,7 @@ class CallRouting:
             return
         self._route_member_call(
             call,
-            translate=heartbeat,
+            translate=self._heartbeats.heartbeat,
             refusal=lambda code: HeartbeatResponse(error_code=code),
             route_again=self._route_heartbeat,
             authorized=authorized,
@@ -130,7 +138,7 @@ class CallRouting:
     def _route_sync_group(self, call: ClientCall, *, authorized: bool = False) -> None:
         self._route_member_call(
             call,
-            translate=sync,
+            translate=self._sync_groups.sync,
             refusal=lambda code: SyncGroupResponse(error_code=code),
             route_again=self._route_sync_group,
             authorized=authorized,
@@ -144,12 +152,12 @@ class CallRouting:
         if self._is_relayed_held(call):
             return
         self._classic_members.commits(message.group_id, call)
-        if not message.member_id or is_of_native(self._context, message.group_id, message.member_id):
+        if not message.member_id or self._relayed_calls.is_of_native(message.group_id, message.member_id):
             self._connections.forward(call.request)
             return
         self._route_member_call(
             call,
-            translate=offset_commit.commit,
+            translate=self._offset_commits.commit,
             refusal=lambda code: commit_messages.refused(call.request, code),
             route_again=self._route_commit,
             authorized=authorized,
@@ -158,10 +166,10 @@ class CallRouting:
 
     def _is_relayed_held(self, call: ClientCall) -> bool:
         """Relay a Heartbeat or a commit if its client's JoinGroup is held on the way back; the broker answers it."""
-        message = held_return.with_generation_of_broker(self._context, call.request)
+        message = held_return.with_generation_of_broker(self._registry, call.request)
         if message is None:
             return False
-        steps = held_return.relay_held(self._context, call.request, message)
+        steps = held_return.relay_held(self._connections, call.request, message)
         self._scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
         return True
 
@@ -169,7 +177,7 @@ class CallRouting:
         self,
         call: ClientCall,
         *,
-        translate: Callable[[Context, Member, ClientCall], Procedure[None]],
+        translate: Callable[[Member, ClientCall], Procedure[None]],
         refusal: Callable[[ErrorCode], Any],
         route_again: Callable[..., None],
         authorized: bool,
@@ -188,7 +196,7 @@ class CallRouting:
         def refuse(code: ErrorCode) -> None:
             self._connections.answer(request, refusal(code))
 
-        if is_relayed(self._context, group_id, member_id):
+        if self._relayed_calls.is_relayed(group_id, member_id):
             self._uses(call.connection.id, group_id)
             if (
                 self._unowned.leaders_to_ask
@@ -219,13 +227,13 @@ class CallRouting:
         return (
             (is_commit or request.api_key == ApiKey.HEARTBEAT)
             and heartbeat_version(call.connection) is not None
-            and may_be_translated_still(self._context, message.group_id, message.member_id)
+            and self._relayed_calls.may_be_translated_still(message.group_id, message.member_id)
         )
 
     def _relay_or_adopt(
         self,
         call: ClientCall,
-        translate: Callable[[Context, Member, ClientCall], Procedure[None]],
+        translate: Callable[[Member, ClientCall], Procedure[None]],
         refuse: Callable[[ErrorCode], None],
         *,
         claims: bool,
@@ -242,7 +250,7 @@ class CallRouting:
 
         def adopt(found: Found | None) -> None:
             member = self._registry.member(group_id, member_id)
-            go_on = partial(translate, self._context, member, call)
+            go_on = partial(translate, member, call)
             self._translate_or_adopt(member, call, go_on, refuse, found)
 
         def steps() -> Procedure[None]:
@@ -263,7 +271,7 @@ class CallRouting:
     def _translate_or_refuse(
         self,
         call: ClientCall,
-        translate: Callable[[Context, Member, ClientCall], Procedure[None]],
+        translate: Callable[[Member, ClientCall], Procedure[None]],
         refuse: Callable[[ErrorCode], None],
         found: Found | None,
     ) -> None:
@@ -272,18 +280,20 @@ class CallRouting:
         request = call.request
         message = request.message
         group_id, member_id = message.group_id, message.member_id
-        if is_relayed(self._context, group_id, member_id):  # since a moment ago
+        if self._relayed_calls.is_relayed(group_id, member_id):  # since a moment ago
             self._connections.forward(request)
-        elif static_members.is_fenced(self._context, group_id, member_id, message.group_instance_id):
+        elif static_members.is_fenced(
+            self._environment, self._registry, group_id, member_id, message.group_instance_id
+        ):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         elif (
             request.api_key == ApiKey.HEARTBEAT
-            and (code := downgrade.why_to_rejoin(self._context, request)) is not None
+            and (code := self._downgrade.why_to_rejoin(request)) is not None
         ):
             refuse(code)
         else:
             member = self._registry.member(group_id, member_id)
-            steps = partial(translate, self._context, member, call)
+            steps = partial(translate, member, call)
             self._translate_or_adopt(member, call, steps, refuse, found)
 
     def _translate_or_adopt(
@@ -305,7 +315,7 @@ class CallRouting:
         else:
             beside = False
             rule = self._rules.rule_for(member.group.group_id)
-            steps = adopt_then(self._context, member, call, rule, translate, refuse, found)
+            steps = self._adoption.adopt_then(member, call, rule, translate, refuse, found)
         self._scheduler.start(steps, member.queue, call.connection.id, request.client_id, beside=beside)
 
     def _commit_in_its_turn(
@@ -314,11 +324,11 @@ class CallRouting:
         """Translate a commit, unless its client's JoinGroup had the turn before it and took the member back to the
         classic protocol: then the broker answers it. A Heartbeat that comes after the JoinGroup never gets so far: it
         is answered REBALANCE_IN_PROGRESS at once."""
-        message = held_return.with_generation_of_broker(self._context, request)
+        message = held_return.with_generation_of_broker(self._registry, request)
         if message is not None:
-            yield from held_return.relay_held(self._context, request, message)
-        elif self._member_log.log is None and is_relayed(
-            self._context, request.message.group_id, request.message.member_id
+            yield from held_return.relay_held(self._connections, request, message)
+        elif self._member_log.log is None and self._relayed_calls.is_relayed(
+            request.message.group_id, request.message.member_id
         ):
             self._connections.forward(request)
         else:
@@ -328,7 +338,7 @@ class CallRouting:
         """Route a LeaveGroup; one that names no member that is known here is relayed."""
         message: LeaveGroupRequest = call.request.message
         members = [
-            member for member in leave_group.named_members(self._context, message) if member is not None
+            member for member in leave_group.named_members(self._registry, message) if member is not None
         ]
         if not members:
             self._connections.forward(call.request)  # brokers deal with it for members of either protocol
@@ -337,7 +347,7 @@ class CallRouting:
         if not authorized and not authorization.is_authorized(self._context, call, members[0], proceed):
             return
         queue = members[0].queue if len(members) == 1 else ProcedureQueue()
-        steps = leave_group.leave_group(self._context, call)
+        steps = self._leave_groups.leave_group(call)
         self._scheduler.start(steps, queue, call.connection.id, call.request.client_id)
 
     def _route_offset_fetch(self, call: ClientCall) -> None:
@@ -346,7 +356,7 @@ class CallRouting:
         message: OffsetFetchRequest = request.message
         if request.version in offset_fetch.OF_ONE_GROUP_WITH_AN_ERROR:
             if self._rules.rule_for(message.group_id).mode is Mode.TRANSLATE:
-                steps = offset_fetch.with_errors_of_partitions(self._context, request)
+                steps = offset_fetch.with_errors_of_partitions(self._connections, request)
                 self._scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
             else:
                 self._connections.forward(request)
@@ -355,17 +365,17 @@ class CallRouting:
             group.group_id
             for group in message.groups
             if group.member_id
-            and not is_relayed(self._context, group.group_id, group.member_id)
-            and not is_of_native(self._context, group.group_id, group.member_id)
+            and not self._relayed_calls.is_relayed(group.group_id, group.member_id)
+            and not self._relayed_calls.is_of_native(group.group_id, group.member_id)
         )
         if offset_fetch.names_a_member(message, translated):
-            steps = offset_fetch.without_members(self._context, request, translated)
+            steps = offset_fetch.without_members(self._connections, request, translated)
             self._scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
         else:
             self._connections.forward(request)
 
     def _route_describe_groups(self, call: ClientCall) -> None:
-        steps = describe_groups(self._context, call)
+        steps = describe_groups(self._connections, self._registry, call)
         self._scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
 
 

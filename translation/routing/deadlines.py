@@ -7,7 +7,7 @@ sends of its own accord start here: keep-alives, and those that fetch a new assi
 
 import math
 
-from translation.conversion.stand_in import end_behind_helper
+from translation.conversion.stand_in import StandIn
 from translation.engine.context import Context
 from translation.environment import Environment
 from translation.members.member import Group, Member
@@ -17,7 +17,7 @@ from translation.membership.expiry import (
 )
 from translation.upstream.assignor_vote import update_assignors
 from translation.upstream.consumer_group_heartbeat import schedule_keepalive
-from translation.upstream.heartbeat_outcome import heartbeat_upstream
+from translation.upstream.heartbeat_outcome import HeartbeatOutcomes
 from translation.upstream.rebalance_detection import announce_additions
 
 _AFTER_TURN_S = 1.0
@@ -41,6 +41,8 @@ class Deadlines:
         self._rules = context.rules
         self._reach = context.reach
         self._expiry = Expiry(context)
+        self._stand_in = StandIn(context)
+        self._heartbeat_outcomes = HeartbeatOutcomes(context)
         self._context = context
 
     def member_time(self, member: Member, now: float) -> None:
@@ -61,7 +63,7 @@ class Deadlines:
                     member, now + self._environment.settings.turn_limit_s + _AFTER_TURN_S
                 )
             return  # booked again by whatever renews the deadline
-        announce_additions(self._context, member)
+        announce_additions(self._environment, self._memberships, member)
         if member.deadlines.keep_alive_at <= now:
             self.heartbeat(member)
         self._environment.book(member)
@@ -89,7 +91,7 @@ class Deadlines:
             del group.dead[member_id]
             if connection_id is not None:
                 steps = self._expiry.end_dead(group, member_id)
-                steps = end_behind_helper(self._context, group, member_id, connection_id, steps)
+                steps = self._stand_in.end_behind_helper(group, member_id, connection_id, steps)
                 self._scheduler.start(steps, ProcedureQueue(), connection_id, None)
             elif self._expiry.is_dying(group, member_id):
                 group.dead[member_id] = now + _DEAD_AGAIN_S
@@ -132,7 +134,7 @@ class Deadlines:
     def _heartbeat(self, member: Member, asked_at: float) -> Procedure[None]:
         """Send one heartbeat, unless there is no need for it any more by the time that it is this procedure's turn."""
         if self._may_heartbeat(member) and member.broker.replied_at <= asked_at:
-            yield from heartbeat_upstream(self._context, member)
+            yield from self._heartbeat_outcomes.heartbeat_upstream(member)
 
     def _start(self, member: Member, *, expiring: bool) -> None:
         connection_id = self._reach.connection_to_end(member) if expiring else member.connection_id
@@ -144,7 +146,7 @@ class Deadlines:
         elif expiring:
             steps = self._expiry.remove_expired(member)
             if self._environment.settings.sole_process:
-                steps = end_behind_helper(self._context, member.group, member.member_id, connection_id, steps)
+                steps = self._stand_in.end_behind_helper(member.group, member.member_id, connection_id, steps)
             self._scheduler.start(
                 steps, member.queue, connection_id, member.client.client_id, ends_session=True
             )

@@ -17,16 +17,19 @@ from translation.actions import Authorized, ClientCall, EventKind
 from translation.admission import authorization, guarded_joins
 from translation.admission.serving import MemberServing
 from translation.apis import join_group
-from translation.conversion.classic_join import relay_classic_join
+from translation.conversion.classic_join import ClassicJoins
 from translation.conversion.pending_switches import keeps_membership, match_pending_switch, request_rejoin
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.environment import Environment
-from translation.joining.replaced_static_member import may_replace_translated, relay_in_its_place
+from translation.joining.replaced_static_member import (
+    ReplacedStaticMember,
+    may_replace_translated,
+)
 from translation.members.member import Member
 from translation.members.procedure import Procedure, ProcedureQueue
 from translation.membership import member_id_required, static_members
-from translation.moving.downgrade import back_in_place, back_to_classic
+from translation.moving.downgrade import Downgrade
 from translation.moving.slot_admission import join_by_steps
 from translation.policy.client_offer import lacks_owned_list, owns_partitions, why_not_translated
 from translation.policy.policy import Mode, Rule
@@ -47,6 +50,10 @@ class JoinRouting:
         self._ids = context.ids
         self._classic_members = context.classic_members
         self._serving = MemberServing(context)
+        self._replaced_static_member = ReplacedStaticMember(context)
+        self._classic_joins = ClassicJoins(context)
+        self._downgrade = Downgrade(context)
+        self._join_groups = join_group.JoinGroups(context)
         self._context = context
 
     def route_join_group(self, call: ClientCall, *, authorized: bool = False) -> None:
@@ -70,7 +77,7 @@ class JoinRouting:
         rule = self._rules.rule_for(message.group_id)
         why_not = why_not_translated(message, self._rules.policy, rule)
         if rule.refusal(request.api_key) is not None:
-            guarded_joins.refuse(self._context, request, rule)
+            guarded_joins.refuse(self._events, self._connections, request, rule)
         elif rule.mode is not Mode.TRANSLATE:
             self._observe(call, rule, why_not)
         elif why_not is not None and not self._was_allowed(message):
@@ -199,9 +206,9 @@ class JoinRouting:
                 self._serving.relay_join(call)
                 return
             in_turn: Procedure[Any] = (
-                relay_in_its_place(self._context, request)
+                self._replaced_static_member.relay_in_its_place(request)
                 if may_replace
-                else relay_classic_join(self._context, request)
+                else self._classic_joins.relay_classic_join(request)
             )
             self._scheduler.start(in_turn, ProcedureQueue(), connection.id, request.client_id)
             return
@@ -215,7 +222,7 @@ class JoinRouting:
             self._translate(call)  # it was not let back in place, and has not given up anything yet
             return
         if member is not None and member.joined:
-            steps = back_in_place(self._context, member, call)
+            steps = self._downgrade.back_in_place(member, call)
             self._scheduler.start(steps, member.queue, connection.id, request.client_id)
             return
         switch = match_pending_switch(group, call, given_here=given_here)
@@ -227,12 +234,12 @@ class JoinRouting:
         if member is None:
             cancelled_switch = None if switch is None or keeps_membership(message, switch) else switch
             if cancelled_switch is None and may_replace:
-                relayed: Procedure[Any] = relay_in_its_place(self._context, request)
+                relayed: Procedure[Any] = self._replaced_static_member.relay_in_its_place(request)
             else:
-                relayed = relay_classic_join(self._context, request, cancelled_switch)
+                relayed = self._classic_joins.relay_classic_join(request, cancelled_switch)
             self._scheduler.start(relayed, ProcedureQueue(), connection.id, request.client_id)
         else:
-            steps = back_to_classic(self._context, member, call)
+            steps = self._downgrade.back_to_classic(member, call)
             self._scheduler.start(steps, member.queue, connection.id, request.client_id)
 
     def _translate_by_steps(self, call: ClientCall, rule: Rule) -> None:
@@ -256,20 +263,22 @@ class JoinRouting:
         message: JoinGroupRequest = request.message
         group = self._registry.group(message.group_id)
         member_id = message.member_id
-        if member_id_required.older_join_may_arrive(self._context, call):
+        if member_id_required.older_join_may_arrive(self._ids, self._registry, call):
             reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
-            request_rejoin(self._context, group, call, reason)
+            request_rejoin(self._environment, self._events, group, call, reason)
             fresh_id = self._ids.issue()
             self._moves.rename(group.group_id, member_id, fresh_id)
-            member_id_required.answer_with_new_id(self._context, request, fresh_id)
+            member_id_required.answer_with_new_id(self._connections, self._ids, request, fresh_id)
             return
         if member_id_required.comes_without_member_id(request):
-            member_id_required.answer_with_new_id(self._context, request, new_id)
+            member_id_required.answer_with_new_id(self._connections, self._ids, request, new_id)
             self._registry.drop_group_if_empty(group)
             return
         if not member_id:
             member_id = new_id or self._ids.issue()
-        elif static_members.is_fenced(self._context, message.group_id, member_id, message.group_instance_id):
+        elif static_members.is_fenced(
+            self._environment, self._registry, message.group_id, member_id, message.group_instance_id
+        ):
             self._connections.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
         go_on = partial(self._join, call, member_id)
@@ -291,7 +300,7 @@ class JoinRouting:
         if group.pending_switches:
             given_here = self._ids.is_issued(member_id)
             switch = match_pending_switch(group, call, given_here=given_here)
-        steps = join_group.join(self._context, member, call, switch)
+        steps = self._join_groups.join(member, call, switch)
         self._scheduler.start(steps, member.queue, call.connection.id, call.request.client_id)
 
 

@@ -7,7 +7,7 @@ its records are read back.
 
 from collections.abc import Sequence
 
-from translation.conversion.stand_in import end_behind_helper
+from translation.conversion.stand_in import StandIn
 from translation.engine.context import Context
 from translation.engine.reach import END_AGAIN_S
 from translation.environment import Environment
@@ -45,7 +45,7 @@ class LogOutputs:
         self._reach = context.reach
         self._expiry = Expiry(context)
         self._judge = MoveJudge(context)
-        self._context = context
+        self._stand_in = StandIn(context)
 
     def handle_outputs(self, outputs: Sequence[Output]) -> None:
         """Handle what the log says, in order."""
@@ -146,7 +146,7 @@ class LogOutputs:
         if connection_id is not None:
             steps = self._expiry.remove_dead(member)
             self._scheduler.start(
-                end_behind_helper(self._context, member.group, member.member_id, connection_id, steps),
+                self._stand_in.end_behind_helper(member.group, member.member_id, connection_id, steps),
                 member.queue,
                 connection_id,
                 member.client.client_id,

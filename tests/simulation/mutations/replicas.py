@@ -10,9 +10,7 @@ from protocol_codecs import ErrorCode
 from translation.actions import ClientCall
 from translation.admission import serving
 from translation.apis import commit_elsewhere as commits
-from translation.apis import offset_commit
 from translation.engine import memberships
-from translation.engine.context import Context
 from translation.engine.member_log_view import MemberLogView
 from translation.engine.member_lookup import Described
 from translation.joining import adoption
@@ -99,12 +97,12 @@ def tell_whose_member_was_taken_that_it_is_gone() -> AbstractContextManager[Any]
 def adopt_with_timeouts_of_ones_own() -> AbstractContextManager[Any]:
     """A member from another replica has Kafka's default timeouts, not those of its JoinGroup, until it joins."""
 
-    def broken(context: Context, member: Member, found: Any) -> None:
+    def broken(self: Any, member: Member, found: Any) -> None:
         member.client.session_timeout_ms = JoinTerms().session_timeout_ms
         member.client.rebalance_timeout_ms = JoinTerms().rebalance_timeout_ms
         member.client.subscription = frozenset(found.subscribed_topic_names)
 
-    return patch.object(adoption, "_describe_client", broken)
+    return patch.object(adoption.Adoption, "_describe_client", broken)
 
 
 @contextmanager
@@ -127,19 +125,18 @@ def do_not_write_what_began_under_a_classic_id() -> AbstractContextManager[Any]:
 
 def let_a_commit_take_a_member_over() -> AbstractContextManager[Any]:
     """A replica to which a commit comes becomes the server of its member."""
-    commit_elsewhere = commits.commit_elsewhere
+    commit_elsewhere = commits.CommitsElsewhere.commit_elsewhere
 
-    def broken(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
-        assert context.member_log.log is not None
-        context.member_log.log.claim(member.key, call.connection.id, context.now)
-        yield from commit_elsewhere(context, member, call)
+    def broken(self: Any, member: Member, call: ClientCall) -> Procedure[None]:
+        self._member_log.log.claim(member.key, call.connection.id, self._member_log._environment.now)
+        yield from commit_elsewhere(self, member, call)
 
-    return patch.object(offset_commit, "commit_elsewhere", broken)
+    return patch.object(commits.CommitsElsewhere, "commit_elsewhere", broken)
 
 
 def commit_elsewhere_with_any_generation() -> AbstractContextManager[Any]:
     """A commit at a replica that does not serve its member counts whatever its generation is."""
-    return patch.object(commits, "_may_commit", lambda *_: True)
+    return patch.object(commits.CommitsElsewhere, "_may_commit", lambda *_: True)
 
 
 # -- ends -----------------------------------------------------------------------------------------------------------

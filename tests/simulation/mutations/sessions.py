@@ -101,7 +101,7 @@ def count_a_join_group_that_nobody_waits_for() -> AbstractContextManager[Any]:
 
 def take_a_late_heartbeat_for_its_client() -> AbstractContextManager[Any]:
     """A Heartbeat shows that its client is here, also one that came together with the news that it is not."""
-    return patch.object(heartbeat, "_is_still_connected", lambda *_: True)
+    return patch.object(heartbeat.Heartbeats, "_is_still_connected", lambda *_: True)
 
 
 def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractContextManager[Any]:
