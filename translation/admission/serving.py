@@ -11,7 +11,7 @@ ask nobody. Without a member log every call goes on at once.
 * A call that waits for the log is in no queue of its member, so a log that is away holds up nobody's turn.
 * A commit claims nothing: it often comes from a producer's connection (:mod:`translation.apis.offset_commit`).
 * A JoinGroup that is relayed makes its id that of a classic member; if the log knows the id, it says so first
-  (:func:`settle_relayed`).
+  (:meth:`~MemberServing.settle_relayed`).
 """
 
 from collections.abc import Callable, Mapping
@@ -258,6 +258,8 @@ class MemberServing:
         log.decided(key, verdict)
         return verdict is ServeDecision.SERVE
 
+    # -- JoinGroups that are relayed -------------------------------------------------------------------------
+
     def relay_join(self, call: ClientCall) -> None:
         """Relay a JoinGroup as it came; if the log knows its member id, after the log has it as a classic member's."""
         request = call.request
@@ -339,6 +341,3 @@ def _terms(request: Request) -> JoinTerms | None:
 def _is_relayed(log: "MemberLog", key: MemberKey) -> bool:
     record = log.record(key)
     return record is not None and record.kind is Kind.RELAYED
-
-
-# -- JoinGroups that are relayed ---------------------------------------------------------------------------------------

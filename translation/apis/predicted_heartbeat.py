@@ -1,6 +1,6 @@
 """The short way for a Heartbeat that brings nothing new, as nearly all do: its request to the broker is predictable.
 
-The result is the same as that of :func:`translation.apis.heartbeat.heartbeat`. The shell may send the request to the
+The result is the same as that of :class:`~translation.apis.heartbeat.Heartbeats`. The shell may send the request to the
 broker before it hands the Heartbeat over (:meth:`translation.translator.Translator.predict`).
 """
 

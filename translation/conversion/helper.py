@@ -108,7 +108,7 @@ class Helpers:
     def join(self, conversion: Conversion) -> Procedure[ConsumerGroupHeartbeatResponse]:
         """Have a helper join the group, on the connection of the procedure; it converts a classic group.
 
-        If it replaces an earlier one, that leaves afterwards (:func:`move_group_epoch`).
+        If it replaces an earlier one, that leaves afterwards (:meth:`move_group_epoch`).
         """
         helper_id = self._ids.unlike_ours(HELPER_PREFIX)
         conversion.is_joining = True
@@ -153,6 +153,8 @@ class Helpers:
         response = yield from self.join(conversion)
         if response.error_code == ErrorCode.NONE:
             yield from _leave(conversion.group.group_id, before)
+
+    # -- as time passes --------------------------------------------------------------------------------------
 
     def _on_time(self, conversion: Conversion) -> None:
         group = conversion.group
@@ -313,9 +315,6 @@ def has_every_partition(group: DescribedGroup) -> Procedure[bool]:
     counts = [len(target) for target in targets]
     is_lopsided = same_topics and min(counts) == 0 and max(counts) > 1
     return topics <= sizes.keys() and wanted <= set[tuple[str, int]]().union(*targets) and not is_lopsided
-
-
-# -- as time passes ----------------------------------------------------------------------------------------------------
 
 
 def _heartbeat(conversion: Conversion) -> Procedure[float]:

@@ -4,12 +4,12 @@ The proxy was restarted, or the client came from another replica. Replicas share
 ConsumerGroupDescribe. What that says of ownership is not used, because it can be incomplete; only the client knows what
 it owns, and reports it in a JoinGroup:
 
-* A Heartbeat, SyncGroup or commit adopts the member and is then handled as usual (:func:`adopt_then`); the client is
-  told to rejoin, unless a member log says what it has (:mod:`translation.joining.resumption`).
-* A JoinGroup adopts it and goes on (:func:`adopt_for_join`). :mod:`translation.joining.join_preflight` decides that,
-  because a JoinGroup under an unknown id may also be a new client's, or a classic member's.
-* A member that is known here, but was served by another process since, is adopted anew (:func:`readopt`,
-  :func:`resync_epoch`).
+* A Heartbeat, SyncGroup or commit adopts the member and is then handled as usual (:meth:`~Adoption.adopt_then`); the
+  client is told to rejoin, unless a member log says what it has (:mod:`translation.joining.resumption`).
+* A JoinGroup adopts it and goes on (:meth:`~Adoption.adopt_for_join`). :mod:`translation.joining.join_preflight`
+  decides that, because a JoinGroup under an unknown id may also be a new client's, or a classic member's.
+* A member that is known here, but was served by another process since, is adopted anew (:meth:`~Adoption.readopt`,
+  :meth:`~Adoption.resync_epoch`).
 """
 
 from collections.abc import Callable

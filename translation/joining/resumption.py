@@ -88,7 +88,7 @@ class Resumption:
         """Serve a member that is unknown here as its snapshot has it; return False, and change nothing, if it
         disagrees.
 
-        ``snapshot`` is an :func:`accepted_snapshot`; ``found`` and ``group`` are what the broker described after that.
+        ``snapshot`` is an :meth:`accepted_snapshot`; ``found`` and ``group`` are what the broker described after that.
         """
         assignment = _assignment_of(snapshot)
         if not _agrees(snapshot, assignment, found, group):

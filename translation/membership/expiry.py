@@ -93,6 +93,8 @@ class Expiry:
         """End such a membership here, without a request to the broker."""
         self._forget(member, *self._which_timeout(member))
 
+    # -- with a member log -----------------------------------------------------------------------------------
+
     def asks_log(self, member: Member) -> bool:
         """Whether the member log decides about a membership whose timeout has passed; it has been asked then.
 
@@ -178,9 +180,6 @@ class Expiry:
         if member.joined:
             self._memberships.end(member, MemberEvent.EXPIRED, kind, reason)
             self._registry.drop_if_idle(member)
-
-
-# -- with a member log -------------------------------------------------------------------------------------------------
 
 
 def _is_dead(log: "MemberLog", key: MemberKey) -> bool:

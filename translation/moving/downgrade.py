@@ -57,16 +57,15 @@ class Downgrade:
         self._context = context
 
     def why_to_rejoin(self, request: Request) -> ErrorCode | None:
-        """The code by which a Heartbeat has its client rejoin, because of what the policy says now; None if it need
-        not.
+        """The code by which a Heartbeat has its client rejoin, because of what the policy says now, or None.
 
         * REBALANCE_IN_PROGRESS: a translated member whose group is not translated any more goes back. Its client gives
-        up its partitions by its own rules, and its commits count; it goes back by its JoinGroup
-        (:mod:`translation.moving.return_in_place`). Not yet if another process may have served it since: that may have
-        moved it back already, so the broker is asked first (:func:`.adoption.readopt`). * REBALANCE_IN_PROGRESS or, if
-        it is cooperative or has not followed for long, UNKNOWN_MEMBER_ID: a classic member that was made to rejoin
-        before, because its group has to be empty. * UNKNOWN_MEMBER_ID: a translated member that the broker does not let
-        back in place.
+          up its partitions by its own rules, and its commits count; it goes back by its JoinGroup
+          (:mod:`translation.moving.return_in_place`). Not yet if another process may have served it since: that may
+          have moved it back already, so the broker is asked first (:meth:`.Adoption.readopt`).
+        * REBALANCE_IN_PROGRESS or, if it is cooperative or has not followed for long, UNKNOWN_MEMBER_ID: a classic
+          member that was made to rejoin before, because its group has to be empty.
+        * UNKNOWN_MEMBER_ID: a translated member that the broker does not let back in place.
         """
         message: HeartbeatRequest = request.message
         group = self._registry.groups.get(message.group_id)

@@ -60,7 +60,8 @@ class MoveJudge:
             self._events.emit_step(key.group_id, describe(awaited, rule))
 
     def _judge(self, group_id: str, rule: Rule, move: Move, own: Report | None) -> GateVerdict:
-        """What the gates say of a move. ``own`` is what this process reports, of which the log has the one before."""
+        """What the gates say of a move. ``own`` is what this process reports, of which the log has only the one
+        before."""
         records = self._moves.records
         if rule.abort_if is None or not records.is_ready(group_id):
             return GateVerdict(GateState.MISSING, "the member log is away")
@@ -87,7 +88,8 @@ class MoveJudge:
         return verdict
 
     def _has_translated(self, group_id: str) -> bool:
-        """Whether a member of the group is translated here, perhaps since before the move, or a slot is filled."""
+        """Whether a member of the group is translated here, perhaps since before the move, or has a slot that is
+        filled."""
         group = self._registry.groups.get(group_id)
         if group is not None and any(member.joined for member in group.members.values()):
             return True

@@ -232,6 +232,8 @@ class Mending:
             CLIENT_ID,
         )
 
+    # -- what is done ----------------------------------------------------------------------------------------
+
     def _mend(
         self, group_id: str, connection: Connection, suspicion: Suspicion, *, is_classic: bool
     ) -> Procedure[None]:
@@ -368,6 +370,3 @@ def _until_it_ends(steps: Procedure[None], on_end: Callable[[], None]) -> Proced
         yield from steps
     finally:
         on_end()
-
-
-# -- what is done ------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Lets members of a group that is moved by steps into the new protocol: each needs a slot within the step's quota.
 
-A slot is taken in the log before a classic member is made to rejoin (:func:`admit_classic_member`), and before the
-JoinGroup of a newcomer is translated (:func:`join_by_steps`). Without one a client stays classic, or becomes so. What a
-member has joined by once it keeps: nobody who is translated is moved back, whatever the quota has become.
+A slot is taken in the log before a classic member is made to rejoin (:meth:`~SlotAdmission.admit_classic_member`), and
+before the JoinGroup of a newcomer is translated (:func:`join_by_steps`). Without one a client stays classic, or becomes
+so. What a member has joined by once it keeps: nobody who is translated is moved back, whatever the quota has become.
 
 Every decision is read from the log anew, with the broker's description of the group, so it does not matter which
 replica makes it. While the log is away nobody is let in and no step begins.

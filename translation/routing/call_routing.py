@@ -119,6 +119,8 @@ class CallRouting:
             return None
         return PredictedHeartbeat(self._context, member, call)
 
+    # -- Heartbeat, SyncGroup, OffsetCommit, TxnOffsetCommit -------------------------------------------------
+
     def _route_heartbeat(self, call: ClientCall, *, authorized: bool = False) -> None:
         predicted = self.predict_heartbeat(call)
         if predicted is not None:
@@ -334,6 +336,8 @@ class CallRouting:
         else:
             yield from translate()
 
+    # -- LeaveGroup, OffsetFetch, DescribeGroups -------------------------------------------------------------
+
     def _route_leave_group(self, call: ClientCall, *, authorized: bool = False) -> None:
         """Route a LeaveGroup; one that names no member that is known here is relayed."""
         message: LeaveGroupRequest = call.request.message
@@ -377,9 +381,3 @@ class CallRouting:
     def _route_describe_groups(self, call: ClientCall) -> None:
         steps = describe_groups(self._connections, self._registry, call)
         self._scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
-
-
-# -- Heartbeat, SyncGroup, OffsetCommit, TxnOffsetCommit ---------------------------------------------------------------
-
-
-# -- LeaveGroup, OffsetFetch, DescribeGroups ---------------------------------------------------------------------------

@@ -132,6 +132,8 @@ class JoinRouting:
             and member.client.protocol_type == message.protocol_type
         )
 
+    # -- relayed ---------------------------------------------------------------------------------------------
+
     def _observe(self, call: ClientCall, rule: Rule, why_not: str | None) -> None:
         """Relay a JoinGroup because the policy says ``observe``, and emit whether its client could be translated."""
         message: JoinGroupRequest = call.request.message
@@ -242,6 +244,8 @@ class JoinRouting:
             steps = self._downgrade.back_to_classic(member, call)
             self._scheduler.start(steps, member.queue, connection.id, request.client_id)
 
+    # -- translated ------------------------------------------------------------------------------------------
+
     def _translate_by_steps(self, call: ClientCall, rule: Rule) -> None:
         """Translate a JoinGroup if its client has a slot of its group's step, or can have one; else relay it."""
         steps = join_by_steps(
@@ -308,9 +312,3 @@ def _is_session_timeout(environment: Environment, timeout_ms: int) -> bool:
     """Whether a broker with these settings would let a client have this session timeout."""
     settings = environment.settings
     return settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms
-
-
-# -- relayed -----------------------------------------------------------------------------------------------------------
-
-
-# -- translated --------------------------------------------------------------------------------------------------------

@@ -285,7 +285,7 @@ class UpstreamHeartbeats:
 def is_unchanged(member: Member, response: ConsumerGroupHeartbeatResponse) -> bool:
     """Whether a response changes nothing, as most do: then only :func:`record_contact` follows.
 
-    All others go through :func:`complete_heartbeat` and
+    All others go through :meth:`~UpstreamHeartbeats.complete_heartbeat` and
     :func:`~translation.upstream.rebalance_detection.detect_rebalance`.
     """
     partitions = member.partitions
@@ -315,7 +315,7 @@ def _has_assigned(member: Member, assignment: ConsumerGroupHeartbeatResponseAssi
 def keepalive_request(
     environment: Environment, member_log: MemberLogView, member: Member, *, client_is_here: bool
 ) -> ConsumerGroupHeartbeatRequest:
-    """The request that :func:`keepalive_heartbeat` sends."""
+    """The request that :meth:`~UpstreamHeartbeats.keepalive_heartbeat` sends."""
     if has_to_report_owned(environment, member_log, member, client_is_here=client_is_here):
         return _full_request(
             environment, member_log, member, member.broker.subscription, member.partitions.possibly_owned

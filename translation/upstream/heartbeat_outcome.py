@@ -35,7 +35,7 @@ class HeartbeatOutcomes:
         """Send one heartbeat upstream and apply its answer; return the code that a classic client understands.
 
         FENCED_MEMBER_EPOCH is returned as it is: the broker has the member, but another process knows it better.
-        ``client_is_here``: see :func:`~translation.upstream.consumer_group_heartbeat.keepalive_heartbeat`.
+        ``client_is_here``: see :meth:`.UpstreamHeartbeats.keepalive_heartbeat`.
         """
         epoch = member.member_epoch
         response = yield from self._upstream_heartbeats.keepalive_heartbeat(
@@ -46,7 +46,7 @@ class HeartbeatOutcomes:
     def map_result(
         self, member: Member, epoch: int, response: ConsumerGroupHeartbeatResponse
     ) -> Procedure[int]:
-        """Apply the broker's answer to a heartbeat; return the code for the client, as :func:`heartbeat_upstream` does.
+        """Apply the broker's answer to a heartbeat; return the code for the client, as :meth:`heartbeat_upstream` does.
 
         ``epoch`` is the member's epoch when the heartbeat was sent.
         """
