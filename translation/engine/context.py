@@ -1,4 +1,7 @@
-"""All that one process knows, in parts: each function of the translation takes the context and uses the parts it needs.
+"""All that one process knows, in parts.
+
+An object of the translation takes from the context, when it is made, the parts that it needs; a function is given one
+or two of them. Only what needs many takes the whole.
 
 ======================= ============================================================================================
 part                    who uses it
