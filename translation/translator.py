@@ -14,8 +14,8 @@ from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.conversion import helper
 from translation.engine.context import Context
 from translation.engine.group_router import GroupRouter
-from translation.environment import Environment
 from translation.member_log.outputs import Output
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_ids import kafka_uuid
 from translation.members.member_state import MemberState

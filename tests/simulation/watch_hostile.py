@@ -28,7 +28,7 @@ from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
-from translation.environment import Timed
+from translation.members.environment import Timed
 from translation.members.member import Group, Member
 from translation.members.procedure import RunningProcedure
 from translation.translator import Translator

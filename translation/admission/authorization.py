@@ -29,8 +29,8 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from translation.actions import ClientCall, Connection, Request
 from translation.engine.context import Context
-from translation.environment import Environment
 from translation.members import session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.procedure import Procedure, ProcedureQueue, Send
 

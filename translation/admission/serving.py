@@ -25,12 +25,12 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.engine.member_lookup import Described, Found
 from translation.engine.reach import END_AGAIN_S
-from translation.environment import Environment
 from translation.error_mapping import IS_OUT
 from translation.member_log.outputs import JoinTerms, ServeDecision
 from translation.member_log.ownership import Ownership
 from translation.member_log.records import Kind, MemberKey, member_key
 from translation.members import rebalance_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_ids import is_issued_form
 from translation.members.procedure import Procedure, ProcedureQueue, Wait

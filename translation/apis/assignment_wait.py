@@ -16,7 +16,7 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.engine.join_wait import awaits_others, wait_in_join
 from translation.engine.member_lookup import has_settled as settled_at_broker
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_state import MemberState
 from translation.members.procedure import Procedure

@@ -15,10 +15,10 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from translation.actions import ClientCall, EventKind, Request
 from translation.engine.context import Context
-from translation.environment import Environment
 from translation.joining.adoption import Adoption
 from translation.joining.resumption import Resumption
 from translation.members import generation, rebalance_timeout, session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberState
 from translation.members.procedure import Procedure

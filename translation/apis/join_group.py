@@ -29,13 +29,13 @@ from translation.engine.join_outcomes import (
     restart_session_timer,
 )
 from translation.engine.join_wait import join_wait_limit_s, take_over_waiting_join, wait_in_join
-from translation.environment import Environment
 from translation.joining.adoption import Adoption
 from translation.joining.join_preflight import (
     JoinPreflight,
     ensure_may_begin,
 )
 from translation.members import generation, rebalance_timeout, session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_parts import PendingSwitch
 from translation.members.member_state import MemberEvent

@@ -8,7 +8,7 @@ from translation.actions import ClientCall, EventKind
 from translation.conversion.stand_in import StandIn
 from translation.engine.context import Context, replaced
 from translation.engine.registry import Registry
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure, Send

@@ -19,9 +19,9 @@ from translation.apis.commit_elsewhere import CommitsElsewhere
 from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
 from translation.engine.context import Context
 from translation.engine.member_lookup import Described
-from translation.environment import Environment
 from translation.joining.adoption import Adoption
 from translation.members import generation, session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.procedure import Procedure, Turn
 from translation.membership import static_members

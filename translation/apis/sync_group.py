@@ -17,10 +17,10 @@ from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 from translation.actions import ClientCall, EventKind, Request
 from translation.apis.assignment_wait import others_give_up
 from translation.engine.context import Context
-from translation.environment import Environment
 from translation.joining.adoption import Adoption
 from translation.joining.resumption import Resumption
 from translation.members import generation, session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent, MemberState
 from translation.members.procedure import Procedure, Wait, WakeReason

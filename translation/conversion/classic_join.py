@@ -13,7 +13,7 @@ from translation.conversion.old_membership import leave_classic
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused, without_member_id
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member_parts import PendingSwitch
 from translation.members.procedure import Procedure, Send, Wait
 from translation.policy.client_offer import lacks_owned_list

@@ -30,7 +30,7 @@ from protocol_codecs.messages.share_group_describe import (
 )
 from translation.actions import Connection
 from translation.engine.registry import Registry
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Group
 from translation.members.procedure import Procedure, Send
 from translation.policy.group_type import GroupType

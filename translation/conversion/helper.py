@@ -32,8 +32,8 @@ from translation.actions import ClientCall, Connection, ConnectionId
 from translation.conversion.last_consumer_member import CLASSIC, TELLS_TYPES
 from translation.conversion.votes import choose_votes
 from translation.engine.context import Context
-from translation.environment import Environment
 from translation.members.conversion import HELPER_CLIENT_ID, HELPER_PREFIX, Conversion, is_helper
+from translation.members.environment import Environment
 from translation.members.member import Group
 from translation.members.procedure import Procedure, Send, UpstreamLost
 from translation.policy.policy import Mode

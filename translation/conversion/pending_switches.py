@@ -13,7 +13,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import ClientCall, EventKind
 from translation.engine.events import Events
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Group
 from translation.members.member_parts import PendingSwitch
 from translation.policy.client_offer import owns_partitions

@@ -11,7 +11,7 @@ from translation.actions import Connection, ConnectionId
 from translation.conversion import helper
 from translation.conversion.last_consumer_member import would_leave_others_behind
 from translation.engine.context import Context
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Group
 from translation.members.procedure import Procedure, UpstreamLost
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from translation.actions import Answer, ClientCall, Connection, ConnectionId, Forward, Request, RequestId
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Member
 
 

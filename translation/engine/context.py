@@ -44,7 +44,7 @@ from translation.engine.memberships import Memberships
 from translation.engine.reach import Reach
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_ids import MemberIds, NativeMembers
 from translation.members.procedure import WakeReason

@@ -10,8 +10,8 @@ from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRespo
 from translation.actions import EventKind, Request
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context, replaced
-from translation.environment import Environment
 from translation.members import session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 
 _FIRST_WITHOUT_PROTOCOL = 7

@@ -11,7 +11,7 @@ from protocol_codecs import ErrorCode
 from translation.actions import Request
 from translation.engine.join_outcomes import AnsweredByNewer, Failed
 from translation.engine.scheduler import Scheduler
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.procedure import Procedure, Wait, WakeReason
 

@@ -24,10 +24,10 @@ from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.connections import ClientConnections
 from translation.engine.member_log_view import MemberLogView
 from translation.engine.registry import Registry
-from translation.environment import Environment
 from translation.error_mapping import NO_COORDINATOR
 from translation.member_log.records import partition_of
 from translation.members import session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 
 END_AGAIN_S = 1.0

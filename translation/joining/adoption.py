@@ -19,10 +19,10 @@ from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescri
 from translation.actions import ClientCall, Connection, EventKind
 from translation.engine.context import Context
 from translation.engine.member_lookup import Described, Found
-from translation.environment import Environment
 from translation.joining.resumption import Resumption
 from translation.member_log.outputs import JoinTerms
 from translation.members import generation, session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure

@@ -32,10 +32,10 @@ from translation.engine.join_outcomes import (
 from translation.engine.join_wait import wait_in_join
 from translation.engine.member_log_view import MemberLogView
 from translation.engine.member_lookup import Described, Found
-from translation.environment import Environment
 from translation.joining.adoption import Adoption
 from translation.joining.starting import await_first_members
 from translation.members import session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_parts import PendingSwitch
 from translation.members.procedure import Procedure

@@ -20,8 +20,8 @@ from translation.conversion.last_consumer_member import CLASSIC, TELLS_TYPES, ot
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.engine.join_wait import join_wait_limit_s
-from translation.environment import Environment
 from translation.members import rebalance_timeout
+from translation.members.environment import Environment
 from translation.members.member_ids import is_issued_form
 from translation.members.procedure import Procedure, Send, Wait
 

@@ -32,10 +32,10 @@ from translation.actions import ClientCall, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member_log_view import snapshot_of
 from translation.engine.member_lookup import Described
-from translation.environment import Environment
 from translation.error_mapping import NO_COORDINATOR
 from translation.member_log.snapshots import Snapshot
 from translation.members import generation, session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure

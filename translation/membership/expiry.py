@@ -16,9 +16,9 @@ from translation.actions import EventKind
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.engine.reach import END_AGAIN_S
-from translation.environment import Environment
 from translation.error_mapping import IS_OUT, NO_COORDINATOR
 from translation.member_log.records import Kind, MemberKey, member_key
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_state import MemberEvent, MemberState
 from translation.members.procedure import Procedure, UpstreamLost, Wait

@@ -17,7 +17,7 @@ from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Outcome, refused
 from translation.engine.registry import Registry
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_ids import MemberIds
 from translation.policy.client_offer import owns_partitions

@@ -18,7 +18,7 @@ from translation.actions import EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, ensure_client_waiting
 from translation.engine.registry import Registry
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure, Send

@@ -24,8 +24,8 @@ from translation.engine.join_outcomes import (
     without_member_id,
 )
 from translation.engine.join_wait import join_wait_limit_s, suspend_join, take_over_waiting_join
-from translation.environment import Environment
 from translation.members import generation, rebalance_timeout, session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberState
 from translation.members.procedure import Procedure, UpstreamLost, WakeReason

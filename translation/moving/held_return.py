@@ -26,9 +26,9 @@ from translation.engine.context import Context, replaced
 from translation.engine.join_outcomes import refused
 from translation.engine.join_wait import join_wait_limit_s, suspend_join
 from translation.engine.registry import Registry
-from translation.environment import Environment
 from translation.members import generation, rebalance_timeout
 from translation.members.conversion import is_helper
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.procedure import Procedure, Send, WakeReason
 from translation.policy.policy import Mode

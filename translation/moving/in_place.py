@@ -42,10 +42,10 @@ from translation.conversion import helper
 from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.classic_members import ClassicMember
 from translation.engine.context import Context, replaced
-from translation.environment import Environment
 from translation.error_mapping import NO_COORDINATOR
 from translation.member_log.outputs import JoinTerms
 from translation.members import generation, session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_ids import LONGEST_MEMBER_ID
 from translation.members.member_state import MemberEvent, MemberState

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from translation.engine.context import Context
-from translation.environment import Environment
 from translation.member_log.group_records import MOVE, Move, Phase, group_key
 from translation.member_log.records import MemberKey
 from translation.member_log.signals import GateState, GateVerdict, Report
+from translation.members.environment import Environment
 from translation.policy.policy import Rule
 from translation.rollout.gate_verdicts import SETTLES_S
 from translation.rollout.gates import FRESH_MS, ReceivedReport, aligned, baseline_of, history_of, judge

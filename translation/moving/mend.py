@@ -36,8 +36,8 @@ from translation.actions import ClientCall, Connection, EventKind, Request
 from translation.conversion import helper
 from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.context import Context
-from translation.environment import Environment
 from translation.member_log.group_records import MEND, MOST_MENDS, Mend
+from translation.members.environment import Environment
 from translation.members.procedure import Procedure, ProcedureQueue, Send, Wait
 from translation.mending.findings import (
     TOPICS_LIMIT,

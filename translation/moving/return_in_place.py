@@ -23,8 +23,8 @@ from translation.engine.join_outcomes import (
     restart_session_timer,
 )
 from translation.engine.join_wait import take_over_waiting_join
-from translation.environment import Environment
 from translation.members.conversion import is_helper
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure, UpstreamLost

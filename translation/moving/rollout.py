@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 
 from translation.actions import Action
 from translation.engine.context import Context
-from translation.environment import Environment
 from translation.member_log.group_records import HookCall, Move, Phase, Proof
 from translation.member_log.signals import Report
+from translation.members.environment import Environment
 from translation.moving.command_writes import CommandOutcome, carry_out_command
 from translation.moving.judging import MoveJudge
 from translation.moving.move_view import MoveView, show, view_of_waiting

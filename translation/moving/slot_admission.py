@@ -20,9 +20,9 @@ from translation.conversion.classic_join import ClassicJoins
 from translation.conversion.pending_switches import match_pending_switch
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
-from translation.environment import Environment
 from translation.member_log.group_records import MOVE, GroupKey, Move, Slot, StoredGroup, slot_name
 from translation.member_log.records import LONGEST_NAME, member_key
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_ids import is_issued_form
 from translation.members.member_parts import PendingSwitch

@@ -14,7 +14,7 @@ from translation.actions import ClientCall, EventKind, Request
 from translation.conversion.convertibility import Obstacle, find_obstacle, passthrough_backoff_s
 from translation.conversion.pending_switches import request_rejoin
 from translation.engine.context import Context
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.procedure import Procedure, Send
 from translation.moving.in_place import InPlaceConversion

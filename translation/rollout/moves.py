@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from translation.environment import Environment
 from translation.member_log.group_log import GroupLog, local_group_log, slots_of
 from translation.member_log.group_records import (
     MOVE,
@@ -25,6 +24,7 @@ from translation.member_log.group_records import (
     slot_name,
 )
 from translation.member_log.records import MemberKey, member_key
+from translation.members.environment import Environment
 from translation.policy.policy import Rule
 from translation.policy.rule_cache import RuleCache
 from translation.policy.steps import text_of

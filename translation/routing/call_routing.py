@@ -40,9 +40,9 @@ from translation.apis.predicted_heartbeat import PredictedHeartbeat, is_predicta
 from translation.apis.sync_group import SyncGroups
 from translation.engine.context import Context
 from translation.engine.member_lookup import Found
-from translation.environment import Environment
 from translation.joining.adoption import Adoption
 from translation.members import session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.procedure import Procedure, ProcedureQueue, Send
 from translation.membership import static_members

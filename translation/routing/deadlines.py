@@ -9,7 +9,7 @@ import math
 
 from translation.conversion.stand_in import StandIn
 from translation.engine.context import Context
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.procedure import Procedure, ProcedureQueue
 from translation.membership.expiry import (

@@ -21,11 +21,11 @@ from translation.conversion.classic_join import ClassicJoins
 from translation.conversion.pending_switches import keeps_membership, match_pending_switch, request_rejoin
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
-from translation.environment import Environment
 from translation.joining.replaced_static_member import (
     ReplacedStaticMember,
     may_replace_translated,
 )
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.procedure import Procedure, ProcedureQueue
 from translation.membership import member_id_required, static_members

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from translation.conversion.stand_in import StandIn
 from translation.engine.context import Context
 from translation.engine.reach import END_AGAIN_S
-from translation.environment import Environment
 from translation.member_log.outputs import (
     Dying,
     Ended,
@@ -25,6 +24,7 @@ from translation.member_log.outputs import (
     Taken,
 )
 from translation.member_log.records import LENGTH_OF_HASH, MemberKey, member_key
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.membership.expiry import Expiry
 from translation.moving.judging import MoveJudge

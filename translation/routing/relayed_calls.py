@@ -6,7 +6,7 @@ by which members come, is looked at by :mod:`translation.routing.join_routing`.
 """
 
 from translation.engine.context import Context
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member_ids import LONGEST_MEMBER_ID, may_be_translated
 from translation.policy.policy import LONGEST_GROUP_ID, Mode
 

@@ -20,8 +20,8 @@ from translation.actions import Connection, EventKind
 from translation.engine.context import Context, replaced
 from translation.engine.member_log_view import MemberLogView
 from translation.engine.reach import Reach
-from translation.environment import Environment
 from translation.members import rebalance_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberState
 from translation.members.procedure import Procedure, Send, UpstreamLost

@@ -8,7 +8,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from translation import error_mapping
 from translation.actions import EventKind
 from translation.engine.context import Context
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent, MemberState
 from translation.members.procedure import Procedure

@@ -22,7 +22,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.procedure import Procedure, Send, Wait
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION, HeartbeatProcedure

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from protocol_codecs import ApiKey, ErrorCode, Uuid
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.procedure import Procedure, Send
 from translation.partitions import Partitions
 

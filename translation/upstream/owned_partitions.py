@@ -16,7 +16,7 @@ from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscript
 from translation.actions import EventKind
 from translation.engine.events import Events
 from translation.engine.member_log_view import MemberLogView
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.procedure import Procedure
 from translation.partitions import NONE, Partitions

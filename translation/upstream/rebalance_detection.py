@@ -16,7 +16,7 @@ from protocol_codecs import Uuid
 from translation.actions import EventKind
 from translation.engine.events import Events
 from translation.engine.memberships import Memberships
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent, MemberState
 from translation.partitions import Partitions, visible_to_client

@@ -18,9 +18,9 @@ from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 from translation.actions import ClientCall, EventKind
 from translation.engine.classic_members import ClassicMember
 from translation.engine.context import Context
-from translation.environment import Environment
 from translation.error_mapping import MOVED_AWAY
 from translation.members import rebalance_timeout
+from translation.members.environment import Environment
 from translation.members.member_ids import LONGEST_MEMBER_ID
 from translation.members.member_state import MemberEvent
 from translation.mending.findings import assigned_by
