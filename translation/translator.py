@@ -11,7 +11,7 @@ import msgspec
 from protocol_codecs import ApiKey
 from translation.actions import Action, CallId, ClientCall, ConnectionId
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
-from translation.conversion import helper
+from translation.conversion.helper import Helpers
 from translation.engine.context import Context
 from translation.engine.group_router import GroupRouter
 from translation.member_log.outputs import Output
@@ -74,7 +74,7 @@ class Translator:
             make_router=make_router,
         )
         self._relayed_calls = RelayedCalls(context)
-        self._helpers = helper.Helpers(context)
+        self._helpers = Helpers(context)
         self._context = context
         self._environment: Environment = context
         self._scheduler = context.scheduler

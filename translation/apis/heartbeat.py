@@ -23,7 +23,7 @@ from translation.members.member import Member
 from translation.members.member_state import MemberState
 from translation.members.procedure import Procedure
 from translation.membership import static_members
-from translation.moving import downgrade
+from translation.moving.downgrade import Downgrade
 from translation.upstream.consumer_group_heartbeat import (
     UpstreamHeartbeats,
     keepalive_request,
@@ -43,7 +43,7 @@ class Heartbeats:
         self._connections = context.connections
         self._resumption = Resumption(context)
         self._adoption = Adoption(context)
-        self._downgrade = downgrade.Downgrade(context)
+        self._downgrade = Downgrade(context)
         self._upstream_heartbeats = UpstreamHeartbeats(context)
         self._heartbeat_outcomes = HeartbeatOutcomes(context)
 

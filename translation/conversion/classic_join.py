@@ -8,7 +8,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation.actions import ClientCall, Relayed, Request
 from translation.admission.serving import MemberServing
-from translation.conversion import helper
+from translation.conversion.helper import Helpers
 from translation.conversion.old_membership import leave_classic
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
@@ -43,7 +43,7 @@ class ClassicJoins:
         self._connections = context.connections
         self._member_serving = MemberServing(context)
         self._relayed_responses = RelayedResponses(context)
-        self._helpers = helper.Helpers(context)
+        self._helpers = Helpers(context)
 
     def relay_classic_join(
         self,

@@ -8,7 +8,7 @@ a helper takes its place, and leaves when all have (:mod:`translation.conversion
 
 from protocol_codecs import ErrorCode
 from translation.actions import Connection, ConnectionId
-from translation.conversion import helper
+from translation.conversion.helper import Helpers
 from translation.conversion.last_consumer_member import would_leave_others_behind
 from translation.engine.context import Context
 from translation.members.environment import Environment
@@ -23,7 +23,7 @@ class StandIn:
         self._environment: Environment = context
         self._connections = context.connections
         self._classic_members = context.classic_members
-        self._helpers = helper.Helpers(context)
+        self._helpers = Helpers(context)
 
     def stand_in(self, group: Group, member_id: str, connection: Connection) -> Procedure[None]:
         """Let a helper join, on the connection of the procedure, if this member is the last and others lag behind.

@@ -39,6 +39,7 @@ from translation.actions import ClientCall, Connection, ConnectionId, EventKind,
 from translation.admission import authorization
 from translation.admission.serving import MemberServing
 from translation.conversion import helper
+from translation.conversion.helper import Helpers
 from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.classic_members import ClassicMember
 from translation.engine.context import Context, replaced
@@ -106,7 +107,7 @@ class InPlaceConversion:
         self._connections = context.connections
         self._classic_members = context.classic_members
         self._topic_names = context.topic_names
-        self._helpers = helper.Helpers(context)
+        self._helpers = Helpers(context)
         self._member_serving = MemberServing(context)
         self._upstream_heartbeats = UpstreamHeartbeats(context)
 

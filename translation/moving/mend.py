@@ -33,7 +33,7 @@ from protocol_codecs.messages.describe_groups import (
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from translation.actions import ClientCall, Connection, EventKind, Request
-from translation.conversion import helper
+from translation.conversion.helper import Helpers
 from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.context import Context
 from translation.member_log.group_records import MEND, MOST_MENDS, Mend
@@ -88,7 +88,7 @@ class Mending:
         self._memberships = context.memberships
         self._member_log = context.member_log
         self._connections = context.connections
-        self._helpers = helper.Helpers(context)
+        self._helpers = Helpers(context)
 
     def described(self, connection: Connection | None, group_id: str, group: Description) -> None:
         """A broker has described a group, to a member's principal on this connection."""

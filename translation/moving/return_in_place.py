@@ -16,6 +16,7 @@ from protocol_codecs import ErrorCode
 from translation.actions import ClientCall, Connection, EventKind
 from translation.conversion import helper
 from translation.conversion.classic_join import ClassicJoins, readable
+from translation.conversion.helper import Helpers
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
     refuse_superseded,
@@ -29,7 +30,7 @@ from translation.members.member import Group, Member
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure, UpstreamLost
 from translation.membership import static_members
-from translation.moving import held_return
+from translation.moving.held_return import HeldReturn
 
 _NOT_LET_BACK = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
 """The broker lets no classic member into this consumer group (``group.consumer.migration.policy``)."""
@@ -44,8 +45,8 @@ class ReturnInPlace:
         self._scheduler = context.scheduler
         self._connections = context.connections
         self._classic_joins = ClassicJoins(context)
-        self._held_return = held_return.HeldReturn(context)
-        self._helpers = helper.Helpers(context)
+        self._held_return = HeldReturn(context)
+        self._helpers = Helpers(context)
 
     def return_in_place(self, member: Member, call: ClientCall) -> Procedure[ErrorCode | None]:
         """Relay the JoinGroup of a member of the new protocol, which becomes a classic one by it.

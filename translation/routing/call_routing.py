@@ -35,6 +35,7 @@ from translation.admission.serving import MemberServing
 from translation.apis import commit_messages, leave_group, offset_fetch
 from translation.apis.describe_groups import describe_groups
 from translation.apis.heartbeat import Heartbeats
+from translation.apis.leave_group import LeaveGroups
 from translation.apis.offset_commit import OffsetCommits
 from translation.apis.predicted_heartbeat import PredictedHeartbeat, is_predictable
 from translation.apis.sync_group import SyncGroups
@@ -46,7 +47,8 @@ from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.procedure import Procedure, ProcedureQueue, Send
 from translation.membership import static_members
-from translation.moving import downgrade, held_return
+from translation.moving import held_return
+from translation.moving.downgrade import Downgrade
 from translation.moving.mend import Mending
 from translation.passthrough.commits import codes_of
 from translation.policy.policy import Mode
@@ -75,16 +77,16 @@ class CallRouting:
         self._router = context.router
         self._uses = context.uses
         self._relayed_calls = RelayedCalls(context)
-        self._downgrade = downgrade.Downgrade(context)
+        self._downgrade = Downgrade(context)
         self._adoption = Adoption(context)
-        self._leave_groups = leave_group.LeaveGroups(context)
-        self._context = context
+        self._leave_groups = LeaveGroups(context)
         self._mending = Mending(context)
         self._heartbeats = Heartbeats(context)
         self._sync_groups = SyncGroups(context)
         self._offset_commits = OffsetCommits(context)
         self._relayed_responses = RelayedResponses(context)
         self._serving = MemberServing(context)
+        self._context = context
         member_heartbeat = partial(route_member_heartbeat, context)
         self._routes: Mapping[int, Callable[[ClientCall], None]] = {
             ApiKey.JOIN_GROUP: JoinRouting(context).route_join_group,

@@ -16,7 +16,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Authorized, ClientCall, EventKind
 from translation.admission import authorization, guarded_joins
 from translation.admission.serving import MemberServing
-from translation.apis import join_group
+from translation.apis.join_group import JoinGroups
 from translation.conversion.classic_join import ClassicJoins
 from translation.conversion.pending_switches import keeps_membership, match_pending_switch, request_rejoin
 from translation.engine.context import Context
@@ -53,7 +53,7 @@ class JoinRouting:
         self._replaced_static_member = ReplacedStaticMember(context)
         self._classic_joins = ClassicJoins(context)
         self._downgrade = Downgrade(context)
-        self._join_groups = join_group.JoinGroups(context)
+        self._join_groups = JoinGroups(context)
         self._context = context
 
     def route_join_group(self, call: ClientCall, *, authorized: bool = False) -> None:
