@@ -103,7 +103,7 @@ def apply_answers(hosting: Hosting, answers: Answers) -> None:
         connection = hosting.context.connections.connection_of(request)
         if connection is not None:
             hosting.context.actions.append(Relayed(ClientCall(connection, request), response))
-        hosting.context.answer(request, response)
+        hosting.context.connections.answer(request, response)
 
 
 def _is_to_be_hosted(hosting: Hosting, group_id: str) -> bool:
@@ -147,7 +147,7 @@ def _ask(
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, version, question)
     if response.error_code not in ALLOWED:
         hosting.context.authorized_groups.withdraw(call.connection.id, group_id)
-        hosting.context.answer(request, refusal(response.error_code))
+        hosting.context.connections.answer(request, refusal(response.error_code))
         return
     hosting.context.authorized_groups.add(call.connection.id, group_id)
     if refused_by_log(hosting, request, authorized=True):
@@ -213,7 +213,7 @@ def _come_without_id(hosting: Hosting, call: ClientCall, route_again: RouteAgain
         return
     if why is not None:
         hosting.context.events.emit_group(EventKind.CALL_REFUSED, group_id, request, f"has to wait: {why}")
-        hosting.context.answer(request, refused(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        hosting.context.connections.answer(request, refused(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     elif refused_by_log(hosting, request, authorized=True):
         return
     elif _is_to_be_hosted(hosting, group_id):
@@ -221,7 +221,9 @@ def _come_without_id(hosting: Hosting, call: ClientCall, route_again: RouteAgain
             hosting.end_return(group_id)
             apply_answers(hosting, hosting.room.handle(hosting.context.now, call))
         else:
-            hosting.context.answer(request, refused(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            hosting.context.connections.answer(
+                request, refused(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            )
     else:
         route_again(call)
 
@@ -386,7 +388,7 @@ def _commit(hosting: Hosting, call: ClientCall) -> None:
         message.group_id, message.member_id, message.group_instance_id, generation.in_request(request)
     )
     if code != ErrorCode.NONE:
-        hosting.context.answer(request, commit_messages.refused(request, code))
+        hosting.context.connections.answer(request, commit_messages.refused(request, code))
         return
     steps = _commit_simply(hosting, request)
     hosting.context.scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
@@ -398,7 +400,7 @@ def _commit_simply(hosting: Hosting, request: Request) -> Procedure[None]:
     response = yield from commit_messages.send_commit(
         _NO_GENERATION, request.api_key, request.version, message
     )
-    hosting.context.answer(request, response)
+    hosting.context.connections.answer(request, response)
 
 
 def _route_native(hosting: Hosting, call: ClientCall) -> bool:
@@ -414,7 +416,7 @@ def _route_native(hosting: Hosting, call: ClientCall) -> bool:
         hosting,
         call,
         lambda code: response_type(error_code=code),
-        lambda: hosting.context.answer(call.request, response),
+        lambda: hosting.context.connections.answer(call.request, response),
     )
     return True
 

@@ -79,7 +79,7 @@ def refused_by_log(hosting: Hosting, request: Request, *, authorized: bool) -> b
             return False
         case HostSeat.NOBODY:
             return False
-    hosting.context.answer(request, refusal_of(request, code))
+    hosting.context.connections.answer(request, refusal_of(request, code))
     return True
 
 

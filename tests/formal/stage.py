@@ -34,11 +34,10 @@ from translation.actions import (
     Request,
     RequestId,
 )
-from translation.conversion import helper
+from translation.conversion.helper import Helpers
 from translation.members.conversion import is_helper
 from translation.members.member import Member
 from translation.policy.policy import Mode, Policy, Rule
-from translation.routing import deadlines
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 
@@ -158,7 +157,7 @@ class Stage:
         translator = self.proxies[proxy]
         if keep_alive:
             member.deadlines.keep_alive_at = _NOW_S
-        deadlines.member_time(translator._context, member, _NOW_S)
+        translator._deadlines.member_time(member, _NOW_S)
         self._act(proxy, translator.take_actions(_NOW_S))
 
     def helper_time(self, proxy: str) -> None:
@@ -174,7 +173,7 @@ class Stage:
         for translator in self.proxies.values():
             group = translator._context.registry.groups.get(GROUP)
             if group is not None and group.conversion is not None and not group.conversion.helper_id:
-                helper.end(translator._context, group)
+                Helpers(translator._context).end(group)
 
     def end_session(self, member_id: str) -> None:
         """Let the session of a member end whose client is dead: where it is translated, and at the broker."""

@@ -24,7 +24,7 @@ from tests.simulation.story import Story
 from tests.simulation.wire import Ask, Reply
 from translation.actions import Call, Request
 from translation.engine.scheduler import Scheduler
-from translation.environment import Timers
+from translation.members.environment import Timers
 from translation.members.procedure import RunningProcedure
 
 _HISTORY = frozenset(

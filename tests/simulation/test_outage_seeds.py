@@ -11,13 +11,13 @@ import pytest
 
 from tests.simulation.__main__ import run_seed
 from tests.simulation.simulation import Result
-from translation.engine.context import Context
+from translation.engine.reach import Reach
 from translation.members.member import Member
-from translation.membership.expiry import asks_log
-from translation.routing import deadlines
+from translation.membership.expiry import Expiry
 
 ALONE, TOGETHER, CHUNK = 60, 60, 20
 BROKEN = 40
+ASKS_LOG = Expiry.asks_log
 
 
 @cache
@@ -50,17 +50,17 @@ def test_members_are_left_behind_in_outages() -> None:
     assert counts["clients whose own session timer ended"] > 10
 
 
-def _without_a_word(context: Context, member: Member) -> bool:
+def _without_a_word(expiry: Expiry, member: Member) -> bool:
     """As it was: the log was not asked for a member that had no connection."""
-    return member.connection_id is not None and asks_log(context, member)
+    return member.connection_id is not None and ASKS_LOG(expiry, member)
 
 
 @pytest.mark.parametrize("fleet", [False, True])
 def test_a_process_that_forgets_who_fell_silent_in_an_outage_is_noticed(fleet: bool) -> None:
     """It did so once: the broker's session timeout of 45 s ended their memberships."""
     with (
-        patch.object(deadlines, "suspend", lambda *_: False),
-        patch.object(deadlines, "asks_log", _without_a_word),
+        patch.object(Reach, "suspend", lambda *_: False),
+        patch.object(Expiry, "asks_log", _without_a_word),
     ):
         failures = (run_seed(seed, fleet=fleet, outage=True).failure for seed in range(1, BROKEN + 1))
         assert any(failure is not None and failure.startswith("invariant 12") for failure in failures)

@@ -23,11 +23,12 @@ from tests.simulation.violation import Violation
 from tests.simulation.watch import Watch
 from tests.simulation.wire import Ask
 from translation.actions import Action, Call, Emit
+from translation.conversion.helper import Helpers
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
-from translation.environment import Timed
+from translation.members.environment import Timed
 from translation.members.member import Group, Member
 from translation.members.procedure import RunningProcedure
 from translation.translator import Translator
@@ -35,7 +36,7 @@ from translation.translator import Translator
 if TYPE_CHECKING:
     from tests.simulation.proxy_process import ProxyProcess
 
-_NOT_OF_MEMBERS = (Context, Registry, Scheduler, ClientConnections, Translator, Group, GeneratorType)
+_NOT_OF_MEMBERS = (Context, Helpers, Registry, Scheduler, ClientConnections, Translator, Group, GeneratorType)
 """They know all connections, the hostile ones among them; and a group is looked at for itself (:func:`_known_of`).
 
 Generators are left out to save time: what a procedure waits for shows whether it has gone on.

@@ -30,9 +30,9 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from translation.actions import ClientCall, Connection, Request
 from translation.engine.context import Context
 from translation.members import session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.procedure import Procedure, ProcedureQueue, Send
-from translation.upstream.reach import coordinator_answered
 
 NOBODY = "epochgate-nobody"
 """The member id of the question. Kafka never gives it out. A member with this id would not be disturbed either: a
@@ -81,14 +81,14 @@ def is_authorized(
     return False
 
 
-def renew_while_asked(context: Context, member: Member, request: Request) -> None:
+def renew_while_asked(environment: Environment, member: Member, request: Request) -> None:
     """Start the session timeout of a call's member anew, before the broker or the member log is asked about the call.
 
     Its client is alive now, however long the answer takes.
     """
     deadlines = member.deadlines
     if deadlines.session_deadline < math.inf:
-        session_timeout.renew(member, context.now)
+        session_timeout.renew(member, environment.now)
         # It rejoins in time, if the answer comes before its session ends.
         if request.api_key == ApiKey.JOIN_GROUP:
             deadlines.rebalance_deadline = max(deadlines.rebalance_deadline, deadlines.session_deadline)
@@ -104,10 +104,10 @@ def ask_broker(context: Context, call: ClientCall, proceed: Callable[[], None]) 
     response: HeartbeatResponse = yield question(connection, group_id)
     if response.error_code not in ALLOWED:
         context.authorized_groups.withdraw(connection.id, group_id)
-        context.forward(call.request)
+        context.connections.forward(call.request)
         return
     context.authorized_groups.add(connection.id, group_id)
-    coordinator_answered(context, group_id, connection.id, response.error_code)
+    context.reach.coordinator_answered(group_id, connection.id, response.error_code)
     proceed()
 
 

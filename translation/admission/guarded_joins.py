@@ -16,7 +16,9 @@ from protocol_codecs.messages.share_group_heartbeat import ShareGroupHeartbeatRe
 from protocol_codecs.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from translation.actions import ClientCall, EventKind, Request
 from translation.admission import authorization
+from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
+from translation.engine.events import Events
 from translation.engine.join_outcomes import refused
 from translation.policy.group_type import JOINED_BY
 from translation.policy.policy import Mode, Rule
@@ -37,14 +39,14 @@ def route_member_heartbeat(context: Context, call: ClientCall, *, authorized: bo
     message: Any = request.message
     rule = context.rules.rule_for(message.group_id)
     if message.member_epoch != _JOINS or not message.group_id or rule.refusal(request.api_key) is None:
-        context.forward(request)
+        context.connections.forward(request)
         return
     proceed = partial(route_member_heartbeat, context, call, authorized=True)
     if authorized or authorization.is_authorized(context, call, None, proceed):
-        refuse(context, request, rule)
+        refuse(context.events, context.connections, request, rule)
 
 
-def refuse(context: Context, request: Request, rule: Rule) -> None:
+def refuse(events: Events, connections: ClientConnections, request: Request, rule: Rule) -> None:
     """Answer a call that joins a group which this rule does not let it join, and emit why."""
     group_id: str = request.message.group_id
     code = rule.refusal(request.api_key) or ErrorCode.NONE
@@ -53,8 +55,8 @@ def refuse(context: Context, request: Request, rule: Rule) -> None:
     else:
         reason = f"the policy says that this is a {rule.type} group"
         text = f"Group {group_id} is not a {JOINED_BY[request.api_key]} group."
-    context.events.emit_group(EventKind.CALL_REFUSED, group_id, request, reason)
+    events.emit_group(EventKind.CALL_REFUSED, group_id, request, reason)
     if request.api_key == ApiKey.JOIN_GROUP:
-        context.answer(request, refused(request, code))
+        connections.answer(request, refused(request, code))
     else:
-        context.answer(request, HEARTBEAT_RESPONSES[request.api_key](error_code=code, error_message=text))
+        connections.answer(request, HEARTBEAT_RESPONSES[request.api_key](error_code=code, error_message=text))

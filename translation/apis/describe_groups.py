@@ -27,7 +27,9 @@ from protocol_codecs.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from translation.actions import ClientCall
-from translation.engine.context import Context, replaced
+from translation.engine.connections import ClientConnections
+from translation.engine.context import replaced
+from translation.engine.registry import Registry
 from translation.members.conversion import is_helper
 from translation.members.procedure import Procedure, Send
 
@@ -41,7 +43,7 @@ _CLASSIC_STATES: Mapping[str, str] = {
 """The classic name of each group state that only KIP-848 has; the others have the same names."""
 
 
-def describe_groups(context: Context, call: ClientCall) -> Procedure[None]:
+def describe_groups(connections: ClientConnections, registry: Registry, call: ClientCall) -> Procedure[None]:
     """Relay the request, then ask again with ConsumerGroupDescribe for the groups that are Dead or unknown."""
     message: DescribeGroupsRequest = call.request.message
     response: DescribeGroupsResponse = yield Send(ApiKey.DESCRIBE_GROUPS, call.request.version, message)
@@ -59,11 +61,11 @@ def describe_groups(context: Context, call: ClientCall) -> Procedure[None]:
         response = replaced(
             response,
             groups=tuple(
-                _classic(context, found[group.group_id]) if group.group_id in found else group
+                _classic(registry, found[group.group_id]) if group.group_id in found else group
                 for group in response.groups
             ),
         )
-    context.answer(call.request, response)
+    connections.answer(call.request, response)
 
 
 def _is_missing(group: DescribedGroup) -> bool:
@@ -71,7 +73,7 @@ def _is_missing(group: DescribedGroup) -> bool:
     return dead or group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def _classic(context: Context, group: ConsumerGroupDescribeResponseDescribedGroup) -> DescribedGroup:
+def _classic(registry: Registry, group: ConsumerGroupDescribeResponseDescribedGroup) -> DescribedGroup:
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group.group_id,
@@ -79,7 +81,7 @@ def _classic(context: Context, group: ConsumerGroupDescribeResponseDescribedGrou
         protocol_type="consumer",
         protocol_data=group.assignor_name,
         members=tuple(
-            _classic_member(context, group.group_id, member)
+            _classic_member(registry, group.group_id, member)
             for member in group.members
             if not is_helper(member.member_id)
         ),
@@ -88,10 +90,10 @@ def _classic(context: Context, group: ConsumerGroupDescribeResponseDescribedGrou
 
 
 def _classic_member(
-    context: Context, group_id: str, member: ConsumerGroupDescribeResponseMember
+    registry: Registry, group_id: str, member: ConsumerGroupDescribeResponseMember
 ) -> DescribedGroupMember:
     # The broker knows the proxy's address only; the client's own is known where the client is connected.
-    known = context.registry.find(group_id, member.member_id)
+    known = registry.find(group_id, member.member_id)
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,

@@ -5,8 +5,10 @@ from contextlib import ExitStack
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from translation.actions import ClientCall, EventKind
-from translation.conversion.stand_in import stand_in
+from translation.conversion.stand_in import StandIn
 from translation.engine.context import Context, replaced
+from translation.engine.registry import Registry
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure, Send
@@ -15,12 +17,12 @@ from translation.upstream.leave_epoch import leave, let_others_begin
 _NOT_DONE_BY_BROKER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
-def named_members(context: Context, message: LeaveGroupRequest) -> list[Member | None]:
+def named_members(registry: Registry, message: LeaveGroupRequest) -> list[Member | None]:
     """The member that each entry of a LeaveGroup names, by member id or by instance id; None if it is unknown here.
 
     Up to v2 a request names one member, since v3 any number.
     """
-    group = context.registry.groups.get(message.group_id)
+    group = registry.groups.get(message.group_id)
     identities = message.members or (MemberIdentity(member_id=message.member_id),)
     if group is None:
         return [None] * len(identities)
@@ -32,50 +34,61 @@ def named_members(context: Context, message: LeaveGroupRequest) -> list[Member |
     ]
 
 
-def leave_group(context: Context, call: ClientCall) -> Procedure[None]:
-    """Relay a LeaveGroup (brokers since 4.0 take it for members of the new protocol) and end the memberships here."""
-    message: LeaveGroupRequest = call.request.message
-    members = named_members(context, message)
-    leaving = [member for member in members if member is not None and member.joined]
-    with ExitStack() as departures:
-        for one in leaving:
-            departures.enter_context(one.group.departing(one.member_id))
-        if leaving:
-            yield from stand_in(context, leaving[-1].group, leaving[-1].member_id, call.connection)
-            yield from let_others_begin(context, leaving[0].group)
-        response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, call.request.version, message)
-    if response.error_code == ErrorCode.NONE and len(response.members) != len(message.members):
-        # No broker does that. Who left is not known: sessions end the memberships of those that did not.
-        response = LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    if response.error_code == ErrorCode.NONE and message.members:
-        answers = []
-        for member, answer in zip(members, response.members, strict=True):
-            code = yield from _left(context, member, answer.error_code)
-            answers.append(replaced(answer, error_code=code))
-        response = replaced(response, members=tuple(answers))
-    elif not message.members:
-        code = yield from _left(context, members[0], response.error_code)
-        response = replaced(response, error_code=code)
-    context.answer(call.request, response)
+class LeaveGroups:
+    """Translates LeaveGroups."""
 
+    def __init__(self, context: Context) -> None:
+        self._environment: Environment = context
+        self._registry = context.registry
+        self._memberships = context.memberships
+        self._member_log = context.member_log
+        self._connections = context.connections
+        self._stand_in = StandIn(context)
 
-def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:
-    """End a membership as the broker's code for it says; return the code for the client."""
-    if member is None:
-        return code
-    if not member.joined:
-        if code == ErrorCode.NONE:
-            context.member_log.end(member.group.group_id, member.member_id)
-        return code
-    if code in _NOT_DONE_BY_BROKER:
-        if not context.member_log.may_speak_for(member):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        response = yield from leave(member)
-        code = response.error_code
+    def leave_group(self, call: ClientCall) -> Procedure[None]:
+        """Relay a LeaveGroup (brokers since 4.0 take it for members of the new protocol) and end the memberships
+        here."""
+        message: LeaveGroupRequest = call.request.message
+        members = named_members(self._registry, message)
+        leaving = [member for member in members if member is not None and member.joined]
+        with ExitStack() as departures:
+            for one in leaving:
+                departures.enter_context(one.group.departing(one.member_id))
+            if leaving:
+                yield from self._stand_in.stand_in(leaving[-1].group, leaving[-1].member_id, call.connection)
+                yield from let_others_begin(self._environment, leaving[0].group)
+            response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, call.request.version, message)
+        if response.error_code == ErrorCode.NONE and len(response.members) != len(message.members):
+            # No broker does that. Who left is not known: sessions end the memberships of those that did not.
+            response = LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        if response.error_code == ErrorCode.NONE and message.members:
+            answers = []
+            for member, answer in zip(members, response.members, strict=True):
+                code = yield from self._left(member, answer.error_code)
+                answers.append(replaced(answer, error_code=code))
+            response = replaced(response, members=tuple(answers))
+        elif not message.members:
+            code = yield from self._left(members[0], response.error_code)
+            response = replaced(response, error_code=code)
+        self._connections.answer(call.request, response)
+
+    def _left(self, member: Member | None, code: int) -> Procedure[int]:
+        """End a membership as the broker's code for it says; return the code for the client."""
+        if member is None:
+            return code
+        if not member.joined:
+            if code == ErrorCode.NONE:
+                self._member_log.end(member.group.group_id, member.member_id)
+            return code
         if code in _NOT_DONE_BY_BROKER:
-            code = ErrorCode.NONE  # it is out, which is what was asked for
-    if code == ErrorCode.NONE:
-        context.member_log.end(member.group.group_id, member.member_id)
-        context.memberships.end(member, MemberEvent.LEFT, EventKind.LEFT, "LeaveGroup")
-        context.registry.drop_if_idle(member)
-    return code
+            if not self._member_log.may_speak_for(member):
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            response = yield from leave(member)
+            code = response.error_code
+            if code in _NOT_DONE_BY_BROKER:
+                code = ErrorCode.NONE  # it is out, which is what was asked for
+        if code == ErrorCode.NONE:
+            self._member_log.end(member.group.group_id, member.member_id)
+            self._memberships.end(member, MemberEvent.LEFT, EventKind.LEFT, "LeaveGroup")
+            self._registry.drop_if_idle(member)
+        return code

@@ -18,7 +18,8 @@ from protocol_codecs.messages.offset_fetch import (
 )
 from translation import error_mapping
 from translation.actions import Request
-from translation.engine.context import Context, replaced
+from translation.engine.connections import ClientConnections
+from translation.engine.context import replaced
 from translation.members.procedure import Procedure, Send
 
 OF_ONE_GROUP_WITH_AN_ERROR = range(2, 8)
@@ -30,7 +31,9 @@ def names_a_member(message: OffsetFetchRequest, translated: frozenset[str]) -> b
     return any(group.member_id and group.group_id in translated for group in message.groups)
 
 
-def without_members(context: Context, request: Request, translated: frozenset[str]) -> Procedure[None]:
+def without_members(
+    connections: ClientConnections, request: Request, translated: frozenset[str]
+) -> Procedure[None]:
     """Send the request without the member fields of the translated groups; answer with the broker's response."""
     message: OffsetFetchRequest = request.message
     groups = tuple(
@@ -38,17 +41,17 @@ def without_members(context: Context, request: Request, translated: frozenset[st
         for group in message.groups
     )
     response = yield Send(ApiKey.OFFSET_FETCH, request.version, replaced(message, groups=groups))
-    context.answer(request, response)
+    connections.answer(request, response)
 
 
-def with_errors_of_partitions(context: Context, request: Request) -> Procedure[None]:
+def with_errors_of_partitions(connections: ClientConnections, request: Request) -> Procedure[None]:
     """Send the request as it is, and put an error of the whole response into each partition too."""
     message: OffsetFetchRequest = request.message
     response: OffsetFetchResponse = yield Send(ApiKey.OFFSET_FETCH, request.version, message)
     if response.error_code != ErrorCode.NONE and not response.topics and message.topics is not None:
         code = error_mapping.for_offset_fetch(response.error_code)
         response = replaced(response, topics=tuple(_refused(topic, code) for topic in message.topics))
-    context.answer(request, response)
+    connections.answer(request, response)
 
 
 def _refused(topic: OffsetFetchRequestTopic, code: int) -> OffsetFetchResponseTopic:

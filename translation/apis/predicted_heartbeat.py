@@ -1,6 +1,6 @@
 """The short way for a Heartbeat that brings nothing new, as nearly all do: its request to the broker is predictable.
 
-The result is the same as that of :func:`translation.apis.heartbeat.heartbeat`. The shell may send the request to the
+The result is the same as that of :class:`~translation.apis.heartbeat.Heartbeats`. The shell may send the request to the
 broker before it hands the Heartbeat over (:meth:`translation.translator.Translator.predict`).
 """
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from translation.actions import Answer, ClientCall, Connection
-from translation.apis.heartbeat import conclude
+from translation.apis.heartbeat import Heartbeats
 from translation.engine.context import Context
 from translation.members import session_timeout
 from translation.members.member import Member
@@ -55,7 +55,7 @@ def is_predictable(
         and (
             message.group_instance_id is None
             or not static_members.is_fenced(
-                context, message.group_id, message.member_id, message.group_instance_id
+                context, context.registry, message.group_id, message.member_id, message.group_instance_id
             )
         )
         and (
@@ -76,7 +76,7 @@ class PredictedHeartbeat:
         self._epoch = member.member_epoch
         self._membership = member.incarnation
         self.call = call
-        self.upstream_request = keepalive_request(context, member, client_is_here=True)
+        self.upstream_request = keepalive_request(context, context.member_log, member, client_is_here=True)
         """The heartbeat that the broker gets."""
 
     def begin(self) -> None:
@@ -99,10 +99,10 @@ class PredictedHeartbeat:
         response = check_incarnation(member, self._membership, self.upstream_request, answer)
         if is_unchanged(member, response):
             reported = self.upstream_request.topic_partitions is not None
-            record_contact(context, member, response, reported=reported)
-            context.answer(self.call.request, _NOTHING_NEW)
+            record_contact(context, context.reach, member, response, reported=reported)
+            context.connections.answer(self.call.request, _NOTHING_NEW)
             return None
-        return conclude(context, member, self.call, self._epoch, self.upstream_request, response)
+        return Heartbeats(context).conclude(member, self.call, self._epoch, self.upstream_request, response)
 
     def answer_to(self, reply: Any) -> Answer | None:
         """The client's answer, if this response of the broker is certain to give it; else None. Changes nothing."""

@@ -29,10 +29,12 @@ from protocol_codecs.messages.share_group_describe import (
     ShareGroupDescribeResponse,
 )
 from translation.actions import Connection
-from translation.engine.context import Context
+from translation.engine.registry import Registry
+from translation.members.environment import Environment
 from translation.members.member import Group
 from translation.members.procedure import Procedure, Send
 from translation.policy.group_type import GroupType
+from translation.policy.rule_cache import RuleCache
 
 _DESCRIBE_VERSION = 5
 _WITHOUT_MEMBERS = frozenset({"Dead", "Empty"})
@@ -73,20 +75,24 @@ def _has_no_classic_members(group: DescribedGroup) -> bool:
     return group.group_state in _WITHOUT_MEMBERS or not group.protocol_type
 
 
-def find_obstacle(context: Context, group: Group) -> Procedure[tuple[Obstacle, str]]:
+def find_obstacle(
+    environment: Environment, registry: Registry, rules: RuleCache, group: Group
+) -> Procedure[tuple[Obstacle, str]]:
     """Ask the broker whether a classic group can be converted; return what stands in the way, and why.
 
     A group whose members have partitions to give up counts as convertible once it has had time for that.
     """
-    obstacle, why = yield from _described_obstacle(context, group)
+    obstacle, why = yield from _described_obstacle(registry, rules, group)
     if obstacle is not Obstacle.REVOCATION_PENDING:
         group.migration.nothing_to_revoke()
         return obstacle, why
-    waits = group.migration.awaits_revocation(context.now, context.settings.revocation_grace_s)
+    waits = group.migration.awaits_revocation(environment.now, environment.settings.revocation_grace_s)
     return (Obstacle.TRANSIENT, why) if waits else (Obstacle.NONE, "")
 
 
-def _described_obstacle(context: Context, group: Group) -> Procedure[tuple[Obstacle, str]]:
+def _described_obstacle(
+    registry: Registry, rules: RuleCache, group: Group
+) -> Procedure[tuple[Obstacle, str]]:
     response: DescribeGroupsResponse = yield Send(
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group.group_id,))
     )
@@ -98,12 +104,12 @@ def _described_obstacle(context: Context, group: Group) -> Procedure[tuple[Obsta
         return Obstacle.NONE, ""
     if described.error_code != ErrorCode.NONE:
         return Obstacle.TRANSIENT, f"the broker answered {ErrorCode(described.error_code).name}"
-    context.registry.described(group.group_id, is_new=described.group_state in _WITHOUT_MEMBERS)
+    registry.described(group.group_id, is_new=described.group_state in _WITHOUT_MEMBERS)
     group.migration.classic_assignor = described.protocol_data
     return obstacle_of(
         described,
-        context.rules.policy.assignors_allowed,
-        assignor_is_set=context.rules.rule_for(group.group_id).assignor is not None,
+        rules.policy.assignors_allowed,
+        assignor_is_set=rules.rule_for(group.group_id).assignor is not None,
     )
 
 
@@ -163,10 +169,10 @@ def _named(topics: Iterable[ConsumerProtocolTopicPartition]) -> set[tuple[str, i
     return {(topic.topic, index) for topic in topics for index in topic.partitions}
 
 
-def passthrough_backoff_s(context: Context, group: Group) -> float:
+def passthrough_backoff_s(environment: Environment, group: Group) -> float:
     """For how long (seconds) a group is relayed that the broker did not convert
     (:meth:`~translation.members.group_migration.GroupMigration.back_off`)."""
-    return group.migration.back_off(context.now, context.settings.relayed_s)
+    return group.migration.back_off(environment.now, environment.settings.relayed_s)
 
 
 _DESCRIBE_VERSION = 1

@@ -15,7 +15,7 @@ from translation.members.member import Group, Member
 from translation.members.member_parts import PendingSwitch
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure, Send
-from translation.membership.expiry import ensure_dead
+from translation.membership.expiry import Expiry
 from translation.upstream.leave_epoch import leave
 
 _LEAVE_VERSION = 3
@@ -32,7 +32,7 @@ def leave_consumer_membership(context: Context, member: Member, reason: str) -> 
     group = member.group
     if member.joined:
         with group.departing(member.member_id):
-            yield from ensure_dead(context, member)
+            yield from Expiry(context).ensure_dead(member)
             response = yield from leave(member)
         # Else it would stay in the group until its session ends there.
         if response.error_code in NO_COORDINATOR:

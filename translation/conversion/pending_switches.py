@@ -12,7 +12,8 @@ translated members that the broker does not let back in place (:mod:`translation
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import ClientCall, EventKind
-from translation.engine.context import Context
+from translation.engine.events import Events
+from translation.members.environment import Environment
 from translation.members.member import Group
 from translation.members.member_parts import PendingSwitch
 from translation.policy.client_offer import owns_partitions
@@ -22,12 +23,14 @@ _FORGET_S = 900.0
 membership."""
 
 
-def request_rejoin(context: Context, group: Group, call: ClientCall, reason: str) -> None:
+def request_rejoin(
+    environment: Environment, events: Events, group: Group, call: ClientCall, reason: str
+) -> None:
     """Remember a client that is made to rejoin, mostly by its Heartbeat."""
     connection, request = call.connection, call.request
     message: HeartbeatRequest | JoinGroupRequest = request.message
     for forgotten in [
-        switch for switch in group.pending_switches.values() if switch.asked_at < context.now - _FORGET_S
+        switch for switch in group.pending_switches.values() if switch.asked_at < environment.now - _FORGET_S
     ]:
         del group.pending_switches[forgotten.member_id]
     connection_id, client_id, client_host = connection.id, request.client_id, connection.client_host
@@ -38,9 +41,9 @@ def request_rejoin(context: Context, group: Group, call: ClientCall, reason: str
             # Somebody else who may read the group called in its name. The switch is its client's all the same.
             connection_id, (client_id, client_host) = member.last_join_on, client
     group.pending_switches[message.member_id] = PendingSwitch(
-        message.member_id, message.group_instance_id, connection_id, client_id, client_host, context.now
+        message.member_id, message.group_instance_id, connection_id, client_id, client_host, environment.now
     )
-    context.events.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
+    events.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
 
 
 def match_pending_switch(group: Group, call: ClientCall, *, given_here: bool) -> PendingSwitch | None:

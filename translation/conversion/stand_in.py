@@ -8,45 +8,55 @@ a helper takes its place, and leaves when all have (:mod:`translation.conversion
 
 from protocol_codecs import ErrorCode
 from translation.actions import Connection, ConnectionId
-from translation.conversion import helper
+from translation.conversion.helper import Helpers
 from translation.conversion.last_consumer_member import would_leave_others_behind
 from translation.engine.context import Context
+from translation.members.environment import Environment
 from translation.members.member import Group
 from translation.members.procedure import Procedure, UpstreamLost
 
 
-def stand_in(context: Context, group: Group, member_id: str, connection: Connection) -> Procedure[None]:
-    """Let a helper join, on the connection of the procedure, if this member is the last and others lag behind.
+class StandIn:
+    """Lets a helper join before a member ends."""
 
-    If the group takes no helper, or the connection is lost, the member ends without one.
-    """
-    try:
-        if (yield from would_leave_others_behind(group, member_id, connection)):
-            yield from _join(context, group, connection)
-    except UpstreamLost:
-        return
+    def __init__(self, context: Context) -> None:
+        self._environment: Environment = context
+        self._connections = context.connections
+        self._classic_members = context.classic_members
+        self._helpers = Helpers(context)
 
+    def stand_in(self, group: Group, member_id: str, connection: Connection) -> Procedure[None]:
+        """Let a helper join, on the connection of the procedure, if this member is the last and others lag behind.
 
-def end_behind_helper(
-    context: Context, group: Group, member_id: str, connection_id: ConnectionId, steps: Procedure[None]
-) -> Procedure[None]:
-    """End a member by these steps, on this connection, after a helper has joined if one has to.
+        If the group takes no helper, or the connection is lost, the member ends without one.
+        """
+        try:
+            if (yield from would_leave_others_behind(group, member_id, connection)):
+                yield from self._join(group, connection)
+        except UpstreamLost:
+            return
 
-    The broker is asked only if a classic member of the group is known here, or may be served by another process.
-    """
-    connection = context.connections.connection(connection_id)
-    may_leave_others = context.classic_members.has_of(group.group_id) or not context.settings.sole_process
-    if connection is not None and may_leave_others:
-        yield from stand_in(context, group, member_id, connection)
-    yield from steps
+    def end_behind_helper(
+        self, group: Group, member_id: str, connection_id: ConnectionId, steps: Procedure[None]
+    ) -> Procedure[None]:
+        """End a member by these steps, on this connection, after a helper has joined if one has to.
 
+        The broker is asked only if a classic member of the group is known here, or may be served by another process.
+        """
+        connection = self._connections.connection(connection_id)
+        may_leave_others = (
+            self._classic_members.has_of(group.group_id) or not self._environment.settings.sole_process
+        )
+        if connection is not None and may_leave_others:
+            yield from self.stand_in(group, member_id, connection)
+        yield from steps
 
-def _join(context: Context, group: Group, connection: Connection) -> Procedure[None]:
-    conversion = group.conversion or helper.begin(context, group, connection)
-    if conversion.helper_id or conversion.is_joining:
-        return
-    conversion.stands_in = True
-    conversion.changed_at = context.now
-    response = yield from helper.join(context, conversion)
-    if response.error_code != ErrorCode.NONE and group.conversion is conversion:
-        helper.end(context, group)
+    def _join(self, group: Group, connection: Connection) -> Procedure[None]:
+        conversion = group.conversion or self._helpers.begin(group, connection)
+        if conversion.helper_id or conversion.is_joining:
+            return
+        conversion.stands_in = True
+        conversion.changed_at = self._environment.now
+        response = yield from self._helpers.join(conversion)
+        if response.error_code != ErrorCode.NONE and group.conversion is conversion:
+            self._helpers.end(group)

@@ -12,9 +12,9 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseDescribedGroup,
     ConsumerGroupDescribeResponseMember,
 )
-from translation.engine.context import Context
 from translation.members.conversion import Conversion, is_helper
 from translation.members.procedure import Procedure
+from translation.policy.rule_cache import RuleCache
 from translation.upstream.assignor_vote import NO_VOTE
 from translation.upstream.metadata_lookup import lookup_sizes
 
@@ -22,14 +22,14 @@ _RANGE, _UNIFORM = "range", "uniform"
 
 
 def choose_votes(
-    context: Context, conversion: Conversion, described: ConsumerGroupDescribeResponseDescribedGroup
+    rules: RuleCache, conversion: Conversion, described: ConsumerGroupDescribeResponseDescribedGroup
 ) -> Procedure[None]:
     """Have the converted members of a group vote for another assignor than ``range`` if that is not what they have.
 
     A policy that names an assignor is obeyed.
     """
     group = conversion.group
-    if context.rules.rule_for(group.group_id).assignor is not None:
+    if rules.rule_for(group.group_id).assignor is not None:
         return
     voters = [
         member

@@ -6,8 +6,10 @@ member's heartbeats travel on it.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
-from translation.actions import ClientCall, Connection, ConnectionId, Request, RequestId
+from translation.actions import Answer, ClientCall, Connection, ConnectionId, Forward, Request, RequestId
+from translation.members.environment import Environment
 from translation.members.member import Member
 
 
@@ -31,8 +33,12 @@ class ClientConnections:
     """
 
     def __init__(
-        self, release: Callable[[ConnectionId], None], awaits_answer: Callable[[ConnectionId], bool]
+        self,
+        environment: Environment,
+        release: Callable[[ConnectionId], None],
+        awaits_answer: Callable[[ConnectionId], bool],
     ) -> None:
+        self._environment = environment
         self._release = release
         self._awaits_answer = awaits_answer
         self._clients: dict[ConnectionId, _Client] = {}
@@ -48,6 +54,16 @@ class ClientConnections:
             client = self._clients[connection.id] = _Client(connection)
         client.requests.add(request.id)
         self._connection_of[request.id] = connection.id
+
+    def answer(self, request: Request, message: Any) -> None:
+        """Answer a request, unless its client has disconnected."""
+        if self.complete(request):
+            self._environment.actions.append(Answer(request.id, message))
+
+    def forward(self, request: Request) -> None:
+        """Relay a request as it came, unless its client has disconnected."""
+        if self.complete(request):
+            self._environment.actions.append(Forward(request.id))
 
     def complete(self, request: Request) -> bool:
         """Forget a request that is answered now; False if its client has disconnected."""

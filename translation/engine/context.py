@@ -1,4 +1,7 @@
-"""All that one process knows, in parts: each function of the translation takes the context and uses the parts it needs.
+"""All that one process knows, in parts.
+
+An object of the translation takes from the context, when it is made, the parts that it needs; a function is given one
+or two of them. Only what needs many takes the whole.
 
 ======================= ============================================================================================
 part                    who uses it
@@ -8,10 +11,12 @@ part                    who uses it
 ``memberships``         whoever changes a member's state or ends its membership
 ``events``              whoever reports something to log, metrics and journal
 ``scheduler``           whoever starts or wakes a procedure
-``connections``         whoever asks whether a client is still there, and on which connection
+``connections``         whoever answers a request, or asks whether its client is still there, and on which connection
 ``authorized_groups``   :mod:`translation.admission.authorization` and what learns from the broker's answers
 ``ids``, ``natives``    whoever has to tell translated, native and classic members apart
 ``classic_members``     whoever converts a classic member in place
+``reach``               whoever learns that a coordinator is in reach or out of it, or ends a dead member id
+``lookup``              whoever has the broker describe a member that is not known well enough here
 ``rules``               whoever asks for the policy's rule of a group
 ``member_log``          whoever serves a member that another replica may serve, or speaks for it to the broker
 ``moves``               whoever moves a member of a group that is moved by steps
@@ -27,17 +32,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from protocol_codecs import Uuid
-from translation.actions import Action, Answer, ConnectionId, Forward, Release, Request
+from translation.actions import ConnectionId, Release
 from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.classic_members import ClassicMembers
 from translation.engine.connections import ClientConnections
 from translation.engine.events import Events
 from translation.engine.group_router import GroupRouter
 from translation.engine.member_log_view import MemberLogView
+from translation.engine.member_lookup import MemberLookup
 from translation.engine.memberships import Memberships
+from translation.engine.reach import Reach
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_ids import MemberIds, NativeMembers
 from translation.members.procedure import WakeReason
@@ -52,7 +59,7 @@ if TYPE_CHECKING:
 
 
 class Context(Environment):
-    """The parts of one process's knowledge, and how a request is answered."""
+    """The parts of one process's knowledge."""
 
     def __init__(
         self,
@@ -78,7 +85,7 @@ class Context(Environment):
             settings.classic_members_limit, settings.classic_members_bytes_limit
         )
         self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
-        self.connections = ClientConnections(self._release, self._awaits_answer)
+        self.connections = ClientConnections(self, self._release, self._awaits_answer)
         self.scheduler = Scheduler(
             self,
             self.connections,
@@ -97,24 +104,9 @@ class Context(Environment):
             on_member_time=on_member_time,
             on_group_time=on_group_time,
         )
+        self.reach = Reach(self, self.registry, self.member_log, self.connections, self.authorized_groups)
+        self.lookup = MemberLookup(self.registry, self.member_log)
         self.router = None if make_router is None else make_router(self)
-
-    # -- answers -----------------------------------------------------------------------------------------------
-
-    def answer(self, request: Request, message: Any) -> None:
-        """Answer a request, unless its client has disconnected."""
-        if self.connections.complete(request):
-            self.actions.append(Answer(request.id, message))
-
-    def forward(self, request: Request) -> None:
-        """Relay a request as it came, unless its client has disconnected."""
-        if self.connections.complete(request):
-            self.actions.append(Forward(request.id))
-
-    def take_actions(self) -> list[Action]:
-        """The actions of the present call, for the shell."""
-        actions, self.actions = self.actions, []
-        return actions
 
     # -- connections -------------------------------------------------------------------------------------------
 
@@ -129,16 +121,11 @@ class Context(Environment):
         self.connections.upstream_lost(connection_id)
         for member in waiting:
             if not member.group.connected:
-                self.lose_sight(member.group)
+                self.reach.lose_sight(member.group)
         self.authorized_groups.forget(connection_id)
         self.member_log.withdraw_confirmations(connection_id)
         self.abandon_joins(waiting, connection_id)
         self.scheduler.connection_lost(connection_id)
-
-    def lose_sight(self, group: Group) -> None:
-        """The coordinator of a group is out of reach (:mod:`translation.upstream.reach`)."""
-        group.out_of_reach = True
-        self.member_log.await_group(group.group_id)
 
     def abandon_joins(self, members: Iterable[Member], connection_id: ConnectionId) -> None:
         """End the JoinGroups of these members that wait on this connection."""

@@ -6,7 +6,7 @@ from protocol_codecs import Uuid
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Emit, Event, EventKind, MemberProtocol, Request
 from translation.engine.connections import ClientConnections
-from translation.environment import Environment
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.partitions import NONE, Partitions, TopicPartitionSet, to_topic_partitions
 from translation.policy.client_offer import offer_of

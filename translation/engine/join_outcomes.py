@@ -8,8 +8,10 @@ import msgspec
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation.actions import EventKind, Request
+from translation.engine.connections import ClientConnections
 from translation.engine.context import Context, replaced
 from translation.members import session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 
 _FIRST_WITHOUT_PROTOCOL = 7
@@ -27,17 +29,17 @@ def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroup
     )
 
 
-def restart_session_timer(context: Context, member: Member) -> None:
+def restart_session_timer(environment: Environment, member: Member) -> None:
     """Restart the session timeout, which does not run while the client waits in JoinGroup."""
     if member.joined:
-        session_timeout.renew(member, context.now)
-        context.book(member)
+        session_timeout.renew(member, environment.now)
+        environment.book(member)
 
 
-def refuse_superseded(context: Context, member: Member) -> None:
+def refuse_superseded(connections: ClientConnections, member: Member) -> None:
     """Refuse the older JoinGroups that this member's newest one has superseded, with a retriable error."""
     for waiting in member.join.superseded_requests:
-        context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
+        connections.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
     member.join.superseded_requests.clear()
 
 
@@ -62,7 +64,7 @@ class PassesThrough(Outcome):
         group.migration.relay_for(self.for_s, context.now)
         context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, str(self))
         for waiting in (*member.join.superseded_requests, request):
-            context.forward(waiting)
+            context.connections.forward(waiting)
         member.join.superseded_requests.clear()
 
 
@@ -78,7 +80,7 @@ class RejectedByNewer(Outcome):
 
     def apply(self, context: Context, _member: Member, request: Request) -> None:
         """Refuse the request with a retriable error."""
-        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        context.connections.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
 class Failed(Outcome):
@@ -93,7 +95,7 @@ class Failed(Outcome):
         restart_session_timer(context, member)
         context.events.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
         for waiting in (*member.join.superseded_requests, request):
-            context.answer(waiting, refused(waiting, self.error_code, member.member_id))
+            context.connections.answer(waiting, refused(waiting, self.error_code, member.member_id))
         member.join.superseded_requests.clear()
 
 
@@ -116,10 +118,9 @@ def without_member_id(request: Request) -> Request:
     return msgspec.structs.replace(request, message=replaced(request.message, member_id=""))
 
 
-def ensure_client_waiting(context: Context, member: Member, request: Request) -> None:
+def ensure_client_waiting(connections: ClientConnections, member: Member, request: Request) -> None:
     """Raise if the client has hung up: it may have joined through another process, so its JoinGroup must not count."""
     if not any(
-        context.connections.is_still_connected(waiting)
-        for waiting in (request, *member.join.superseded_requests)
+        connections.is_still_connected(waiting) for waiting in (request, *member.join.superseded_requests)
     ):
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")

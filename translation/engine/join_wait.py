@@ -9,46 +9,52 @@ from typing import Any
 
 from protocol_codecs import ErrorCode
 from translation.actions import Request
-from translation.engine.context import Context
 from translation.engine.join_outcomes import AnsweredByNewer, Failed
+from translation.engine.scheduler import Scheduler
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.procedure import Procedure, Wait, WakeReason
 
 
-def join_wait_limit_s(context: Context, rebalance_timeout_ms: int, group: Group | None = None) -> float:
+def join_wait_limit_s(
+    environment: Environment, rebalance_timeout_ms: int, group: Group | None = None
+) -> float:
     """How long (seconds) the proxy may hold a JoinGroup of a client with this rebalance timeout before it answers.
 
     A classic coordinator holds it for as long as the longest rebalance timeout of the group's members, in which they
     have to rejoin. Longer just after an outage: clients of ``group`` whose own session ended meanwhile join under new
     member ids, and their old ones have all partitions until their sessions end too.
     """
-    settings = context.settings
-    was_away = group is not None and _was_away(context, group)
+    settings = environment.settings
+    was_away = group is not None and _was_away(environment, group)
     longest_s = settings.join_wait_after_outage_s if was_away else settings.join_wait_s
     return min(longest_s, settings.join_wait_share * rebalance_timeout_ms / 1000)
 
 
-def awaits_others(context: Context, member: Member) -> bool:
+def awaits_others(environment: Environment, member: Member) -> bool:
     """Whether a client that joins just after an outage waits although it has partitions, until its group has settled.
 
     Clients that have left their member ids behind have all others, until their sessions end. What is assigned before
     that is not the whole, and one rejoin after another would follow. A static client has its own back at once.
     """
-    return member.client.instance_id is None and _was_away(context, member.group)
+    return member.client.instance_id is None and _was_away(environment, member.group)
 
 
-def _was_away(context: Context, group: Group) -> bool:
+def _was_away(environment: Environment, group: Group) -> bool:
     """Whether the coordinator of a group is back since a short while only, or is still loading the group."""
-    return group.out_of_reach or context.now - group.in_reach_at < context.settings.join_wait_after_outage_s
+    return (
+        group.out_of_reach
+        or environment.now - group.in_reach_at < environment.settings.join_wait_after_outage_s
+    )
 
 
-def take_over_waiting_join(context: Context, member: Member) -> None:
+def take_over_waiting_join(scheduler: Scheduler, member: Member) -> None:
     """The newer JoinGroup of a member answers for the older one that still waits, and ends its wait."""
     older, member.join.waiting = member.join.waiting, None
     if older is not None:
         if older.request is not None:
             member.join.superseded_requests.append(older.request)
-        context.scheduler.wake(older, WakeReason.SUPERSEDED)
+        scheduler.wake(older, WakeReason.SUPERSEDED)
 
 
 def suspend_join(

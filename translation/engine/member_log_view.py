@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from protocol_codecs import ErrorCode
 from translation.actions import ConnectionId
-from translation.environment import Environment
 from translation.member_log.outputs import JoinTerms, ServeDecision
 from translation.member_log.ownership import Ownership
 from translation.member_log.records import NO_GENERATION, Kind, MemberKey, MemberRecord, member_key
 from translation.member_log.snapshots import NO_SNAPSHOT, Snapshot, decode_snapshot, encode_snapshot
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_ids import MemberIds, is_issued_form
 from translation.members.member_state import MemberState

@@ -5,8 +5,8 @@ import math
 from translation.actions import EventKind
 from translation.engine.events import Events
 from translation.engine.scheduler import Scheduler
-from translation.environment import Environment
 from translation.members import generation
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_state import MemberEvent, MemberState
 from translation.members.procedure import WakeReason

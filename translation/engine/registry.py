@@ -5,8 +5,8 @@ from itertools import islice
 
 from translation.engine.connections import ClientConnections
 from translation.engine.member_log_view import MemberLogView
-from translation.environment import Environment
 from translation.member_log.records import LENGTH_OF_HASH, MemberKey, shortened
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_ids import LONGEST_MEMBER_ID, MemberIds, NativeMembers, may_be_translated
 

@@ -12,9 +12,9 @@ from typing import Any
 from protocol_codecs import ApiKey, ErrorCode
 from translation.actions import Call, CallId, Close, ConnectionId
 from translation.engine.connections import ClientConnections
-from translation.environment import Environment
 from translation.error_mapping import MOVED_AWAY
 from translation.member_log.records import MemberKey
+from translation.members.environment import Environment
 from translation.members.procedure import (
     Procedure,
     ProcedureQueue,

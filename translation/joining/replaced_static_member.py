@@ -15,12 +15,13 @@ from protocol_codecs.messages.consumer_group_describe import (
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Connection, Request
-from translation.conversion.classic_join import relay_classic_join
+from translation.conversion.classic_join import ClassicJoins
 from translation.conversion.last_consumer_member import CLASSIC, TELLS_TYPES, others_have_to_give_up
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.engine.join_wait import join_wait_limit_s
 from translation.members import rebalance_timeout
+from translation.members.environment import Environment
 from translation.members.member_ids import is_issued_form
 from translation.members.procedure import Procedure, Send, Wait
 
@@ -37,47 +38,59 @@ def may_replace_translated(connection: Connection, message: JoinGroupRequest) ->
     )
 
 
-def relay_in_its_place(context: Context, request: Request) -> Procedure[None]:
-    """Relay such a JoinGroup when no other member has anything to give up, or its client's place is no such member's.
+class ReplacedStaticMember:
+    """Relays JoinGroups that may replace a translated member."""
 
-    Its client is told to try again if that takes longer than a JoinGroup may wait.
-    """
-    message: JoinGroupRequest = request.message
-    group_id = message.group_id
-    deadline = context.now + join_wait_limit_s(context, rebalance_timeout.of_client_ms(message))
-    describe = ConsumerGroupDescribeRequest(group_ids=(group_id,))
-    while True:
-        group = context.registry.group(group_id)
-        departures = group.departures
-        response: ConsumerGroupDescribeResponse = yield Send(
-            ApiKey.CONSUMER_GROUP_DESCRIBE, TELLS_TYPES, describe
+    def __init__(self, context: Context) -> None:
+        self._environment: Environment = context
+        self._registry = context.registry
+        self._connections = context.connections
+        self._classic_joins = ClassicJoins(context)
+
+    def relay_in_its_place(self, request: Request) -> Procedure[None]:
+        """Relay such a JoinGroup when no other member has anything to give up, or its client's place is no such
+        member's.
+
+        Its client is told to try again if that takes longer than a JoinGroup may wait.
+        """
+        message: JoinGroupRequest = request.message
+        group_id = message.group_id
+        deadline = self._environment.now + join_wait_limit_s(
+            self._environment, rebalance_timeout.of_client_ms(message)
         )
-        replaced_id = next((_translated(context, one, message) for one in response.groups), None)
-        if replaced_id is None:
-            context.registry.drop_group_if_empty(group)
-            yield from relay_classic_join(context, request)
-            return
-        is_up_to_date = context.registry.group(group_id) is group and group.departures == departures
-        if is_up_to_date and not others_have_to_give_up(response.groups[0], replaced_id, group.leaving):
-            break
-        if context.now >= deadline or not context.connections.is_still_connected(request):
-            context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            context.registry.drop_group_if_empty(context.registry.group(group_id))
-            return
-        yield Wait(context.now + context.settings.join_poll_s)
-    with group.departing(replaced_id):
-        yield from relay_classic_join(context, request)
-    context.registry.drop_group_if_empty(group)
-
-
-def _translated(
-    context: Context, group: ConsumerGroupDescribeResponseDescribedGroup, message: JoinGroupRequest
-) -> str | None:
-    """The translated member that has the instance id of a JoinGroup; None if there is none, or it is not described."""
-    for member in group.members if group.error_code == ErrorCode.NONE else ():
-        if member.instance_id == message.group_instance_id:
-            is_translated = member.member_type != CLASSIC and context.registry.is_ours(
-                message.group_id, member.member_id
+        describe = ConsumerGroupDescribeRequest(group_ids=(group_id,))
+        while True:
+            group = self._registry.group(group_id)
+            departures = group.departures
+            response: ConsumerGroupDescribeResponse = yield Send(
+                ApiKey.CONSUMER_GROUP_DESCRIBE, TELLS_TYPES, describe
             )
-            return member.member_id if is_translated else None
-    return None
+            replaced_id = next((self._translated(one, message) for one in response.groups), None)
+            if replaced_id is None:
+                self._registry.drop_group_if_empty(group)
+                yield from self._classic_joins.relay_classic_join(request)
+                return
+            is_up_to_date = self._registry.group(group_id) is group and group.departures == departures
+            if is_up_to_date and not others_have_to_give_up(response.groups[0], replaced_id, group.leaving):
+                break
+            if self._environment.now >= deadline or not self._connections.is_still_connected(request):
+                self._connections.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                self._registry.drop_group_if_empty(self._registry.group(group_id))
+                return
+            yield Wait(self._environment.now + self._environment.settings.join_poll_s)
+        with group.departing(replaced_id):
+            yield from self._classic_joins.relay_classic_join(request)
+        self._registry.drop_group_if_empty(group)
+
+    def _translated(
+        self, group: ConsumerGroupDescribeResponseDescribedGroup, message: JoinGroupRequest
+    ) -> str | None:
+        """The translated member that has the instance id of a JoinGroup; None if there is none, or it is not
+        described."""
+        for member in group.members if group.error_code == ErrorCode.NONE else ():
+            if member.instance_id == message.group_instance_id:
+                is_translated = member.member_type != CLASSIC and self._registry.is_ours(
+                    message.group_id, member.member_id
+                )
+                return member.member_id if is_translated else None
+        return None

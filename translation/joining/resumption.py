@@ -31,9 +31,11 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from translation.actions import ClientCall, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member_log_view import snapshot_of
+from translation.engine.member_lookup import Described
 from translation.error_mapping import NO_COORDINATOR
 from translation.member_log.snapshots import Snapshot
 from translation.members import generation, session_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure
@@ -42,24 +44,127 @@ from translation.partitions import NONE, Partitions, from_topics
 from translation.policy.assignors import SERVER_ASSIGNORS
 from translation.upstream.assignor_vote import assignor_for
 from translation.upstream.consumer_group_heartbeat import HeartbeatProcedure, to_send
-from translation.upstream.member_lookup import Described, lookup_with_group
 from translation.upstream.metadata_lookup import learn_topic_names
 
 _CALLS = frozenset({ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP})
 """A JoinGroup says itself what its client has, and a commit does not show where its client is."""
 
 
-def accepted_snapshot(context: Context, member: Member, request: Request) -> Procedure[Snapshot | None]:
-    """Return what the member log has of a member, if the call and the broker's answer to a heartbeat agree with it."""
-    if request.api_key not in _CALLS or member.join.waiting is not None:
-        return None
-    if context.classic_members.find(member.group.group_id, member.member_id) is not None:
-        return None  # any heartbeat under its id would convert it
-    snapshot = context.member_log.snapshot(member)
-    if snapshot is None or not _is_of_caller(snapshot, request):
-        return None
-    response = yield from _beat(member, snapshot, request)
-    return snapshot if _changes_nothing(snapshot, response) else None
+class Resumption:
+    """Goes on with memberships of other replicas from their snapshots."""
+
+    def __init__(self, context: Context) -> None:
+        self._environment: Environment = context
+        self._memberships = context.memberships
+        self._member_log = context.member_log
+        self._rules = context.rules
+        self._events = context.events
+        self._connections = context.connections
+        self._classic_members = context.classic_members
+        self._lookup = context.lookup
+        self._topic_names = context.topic_names
+
+    def accepted_snapshot(self, member: Member, request: Request) -> Procedure[Snapshot | None]:
+        """Return what the member log has of a member, if the call and the broker's answer to a heartbeat agree with
+        it."""
+        if request.api_key not in _CALLS or member.join.waiting is not None:
+            return None
+        if self._classic_members.find(member.group.group_id, member.member_id) is not None:
+            return None  # any heartbeat under its id would convert it
+        snapshot = self._member_log.snapshot(member)
+        if snapshot is None or not _is_of_caller(snapshot, request):
+            return None
+        response = yield from _beat(member, snapshot, request)
+        return snapshot if _changes_nothing(snapshot, response) else None
+
+    def resume(
+        self,
+        member: Member,
+        call: ClientCall,
+        snapshot: Snapshot,
+        found: ConsumerGroupDescribeResponseMember,
+        group: ConsumerGroupDescribeResponseDescribedGroup,
+    ) -> Procedure[bool]:
+        """Serve a member that is unknown here as its snapshot has it; return False, and change nothing, if it
+        disagrees.
+
+        ``snapshot`` is an :meth:`accepted_snapshot`; ``found`` and ``group`` are what the broker described after that.
+        """
+        assignment = _assignment_of(snapshot)
+        if not _agrees(snapshot, assignment, found, group):
+            return False
+        yield from learn_topic_names(self._environment, self._topic_names, assignment)
+        if any(topic_id not in self._topic_names for topic_id, _ in assignment):
+            return False  # what its principal may not describe is not handed out
+        if member.joined or member.join.waiting is not None or not self._member_log.may_speak_for(member):
+            return False
+        self._restore(member, snapshot, assignment)
+        self._connections.bind(member, call.connection)
+        member.client.client_id = call.request.client_id
+        member.client.instance_id = found.instance_id
+        static_members.claim_instance(self._environment, member)
+        member.deadlines.keep_alive_at = self._environment.now + member.broker.keep_alive_s
+        session_timeout.renew(member, self._environment.now)
+        self._memberships.change_state(member, MemberEvent.RESUMED, MemberEvent.RESUMED.value)
+        self._events.emit(EventKind.ADOPTED, member)
+        self._environment.book(member)
+        return True
+
+    def has_stayed(self, member: Member, call: ClientCall) -> Procedure[bool | None]:
+        """Whether a client that was away comes back to a member that is as it left it; if so, it goes on here.
+
+        Its connection was closed, so that another replica might have served it; the member log says that none does.
+        None: the coordinator has not loaded the group, or has moved away, so its client has to ask again.
+        """
+        before = snapshot_of(member)
+        if (
+            not self._member_log.resumes
+            or before is None
+            or before.generation != generation.in_request(call.request)
+            or not self._member_log.may_speak_for(member)
+        ):
+            return False
+        response = yield from _beat(member, before, call.request)
+        if response.error_code in NO_COORDINATOR:
+            return None
+        if not _changes_nothing(before, response):
+            return False
+        described, found, group = yield from self._lookup.with_group(
+            member.group.group_id,
+            member.member_id,
+            call.connection,
+            instance_id=call.request.message.group_instance_id,
+        )
+        if described in (Described.LOADING, Described.UNAVAILABLE):
+            return None
+        if found is None or group is None or not _agrees(before, _assignment_of(before), found, group):
+            return False
+        if snapshot_of(member) != before or not self._member_log.may_speak_for(member):
+            return False
+        self._connections.bind(member, call.connection)
+        member.may_have_moved = False
+        return True
+
+    def _restore(self, member: Member, snapshot: Snapshot, assignment: Partitions) -> None:
+        """Take over what the snapshot has, and the terms of the record in which it was written."""
+        client, broker, partitions = member.client, member.broker, member.partitions
+        terms = self._member_log.terms(member)
+        if terms is not None:
+            client.session_timeout_ms = terms.session_timeout_ms
+            client.rebalance_timeout_ms = terms.rebalance_timeout_ms
+        client.subscription = broker.subscription = frozenset(snapshot.subscription)
+        client.protocol_type, client.protocol_name = snapshot.protocol_type, snapshot.protocol_name
+        client.embedded_version = snapshot.embedded_version
+        client.cooperative = snapshot.cooperative
+        client.mapped_assignor = snapshot.mapped_assignor
+        client.rack = snapshot.rack
+        broker.assignor = snapshot.assignor
+        broker.effective_assignor = assignor_for(self._rules, member)
+        partitions.broker_assignment = partitions.synced_assignment = partitions.possibly_owned = assignment
+        partitions.pending_revocation, partitions.reported_owned = NONE, None
+        broker.taken_over_at = self._environment.now
+        member.adopted = member.may_have_moved = False
+        generation.resume(member, snapshot.generation, snapshot.member_epoch)
 
 
 def _is_of_caller(snapshot: Snapshot, request: Request) -> bool:
@@ -76,76 +181,6 @@ def _is_of_caller(snapshot: Snapshot, request: Request) -> bool:
             or request.message.protocol_name in (None, snapshot.protocol_name)
         )
     )
-
-
-def resume(
-    context: Context,
-    member: Member,
-    call: ClientCall,
-    snapshot: Snapshot,
-    found: ConsumerGroupDescribeResponseMember,
-    group: ConsumerGroupDescribeResponseDescribedGroup,
-) -> Procedure[bool]:
-    """Serve a member that is unknown here as its snapshot has it; return False, and change nothing, if it disagrees.
-
-    ``snapshot`` is an :func:`accepted_snapshot`; ``found`` and ``group`` are what the broker described after that.
-    """
-    assignment = _assignment_of(snapshot)
-    if not _agrees(snapshot, assignment, found, group):
-        return False
-    yield from learn_topic_names(context, assignment)
-    if any(topic_id not in context.topic_names for topic_id, _ in assignment):
-        return False  # what its principal may not describe is not handed out
-    if member.joined or member.join.waiting is not None or not context.member_log.may_speak_for(member):
-        return False
-    _restore(context, member, snapshot, assignment)
-    context.connections.bind(member, call.connection)
-    member.client.client_id = call.request.client_id
-    member.client.instance_id = found.instance_id
-    static_members.claim_instance(context, member)
-    member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
-    session_timeout.renew(member, context.now)
-    context.memberships.change_state(member, MemberEvent.RESUMED, MemberEvent.RESUMED.value)
-    context.events.emit(EventKind.ADOPTED, member)
-    context.book(member)
-    return True
-
-
-def has_stayed(context: Context, member: Member, call: ClientCall) -> Procedure[bool | None]:
-    """Whether a client that was away comes back to a member that is as it left it; if so, it goes on here.
-
-    Its connection was closed, so that another replica might have served it; the member log says that none does.
-    None: the coordinator has not loaded the group, or has moved away, so its client has to ask again.
-    """
-    before = snapshot_of(member)
-    if (
-        not context.member_log.resumes
-        or before is None
-        or before.generation != generation.in_request(call.request)
-        or not context.member_log.may_speak_for(member)
-    ):
-        return False
-    response = yield from _beat(member, before, call.request)
-    if response.error_code in NO_COORDINATOR:
-        return None
-    if not _changes_nothing(before, response):
-        return False
-    described, found, group = yield from lookup_with_group(
-        context,
-        member.group.group_id,
-        member.member_id,
-        call.connection,
-        instance_id=call.request.message.group_instance_id,
-    )
-    if described in (Described.LOADING, Described.UNAVAILABLE):
-        return None
-    if found is None or group is None or not _agrees(before, _assignment_of(before), found, group):
-        return False
-    if snapshot_of(member) != before or not context.member_log.may_speak_for(member):
-        return False
-    context.connections.bind(member, call.connection)
-    member.may_have_moved = False
-    return True
 
 
 def _assignment_of(snapshot: Snapshot) -> Partitions:
@@ -187,25 +222,3 @@ def _agrees(
         and set(found.subscribed_topic_names) == set(snapshot.subscription)
         and from_topics(found.assignment.topic_partitions) == assignment
     )
-
-
-def _restore(context: Context, member: Member, snapshot: Snapshot, assignment: Partitions) -> None:
-    """Take over what the snapshot has, and the terms of the record in which it was written."""
-    client, broker, partitions = member.client, member.broker, member.partitions
-    terms = context.member_log.terms(member)
-    if terms is not None:
-        client.session_timeout_ms = terms.session_timeout_ms
-        client.rebalance_timeout_ms = terms.rebalance_timeout_ms
-    client.subscription = broker.subscription = frozenset(snapshot.subscription)
-    client.protocol_type, client.protocol_name = snapshot.protocol_type, snapshot.protocol_name
-    client.embedded_version = snapshot.embedded_version
-    client.cooperative = snapshot.cooperative
-    client.mapped_assignor = snapshot.mapped_assignor
-    client.rack = snapshot.rack
-    broker.assignor = snapshot.assignor
-    broker.effective_assignor = assignor_for(context, member)
-    partitions.broker_assignment = partitions.synced_assignment = partitions.possibly_owned = assignment
-    partitions.pending_revocation, partitions.reported_owned = NONE, None
-    broker.taken_over_at = context.now
-    member.adopted = member.may_have_moved = False
-    generation.resume(member, snapshot.generation, snapshot.member_epoch)

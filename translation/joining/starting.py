@@ -13,7 +13,7 @@ from translation.engine.join_wait import join_wait_limit_s, wait_in_join
 from translation.members.member import Member
 from translation.members.procedure import Procedure
 from translation.moving.group_members import describe_members
-from translation.moving.slot_admission import note_empty
+from translation.moving.slot_admission import SlotAdmission
 from translation.policy.policy import Mode
 
 
@@ -41,9 +41,11 @@ def await_first_members(
             raise StaysClassic(as_new=True)
         if context.now >= until or not context.moves.counts_members(group_id, rule):
             return
-        group_members = yield from describe_members(context, group_id, call.connection)
+        group_members = yield from describe_members(
+            context.moves, context.registry, group_id, call.connection
+        )
         if group_members is None or not group_members.is_empty:
             return
-        yield from note_empty(context, group_id)
+        yield from SlotAdmission(context).note_empty(group_id)
         yield from wait_in_join(member, call.request, min(until, context.now + settings.join_poll_s))
         waited = True

@@ -203,7 +203,7 @@ class Group:
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf
 
-        # how its coordinator is reached (translation.upstream.reach)
+        # how its coordinator is reached (translation.engine.reach)
         self.connected = 0
         """Members that are reached through a connection."""
         self.out_of_reach = False

@@ -164,7 +164,7 @@ class Deadlines:
         self.session_deadline = math.inf
         self.rebalance_deadline = math.inf
         self.suspended_until = math.inf
-        """When the member is forgotten if its timeouts are suspended until then (:mod:`translation.upstream.reach`)."""
+        """When the member is forgotten if its timeouts are suspended until then (:mod:`translation.engine.reach`)."""
         self.addition_debounce_until = math.inf
         """When an eager client is told of added partitions, if no more are added."""
         self.addition_debounce_limit = math.inf

@@ -13,9 +13,13 @@ Clients understand the answer since JoinGroup v4. Static members never get it: t
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation.actions import ClientCall, EventKind, Request
+from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Outcome, refused
+from translation.engine.registry import Registry
+from translation.members.environment import Environment
 from translation.members.member import Member
+from translation.members.member_ids import MemberIds
 from translation.policy.client_offer import owns_partitions
 
 _UNDERSTOOD_FROM = 4
@@ -33,7 +37,7 @@ def comes_without_member_id(request: Request) -> bool:
     return not request.message.member_id and _may_be_given_one(request)
 
 
-def older_join_may_arrive(context: Context, call: ClientCall) -> bool:
+def older_join_may_arrive(ids: MemberIds, registry: Registry, call: ClientCall) -> bool:
     """Whether an earlier JoinGroup under this member id may still reach the classic coordinator.
 
     It was relayed on another connection, and its client gave it up before it was answered. If it arrived, it would make
@@ -41,25 +45,27 @@ def older_join_may_arrive(context: Context, call: ClientCall) -> bool:
     """
     message: JoinGroupRequest = call.request.message
     return (
-        context.ids.may_become_classic(message.member_id, call.connection.id)
+        ids.may_become_classic(message.member_id, call.connection.id)
         and _may_be_given_one(call.request)
-        and context.registry.find(message.group_id, message.member_id) is None
+        and registry.find(message.group_id, message.member_id) is None
         and not owns_partitions(message)
     )
 
 
-def may_be_left_again(context: Context, request: Request) -> bool:
+def may_be_left_again(environment: Environment, request: Request) -> bool:
     """Whether a LeaveGroup for this client's classic membership may be under way from another process.
 
     The client was connected there before, hung up, and came here. A LeaveGroup that is still on its way to the broker
     would end the membership that begins here under the same id, and free the partitions that the client works on.
     """
-    return not context.settings.sole_process and _may_be_given_one(request)
+    return not environment.settings.sole_process and _may_be_given_one(request)
 
 
-def answer_with_new_id(context: Context, request: Request, member_id: str = "") -> None:
+def answer_with_new_id(
+    connections: ClientConnections, ids: MemberIds, request: Request, member_id: str = ""
+) -> None:
     """Answer MEMBER_ID_REQUIRED with a member id that nobody has: this one, if it was made already."""
-    context.answer(request, _required(request, member_id or context.ids.issue()))
+    connections.answer(request, _required(request, member_id or ids.issue()))
 
 
 class NeedsNewMemberId(Outcome):
@@ -71,11 +77,11 @@ class NeedsNewMemberId(Outcome):
         context.moves.rename(member.group.group_id, member.member_id, member_id)
         context.events.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
         for waiting in (*member.join.superseded_requests, request):
-            context.answer(waiting, _required(waiting, member_id))
+            context.connections.answer(waiting, _required(waiting, member_id))
         member.join.superseded_requests.clear()
 
 
-def ensure_id_of_ours(context: Context, member: Member, request: Request, *, owns_partitions: bool) -> None:
+def ensure_id_of_ours(registry: Registry, member: Member, request: Request, *, owns_partitions: bool) -> None:
     """Raise if a client that begins a membership here would do so under an id of the form that native members have.
 
     A classic member that joined a group with native members in it has such an id (seen on 4.4.0), and another process
@@ -86,7 +92,7 @@ def ensure_id_of_ours(context: Context, member: Member, request: Request, *, own
     if (
         not member.joined
         and not owns_partitions
-        and not context.registry.is_ours(member.group.group_id, member.member_id)
+        and not registry.is_ours(member.group.group_id, member.member_id)
         and _may_be_given_one(request)
     ):
         raise NeedsNewMemberId("its own is of the form that native members have")

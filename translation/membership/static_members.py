@@ -17,42 +17,46 @@ from translation import error_mapping
 from translation.actions import EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, ensure_client_waiting
+from translation.engine.registry import Registry
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
 from translation.members.procedure import Procedure, Send
 from translation.upstream.leave_epoch import leave_for_newer
 
 
-def is_fenced(context: Context, group_id: str, member_id: str, instance_id: str | None) -> bool:
+def is_fenced(
+    environment: Environment, registry: Registry, group_id: str, member_id: str, instance_id: str | None
+) -> bool:
     """Whether a newer member has this instance id, so that this one's calls are answered FENCED_INSTANCE_ID."""
-    if instance_id is None or not context.settings.sole_process:
+    if instance_id is None or not environment.settings.sole_process:
         # Another process may have seen a later one: the broker is asked (:mod:`translation.joining.adoption`).
         return False
-    group = context.registry.groups.get(group_id)
+    group = registry.groups.get(group_id)
     holder_id = None if group is None else group.static_members.get(instance_id)
     return holder_id is not None and holder_id != member_id
 
 
-def membership_error(context: Context, member: Member, message: Any) -> ErrorCode:
+def membership_error(environment: Environment, registry: Registry, member: Member, message: Any) -> ErrorCode:
     """The code for a client whose membership has ended here, maybe while its call waited.
 
     If another replica serves the member, its client tries again, and hears there what becomes of it.
     """
-    if is_fenced(context, member.group.group_id, member.member_id, message.group_instance_id):
+    if is_fenced(environment, registry, member.group.group_id, member.member_id, message.group_instance_id):
         return ErrorCode.FENCED_INSTANCE_ID
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if member.taken else ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def claim_when_join_begins(context: Context, member: Member, *, is_new: bool) -> None:
+def claim_when_join_begins(environment: Environment, member: Member, *, is_new: bool) -> None:
     """Give a member that joins its instance id at once, if it is a new process (``is_new``: without a member id)."""
     if member.client.instance_id is not None and is_new:
         # A new process has it at once, because the newer one wins.
         member.group.static_members[member.client.instance_id] = member.member_id
     elif member.joined:  # else it may be an older one: the broker is asked first
-        claim_instance(context, member)
+        claim_instance(environment, member)
 
 
-def claim_after_preflight(context: Context, member: Member, instead_of: str | None) -> None:
+def claim_after_preflight(environment: Environment, member: Member, instead_of: str | None) -> None:
     """Give the member its instance id, in the place of the member that had it when its JoinGroup came.
 
     :raises Failed: a newer process has taken it meanwhile.
@@ -61,10 +65,10 @@ def claim_after_preflight(context: Context, member: Member, instead_of: str | No
         holder = member.group.static_members.get(member.client.instance_id)
         if holder not in (None, member.member_id, instead_of):
             raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
-        claim_instance(context, member)
+        claim_instance(environment, member)
 
 
-def claim_instance(context: Context, member: Member) -> None:
+def claim_instance(environment: Environment, member: Member) -> None:
     """Give a member that the broker has its instance id, unless a newer member takes it over.
 
     The only process that serves a group knows which member is the newest. One of several may know an older one; there
@@ -74,7 +78,7 @@ def claim_instance(context: Context, member: Member) -> None:
         return
     static = member.group.static_members
     holder = member.group.members.get(static.get(member.client.instance_id, member.member_id))
-    if holder is None or holder is member or (holder.joined and not context.settings.sole_process):
+    if holder is None or holder is member or (holder.joined and not environment.settings.sole_process):
         static[member.client.instance_id] = member.member_id
 
 
@@ -111,7 +115,7 @@ def release_instance(
                 _fail_if_replaced(member)
                 if not context.member_log.may_speak_for(member):
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another replica serves it")
-                ensure_client_waiting(context, member, request)
+                ensure_client_waiting(context.connections, member, request)
                 answer = yield from leave_for_newer(member, described.member_id)
                 if answer.error_code in error_mapping.NO_COORDINATOR:
                     raise Failed(answer.error_code, "the broker could not release its instance id")

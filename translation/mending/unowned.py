@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from translation.environment import Environment
 from translation.member_log.group_log import GroupLog
 from translation.member_log.group_records import MEND, GroupKey, Mend
+from translation.members.environment import Environment
 from translation.mending.findings import TopicPartition
 from translation.mending.suspicion import REMEMBERED_MS, Suspicion
 

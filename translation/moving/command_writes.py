@@ -8,10 +8,11 @@ from enum import StrEnum
 
 import msgspec
 
-from translation.engine.context import Context
+from translation.engine.events import Events
 from translation.member_log.group_records import MOVE, Move, group_key
 from translation.moving.move_view import MoveView, show
 from translation.rollout.commands import Command, CommandContext, Refused, apply_command
+from translation.rollout.moves import Moves
 from translation.rollout.next_step import describe
 
 
@@ -38,25 +39,25 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
     move: MoveView | None = None
 
 
-def carry_out_command(context: Context, command: Command) -> CommandOutcome:
+def carry_out_command(moves: Moves, events: Events, command: Command) -> CommandOutcome:
     """Write what a command makes of the move, unless it counts already or can't."""
-    moves, group_id = context.moves, command.group
-    rule = context.rules.written_rule_for(group_id)
+    group_id = command.group
+    rule = moves.rules.written_rule_for(group_id)
     move = moves.move(group_id, rule) if rule.staged else None
     if moves.records.is_unresolved(group_key(group_id, MOVE)):
-        return _outcome(context, command, CommandState.PENDING, "written to the member log", move)
+        return _outcome(moves, command, CommandState.PENDING, "written to the member log", move)
     if move is not None and move.said is not None and move.said.id == command.id:
-        _announce(context, command, move)
-        return _outcome(context, command, CommandState.DONE, describe(move, rule), move, changed=True)
+        _announce(moves, events, command, move)
+        return _outcome(moves, command, CommandState.DONE, describe(move, rule), move, changed=True)
     if not moves.records.is_ready(group_id):
-        return _outcome(context, command, CommandState.UNAVAILABLE, "the member log is away", move)
+        return _outcome(moves, command, CommandState.UNAVAILABLE, "the member log is away", move)
     why = moves.why_refused(rule)
     if why is not None and rule.staged:
-        return _outcome(context, command, CommandState.REFUSED, why, move)
+        return _outcome(moves, command, CommandState.REFUSED, why, move)
     present = CommandContext(
         move=move,
         rule=rule,
-        policy=context.rules.digest,
+        policy=moves.rules.digest,
         now_ms=moves.now_ms(group_id),
         position=moves.records.position(group_id),
         hook_owner=moves.hook.owner,
@@ -64,29 +65,29 @@ def carry_out_command(context: Context, command: Command) -> CommandOutcome:
     try:
         after = apply_command(command, present)
     except Refused as refused:
-        return _outcome(context, command, CommandState.REFUSED, str(refused), move)
+        return _outcome(moves, command, CommandState.REFUSED, str(refused), move)
     if after == move:
-        return _outcome(context, command, CommandState.DONE, f"already so: {describe(move, rule)}", move)
+        return _outcome(moves, command, CommandState.DONE, f"already so: {describe(move, rule)}", move)
     if moves.write_move(group_id, after) is None:
-        return _outcome(context, command, CommandState.UNAVAILABLE, "the member log is away", move)
+        return _outcome(moves, command, CommandState.UNAVAILABLE, "the member log is away", move)
     moves.hook.commanded(command.id, move)
     if moves.move(group_id, rule) != after:
-        return _outcome(context, command, CommandState.PENDING, "written to the member log", move)
-    _announce(context, command, after)
-    return _outcome(context, command, CommandState.DONE, describe(after, rule), after, changed=True)
+        return _outcome(moves, command, CommandState.PENDING, "written to the member log", move)
+    _announce(moves, events, command, after)
+    return _outcome(moves, command, CommandState.DONE, describe(after, rule), after, changed=True)
 
 
-def _announce(context: Context, command: Command, after: Move) -> None:
+def _announce(moves: Moves, events: Events, command: Command, after: Move) -> None:
     """Say once in log and journal, and to the hook, that a command which was written here counts."""
-    before = context.moves.hook.take_commanded(command.id)
+    before = moves.hook.take_commanded(command.id)
     if before is not None:
-        rule = context.rules.written_rule_for(command.group)
-        context.moves.hook.rollout_changed(command.group, before, after)
-        context.events.emit_step(command.group, f"{command.act} by {command.by}: {describe(after, rule)}")
+        rule = moves.rules.written_rule_for(command.group)
+        moves.hook.rollout_changed(command.group, before, after)
+        events.emit_step(command.group, f"{command.act} by {command.by}: {describe(after, rule)}")
 
 
 def _outcome(
-    context: Context,
+    moves: Moves,
     command: Command,
     state: CommandState,
     text: str,
@@ -95,6 +96,6 @@ def _outcome(
     changed: bool = False,
 ) -> CommandOutcome:
     group_id = command.group
-    rule = context.rules.written_rule_for(group_id)
-    view = None if move is None else show(context, group_id, rule, move)
+    rule = moves.rules.written_rule_for(group_id)
+    view = None if move is None else show(moves, group_id, rule, move)
     return CommandOutcome(state=state, text=text, changed=changed, move=view)

@@ -10,9 +10,10 @@ from protocol_codecs.messages.consumer_group_describe import (
 )
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from translation.actions import Connection
-from translation.engine.context import Context
+from translation.engine.registry import Registry
 from translation.members.conversion import is_helper
 from translation.members.procedure import Procedure, Send
+from translation.rollout.moves import Moves
 from translation.rollout.slots import GroupMembers
 
 _DESCRIBE_GROUPS_VERSION = 5
@@ -24,7 +25,7 @@ _HIDDEN_CENSUS = GroupMembers(
 
 
 def describe_members(
-    context: Context, group_id: str, connection: Connection
+    moves: Moves, registry: Registry, group_id: str, connection: Connection
 ) -> Procedure[GroupMembers | None]:
     """Return who is in the group; None if the broker does not say now.
 
@@ -38,7 +39,7 @@ def describe_members(
         )
         codes = {group.error_code for group in response.groups}
         if codes == {ErrorCode.NONE}:
-            return _of_consumer_group(context, group_id, response.groups[0].members)
+            return _of_consumer_group(moves, registry, group_id, response.groups[0].members)
         if codes != {ErrorCode.GROUP_ID_NOT_FOUND}:
             return _HIDDEN_CENSUS if codes and codes <= _HIDDEN else None
     classic: DescribeGroupsResponse = yield Send(
@@ -58,16 +59,16 @@ def describe_members(
 
 
 def _of_consumer_group(
-    context: Context, group_id: str, members: tuple[ConsumerGroupDescribeResponseMember, ...]
+    moves: Moves, registry: Registry, group_id: str, members: tuple[ConsumerGroupDescribeResponseMember, ...]
 ) -> GroupMembers:
     members = tuple(one for one in members if not is_helper(one.member_id))
-    slots = (stored.record.slot for stored in context.moves.slots(group_id).values())
+    slots = (stored.record.slot for stored in moves.slots(group_id).values())
     holders = {slot.member_id for slot in slots if slot is not None}
     classic = frozenset(one.member_id for one in members if one.member_type == _CLASSIC_MEMBER)
     translated = frozenset(
         one.member_id
         for one in members
-        if one.member_id not in classic and _is_translated(context, group_id, one.member_id, holders)
+        if one.member_id not in classic and _is_translated(registry, group_id, one.member_id, holders)
     )
     instances = {one.instance_id: one.member_id for one in members if one.instance_id is not None}
     return GroupMembers(
@@ -80,6 +81,6 @@ def _of_consumer_group(
     )
 
 
-def _is_translated(context: Context, group_id: str, member_id: str, holders: AbstractSet[str]) -> bool:
+def _is_translated(registry: Registry, group_id: str, member_id: str, holders: AbstractSet[str]) -> bool:
     """Whether a member of the new protocol is a client that is translated, and no native member."""
-    return member_id in holders or context.registry.is_ours(group_id, member_id)
+    return member_id in holders or registry.is_ours(group_id, member_id)

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from translation.engine.context import Context
 from translation.member_log.group_records import Move, Phase
 from translation.member_log.signals import GateVerdict
 from translation.policy.policy import Rule
 from translation.rollout.gate_verdicts import NO_GATES
+from translation.rollout.moves import Moves
 from translation.rollout.next_step import describe
 from translation.rollout.step_start import (
     WAITS_FOR_APPROVAL,
@@ -147,14 +147,13 @@ def view_of_waiting(why: str, rule: Rule) -> MoveView:
     )
 
 
-def show(context: Context, group_id: str, rule: Rule, move: Move) -> MoveView:
+def show(moves: Moves, group_id: str, rule: Rule, move: Move) -> MoveView:
     """What is shown of a group's move by its rule."""
-    moves = context.moves
     return view_of(
         move,
         rule,
         moves.now_ms(group_id),
-        context.rules.digest,
+        moves.rules.digest,
         moves.gates.verdict(group_id, rule),
         moves.why_not_proven(group_id, rule, move),
     )

@@ -7,21 +7,23 @@ have the broker asked who is in the group, now and then, until the last step has
 
 from translation.actions import ClientCall, Connection
 from translation.engine.context import Context
+from translation.engine.registry import Registry
 from translation.members.procedure import Procedure, ProcedureQueue, UpstreamLost
-from translation.moving.slot_admission import advance_rollout
+from translation.moving.slot_admission import SlotAdmission
 from translation.policy.policy import Rule
+from translation.rollout.moves import Moves
 
 WAVE_CHECK_EVERY_S = 10.0
 """How often the broker is asked about one group by one process."""
 
 
-def is_wave_check_due(context: Context, call: ClientCall) -> bool:
+def is_wave_check_due(moves: Moves, registry: Registry, call: ClientCall) -> bool:
     """Whether the broker is to be asked with this Heartbeat: its group is in a wave, and it is time for that."""
     group_id: str = call.request.message.group_id
-    rule = context.rules.rule_for(group_id)
-    if rule.wave is None or not context.moves.is_wave_check_due(group_id, rule):
+    rule = moves.rules.rule_for(group_id)
+    if rule.wave is None or not moves.is_wave_check_due(group_id, rule):
         return False
-    member = context.registry.find(group_id, call.request.message.member_id)
+    member = registry.find(group_id, call.request.message.member_id)
     return member is not None and member.joined and member.connection_id == call.connection.id
 
 
@@ -35,6 +37,6 @@ def check_wave(context: Context, call: ClientCall) -> None:
 
 def _check_wave(context: Context, connection: Connection, group_id: str, rule: Rule) -> Procedure[None]:
     try:
-        yield from advance_rollout(context, connection, group_id, rule)
+        yield from SlotAdmission(context).advance_rollout(connection, group_id, rule)
     except UpstreamLost:
         return  # the next Heartbeat comes on another connection

@@ -5,10 +5,10 @@
 
 from collections.abc import Callable, Mapping
 
-from translation.environment import Environment
 from translation.member_log.group_log import GroupLog
 from translation.member_log.group_records import Move, Phase
 from translation.member_log.signals import WINDOW_S, GateState, GateVerdict
+from translation.members.environment import Environment
 from translation.policy.policy import Rule
 from translation.policy.rule_cache import RuleCache
 

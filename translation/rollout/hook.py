@@ -9,9 +9,9 @@ from collections import OrderedDict
 from msgspec.structs import replace
 
 from translation.actions import CallHook
-from translation.environment import Environment
 from translation.member_log.group_log import GroupLog
 from translation.member_log.group_records import LONGEST_WORDS, MOST_HOOK_CALLS, HookCall, Move, Phase
+from translation.members.environment import Environment
 from translation.policy.rule_cache import RuleCache
 
 ANSWER_MS = 60_000

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from translation.environment import Environment
 from translation.member_log.group_log import GroupLog, local_group_log, slots_of
 from translation.member_log.group_records import (
     MOVE,
@@ -25,6 +24,7 @@ from translation.member_log.group_records import (
     slot_name,
 )
 from translation.member_log.records import MemberKey, member_key
+from translation.members.environment import Environment
 from translation.policy.policy import Rule
 from translation.policy.rule_cache import RuleCache
 from translation.policy.steps import text_of
@@ -55,7 +55,7 @@ class Moves:
         on_other_rule: Callable[[str], None],
     ) -> None:
         self._environment = environment
-        self._rules = rules
+        self.rules = rules
         self._log = log
         self._on_other_rule = on_other_rule
         self.records: GroupLog = local_group_log() if log is None else log.groups
@@ -122,7 +122,7 @@ class Moves:
         """The live verification has looked at all groups: write what it found, of those whose rule asks for it."""
         now = self._environment.now
         for group_id, _ in self.records.moves():
-            rule = self._rules.rule_for(group_id)
+            rule = self.rules.rule_for(group_id)
             move = self.move(group_id, rule) if rule.proof_s else None
             proof = None if move is None or not move.is_moving else proof_of(group_id)
             if proof is None:
@@ -193,7 +193,7 @@ class Moves:
         """Another policy is in force."""
         self._full_until.clear()
         self._wave_check_at.clear()
-        self.waves.set_policy(self._rules.policy)
+        self.waves.set_policy(self.rules.policy)
         self.look_through()
 
     def look_through(self) -> None:
@@ -206,7 +206,7 @@ class Moves:
         for group_id, move in self.records.moves():
             self._end_without_steps(group_id, move)
             self._note_rolled_back(group_id)
-        for group_id in list(self._rules.rolled_back):
+        for group_id in list(self.rules.rolled_back):
             self._note_rolled_back(group_id)
 
     def write_move(self, group_id: str, move: Move) -> GroupKey | None:
@@ -222,14 +222,14 @@ class Moves:
         While the log is away that stays as it was: nobody is moved in either direction by what is not known.
         """
         if self.records.is_ready(group_id):
-            move = self.move(group_id, self._rules.written_rule_for(group_id))
-            if self._rules.set_rolled_back(group_id, move is not None and move.is_rolled_back):
+            move = self.move(group_id, self.rules.written_rule_for(group_id))
+            if self.rules.set_rolled_back(group_id, move is not None and move.is_rolled_back):
                 self._full_until.pop(group_id, None)
                 self._on_other_rule(group_id)
 
     def use(self, group_id: str) -> None:
         """A client of a group called that is not translated now: what is known of a rolled-back one is kept."""
-        if group_id in self._rules.rolled_back:
+        if group_id in self.rules.rolled_back:
             self.records.use(group_id, self._environment.now)
 
     def settled(self, key: MemberKey) -> None:
@@ -243,7 +243,7 @@ class Moves:
                 self._end_without_steps(key.group_id, stored.record.move)
 
     def _end_without_steps(self, group_id: str, move: Move) -> None:
-        if move.phase != Phase.OVER and not self._rules.written_rule_for(group_id).staged:
+        if move.phase != Phase.OVER and not self.rules.written_rule_for(group_id).staged:
             over = replace(move, phase=Phase.OVER, why="the policy has no steps for it any more")
             if self.write_move(group_id, over) is None:
                 self._unended.add(group_key(group_id, MOVE).member)
@@ -256,8 +256,8 @@ class Moves:
 
     def may_begin(self, group_id: str, member_id: str) -> bool:
         """Whether a membership of the new protocol may begin under this id, as far as is read."""
-        rule = self._rules.rule_for(group_id)
-        return group_id not in self._rules.rolled_back and (
+        rule = self.rules.rule_for(group_id)
+        return group_id not in self.rules.rolled_back and (
             not self.counts_members(group_id, rule)
             or self.slot_of(group_id, member_id) is not None
             or (group_id, member_id) in self._without_slot
@@ -267,7 +267,7 @@ class Moves:
 
     def has_begun(self, group_id: str, member_id: str) -> None:
         """The broker has a member of the new protocol in its slot."""
-        rule = self._rules.written_rule_for(group_id)
+        rule = self.rules.written_rule_for(group_id)
         if not rule.staged:
             return
         found, move = self.slot_of(group_id, member_id), self.move(group_id, rule)

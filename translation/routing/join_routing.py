@@ -14,290 +14,301 @@ from typing import Any
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Authorized, ClientCall, EventKind
-from translation.admission import authorization, guarded_joins, serving
-from translation.apis import join_group
-from translation.conversion.classic_join import relay_classic_join
+from translation.admission import authorization, guarded_joins
+from translation.admission.serving import MemberServing
+from translation.apis.join_group import JoinGroups
+from translation.conversion.classic_join import ClassicJoins
 from translation.conversion.pending_switches import keeps_membership, match_pending_switch, request_rejoin
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
-from translation.joining.replaced_static_member import may_replace_translated, relay_in_its_place
+from translation.joining.replaced_static_member import (
+    ReplacedStaticMember,
+    may_replace_translated,
+)
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.procedure import Procedure, ProcedureQueue
 from translation.membership import member_id_required, static_members
-from translation.moving.downgrade import back_in_place, back_to_classic
+from translation.moving.downgrade import Downgrade
 from translation.moving.slot_admission import join_by_steps
 from translation.policy.client_offer import lacks_owned_list, owns_partitions, why_not_translated
 from translation.policy.policy import Mode, Rule
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
 
 
-def route_join_group(context: Context, call: ClientCall, *, authorized: bool = False) -> None:
-    """Route a JoinGroup; if the broker has to be asked first whether its sender may act, route it again afterwards."""
-    request = call.request
-    message: JoinGroupRequest = request.message
-    if not message.group_id:
-        context.forward(request)  # the broker refuses it
-        return
-    proceed = serving.unless_served_since(
-        context,
-        request,
-        partial(route_join_group, context, call, authorized=True),
-        lambda code: context.answer(request, refused(request, code)),
-    )
-    named = _named_member(context, message)
-    if not authorized and not authorization.is_authorized(context, call, named, proceed):
-        return
-    context.actions.append(Authorized(request))
-    context.classic_members.rejoins(message.group_id, message.member_id)
-    rule = context.rules.rule_for(message.group_id)
-    why_not = why_not_translated(message, context.rules.policy, rule)
-    if rule.refusal(request.api_key) is not None:
-        guarded_joins.refuse(context, request, rule)
-    elif rule.mode is not Mode.TRANSLATE:
-        _observe(context, call, rule, why_not)
-    elif why_not is not None and not _was_allowed(context, message):
-        context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
-        # What becomes of the group depends on the broker's response (relayed_responses).
-        serving.relay_join(context, call)
-    elif context.registry.is_native(message.group_id, message.member_id):
-        context.forward(request)
-    elif heartbeat_version(call.connection) is None:
-        _relay_until_policy_change(context, call, "the broker has no ConsumerGroupHeartbeat v1")
-    elif context.registry.group(message.group_id).migration.relays_joins(context.now) and not _has_joined(
-        context, message
-    ):
-        _relay_unconverted(context, call)
-    elif not _is_session_timeout(context, message.session_timeout_ms):
-        context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
-        context.registry.drop_group_if_empty(context.registry.group(message.group_id))
-    elif _needs_slot(context, message, rule):
-        _translate_by_steps(context, call, rule)
-    else:
-        _translate(context, call)
+class JoinRouting:
+    """Decides which way a JoinGroup takes."""
 
+    def __init__(self, context: Context) -> None:
+        self._environment: Environment = context
+        self._connections = context.connections
+        self._registry = context.registry
+        self._scheduler = context.scheduler
+        self._rules = context.rules
+        self._moves = context.moves
+        self._events = context.events
+        self._ids = context.ids
+        self._classic_members = context.classic_members
+        self._serving = MemberServing(context)
+        self._replaced_static_member = ReplacedStaticMember(context)
+        self._classic_joins = ClassicJoins(context)
+        self._downgrade = Downgrade(context)
+        self._join_groups = JoinGroups(context)
+        self._context = context
 
-def _needs_slot(context: Context, message: JoinGroupRequest, rule: Rule) -> bool:
-    """Whether this client may only be translated as far as the group's steps allow."""
-    return context.moves.counts_members(message.group_id, rule) and not _has_joined(context, message)
-
-
-def _named_member(context: Context, message: JoinGroupRequest) -> Member | None:
-    """The member that a JoinGroup names by member id, or whose instance id it takes over."""
-    group = context.registry.groups.get(message.group_id)
-    if group is None:
-        return None
-    member = group.members.get(message.member_id)
-    if member is None and message.group_instance_id is not None:
-        return group.static_member(message.group_instance_id)
-    return member
-
-
-def _has_joined(context: Context, message: JoinGroupRequest) -> bool:
-    """Whether this client has a membership of the new protocol here."""
-    member = context.registry.find(message.group_id, message.member_id)
-    return member is not None and member.joined
-
-
-def _was_allowed(context: Context, message: JoinGroupRequest) -> bool:
-    """Whether this client has a membership of the new protocol here, with an assignor that the policy does not allow
-    any more. It keeps it: a policy that is to move it back says ``observe``.
-    """
-    member = context.registry.find(message.group_id, message.member_id)
-    return (
-        member is not None
-        and member.joined
-        and member.client.offer is not None
-        and member.client.offer.assignors == tuple(protocol.name for protocol in message.protocols)
-        and member.client.protocol_type == message.protocol_type
-    )
-
-
-def _is_session_timeout(context: Context, timeout_ms: int) -> bool:
-    """Whether a broker with these settings would let a client have this session timeout."""
-    settings = context.settings
-    return settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms
-
-
-# -- relayed -----------------------------------------------------------------------------------------------------------
-
-
-def _observe(context: Context, call: ClientCall, rule: Rule, why_not: str | None) -> None:
-    """Relay a JoinGroup because the policy says ``observe``, and emit whether its client could be translated."""
-    message: JoinGroupRequest = call.request.message
-    if _is_joining_upstream(context, message):
-        # In its turn; its client is told to move back when it has joined.
-        _translate(context, call)
-        return
-    given_here = context.ids.is_issued(message.member_id)
-    if rule.mode is not Mode.TRANSLATE:
-        context.ids.joins_classic(message.member_id, call.connection.id)
-    reason = f"observed: {why_not or 'translatable'}"
-    context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, call.request, reason)
-    _relay_or_move(context, call, given_here=given_here)
-
-
-def _is_joining_upstream(context: Context, message: JoinGroupRequest) -> bool:
-    """Whether an earlier JoinGroup of this client, from before the policy changed, has yet to send its heartbeat.
-
-    If this JoinGroup made the client a classic member under the same id, that heartbeat would release the partitions
-    that it owns as such.
-    """
-    member = context.registry.find(message.group_id, message.member_id)
-    return (
-        member is not None
-        and not member.joined
-        and not (member.queue.idle and member.join.waiting is None)
-        and context.ids.is_issued(member.member_id)
-    )
-
-
-def _relay_until_policy_change(context: Context, call: ClientCall, reason: str) -> None:
-    """Relay a JoinGroup, and all calls of its group until the policy changes."""
-    message: JoinGroupRequest = call.request.message
-    group = context.registry.group(message.group_id)
-    group.migration.relay_for(math.inf, context.now)
-    if message.member_id:
-        context.registry.relay(group, message.member_id, math.inf)
-    context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, call.request, reason)
-    serving.relay_join(context, call)
-
-
-def _relay_unconverted(context: Context, call: ClientCall, *, is_known_new: bool = False) -> None:
-    """Relay a JoinGroup of a group that is not converted for now; its client may have been told to move before.
-
-    ``is_known_new`` says that the broker was asked already whether a translated member has its instance id.
-    """
-    message: JoinGroupRequest = call.request.message
-    given_here = context.ids.is_issued(message.member_id)
-    _free_slot(context, call, given_here=given_here)
-    context.ids.joins_classic(message.member_id, call.connection.id)
-    _relay_or_move(context, call, given_here=given_here, is_known_new=is_known_new)
-
-
-def _free_slot(context: Context, call: ClientCall, *, given_here: bool) -> None:
-    """Free the slot of a client that stays classic: what it was made to rejoin with, or was given an id for."""
-    message: JoinGroupRequest = call.request.message
-    group = context.registry.groups.get(message.group_id)
-    switch = None
-    if group is not None and group.pending_switches:
-        switch = match_pending_switch(group, call, given_here=given_here)
-    names = (message.member_id if given_here else "", "" if switch is None else switch.member_id)
-    context.moves.free_unused(message.group_id, *names)
-
-
-def _relay_or_move(
-    context: Context, call: ClientCall, *, given_here: bool, is_known_new: bool = False
-) -> None:
-    """Relay a JoinGroup after its client's memberships here have ended; translate it if it is not to move yet.
-
-    ``given_here`` says that this process gave out its member id, ``is_known_new`` that no process of Epochgate
-    translates a member with its instance id.
-    """
-    connection, request = call.connection, call.request
-    message: JoinGroupRequest = request.message
-    may_replace = not is_known_new and may_replace_translated(connection, message)
-    group = context.registry.groups.get(message.group_id)
-    if group is None or not (group.pending_switches or group.members or group.conversion):
-        if not (may_replace or lacks_owned_list(message)):
-            serving.relay_join(context, call)
+    def route_join_group(self, call: ClientCall, *, authorized: bool = False) -> None:
+        """Route a JoinGroup; if the broker has to be asked first whether its sender may act, route it again
+        afterwards."""
+        request = call.request
+        message: JoinGroupRequest = request.message
+        if not message.group_id:
+            self._connections.forward(request)  # the broker refuses it
             return
-        in_turn: Procedure[Any] = (
-            relay_in_its_place(context, request) if may_replace else relay_classic_join(context, request)
+        proceed = self._serving.unless_served_since(
+            request,
+            partial(self.route_join_group, call, authorized=True),
+            lambda code: self._connections.answer(request, refused(request, code)),
         )
-        context.scheduler.start(in_turn, ProcedureQueue(), connection.id, request.client_id)
-        return
-    member = group.members.get(message.member_id)
-    if (
-        member is not None
-        and member.joined
-        and member.member_id in group.pending_switches
-        and owns_partitions(message)
-    ):
-        _translate(context, call)  # it was not let back in place, and has not given up anything yet
-        return
-    if member is not None and member.joined:
-        steps = back_in_place(context, member, call)
-        context.scheduler.start(steps, member.queue, connection.id, request.client_id)
-        return
-    switch = match_pending_switch(group, call, given_here=given_here)
-    member = group.members.get(message.member_id if switch is None else switch.member_id)
-    if member is None and message.group_instance_id is not None and (given_here or not message.member_id):
-        # A new process with this instance id. The broker would put it in the old one's place without a rebalance. One
-        # that has had a member id before is an older process, which the broker fences.
-        member = group.static_member(message.group_instance_id)
-    if member is None:
-        cancelled_switch = None if switch is None or keeps_membership(message, switch) else switch
-        if cancelled_switch is None and may_replace:
-            relayed: Procedure[Any] = relay_in_its_place(context, request)
+        named = self._named_member(message)
+        if not authorized and not authorization.is_authorized(self._context, call, named, proceed):
+            return
+        self._environment.actions.append(Authorized(request))
+        self._classic_members.rejoins(message.group_id, message.member_id)
+        rule = self._rules.rule_for(message.group_id)
+        why_not = why_not_translated(message, self._rules.policy, rule)
+        if rule.refusal(request.api_key) is not None:
+            guarded_joins.refuse(self._events, self._connections, request, rule)
+        elif rule.mode is not Mode.TRANSLATE:
+            self._observe(call, rule, why_not)
+        elif why_not is not None and not self._was_allowed(message):
+            self._events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
+            # What becomes of the group depends on the broker's response (relayed_responses).
+            self._serving.relay_join(call)
+        elif self._registry.is_native(message.group_id, message.member_id):
+            self._connections.forward(request)
+        elif heartbeat_version(call.connection) is None:
+            self._relay_until_policy_change(call, "the broker has no ConsumerGroupHeartbeat v1")
+        elif self._registry.group(message.group_id).migration.relays_joins(
+            self._environment.now
+        ) and not self._has_joined(message):
+            self._relay_unconverted(call)
+        elif not _is_session_timeout(self._environment, message.session_timeout_ms):
+            self._connections.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
+            self._registry.drop_group_if_empty(self._registry.group(message.group_id))
+        elif self._needs_slot(message, rule):
+            self._translate_by_steps(call, rule)
         else:
-            relayed = relay_classic_join(context, request, cancelled_switch)
-        context.scheduler.start(relayed, ProcedureQueue(), connection.id, request.client_id)
-    else:
-        steps = back_to_classic(context, member, call)
-        context.scheduler.start(steps, member.queue, connection.id, request.client_id)
+            self._translate(call)
 
+    def _needs_slot(self, message: JoinGroupRequest, rule: Rule) -> bool:
+        """Whether this client may only be translated as far as the group's steps allow."""
+        return self._moves.counts_members(message.group_id, rule) and not self._has_joined(message)
 
-# -- translated --------------------------------------------------------------------------------------------------------
+    def _named_member(self, message: JoinGroupRequest) -> Member | None:
+        """The member that a JoinGroup names by member id, or whose instance id it takes over."""
+        group = self._registry.groups.get(message.group_id)
+        if group is None:
+            return None
+        member = group.members.get(message.member_id)
+        if member is None and message.group_instance_id is not None:
+            return group.static_member(message.group_instance_id)
+        return member
 
+    def _has_joined(self, message: JoinGroupRequest) -> bool:
+        """Whether this client has a membership of the new protocol here."""
+        member = self._registry.find(message.group_id, message.member_id)
+        return member is not None and member.joined
 
-def _translate_by_steps(context: Context, call: ClientCall, rule: Rule) -> None:
-    """Translate a JoinGroup if its client has a slot of its group's step, or can have one; else relay it."""
-    steps = join_by_steps(
-        context,
-        call,
-        rule,
-        translate=partial(_translate, context, call),
-        stay_classic=partial(_relay_unconverted, context, call, is_known_new=True),
-        route_again=partial(route_join_group, context, call, authorized=True),
-    )
-    context.scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
+    def _was_allowed(self, message: JoinGroupRequest) -> bool:
+        """Whether this client has a membership of the new protocol here, with an assignor that the policy does not
+        allow any more. It keeps it: a policy that is to move it back says ``observe``.
+        """
+        member = self._registry.find(message.group_id, message.member_id)
+        return (
+            member is not None
+            and member.joined
+            and member.client.offer is not None
+            and member.client.offer.assignors == tuple(protocol.name for protocol in message.protocols)
+            and member.client.protocol_type == message.protocol_type
+        )
 
+    # -- relayed ---------------------------------------------------------------------------------------------
 
-def _translate(context: Context, call: ClientCall, new_id: str = "") -> None:
-    """Start the procedure of a JoinGroup under its member id, or answer that it needs another id.
+    def _observe(self, call: ClientCall, rule: Rule, why_not: str | None) -> None:
+        """Relay a JoinGroup because the policy says ``observe``, and emit whether its client could be translated."""
+        message: JoinGroupRequest = call.request.message
+        if self._is_joining_upstream(message):
+            # In its turn; its client is told to move back when it has joined.
+            self._translate(call)
+            return
+        given_here = self._ids.is_issued(message.member_id)
+        if rule.mode is not Mode.TRANSLATE:
+            self._ids.joins_classic(message.member_id, call.connection.id)
+        reason = f"observed: {why_not or 'translatable'}"
+        self._events.emit_group(EventKind.PASSED_THROUGH, message.group_id, call.request, reason)
+        self._relay_or_move(call, given_here=given_here)
 
-    ``new_id`` is the id that a client without one is given, if it was made already.
-    """
-    request = call.request
-    message: JoinGroupRequest = request.message
-    group = context.registry.group(message.group_id)
-    member_id = message.member_id
-    if member_id_required.older_join_may_arrive(context, call):
-        reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
-        request_rejoin(context, group, call, reason)
-        fresh_id = context.ids.issue()
-        context.moves.rename(group.group_id, member_id, fresh_id)
-        member_id_required.answer_with_new_id(context, request, fresh_id)
-        return
-    if member_id_required.comes_without_member_id(request):
-        member_id_required.answer_with_new_id(context, request, new_id)
-        context.registry.drop_group_if_empty(group)
-        return
-    if not member_id:
-        member_id = new_id or context.ids.issue()
-    elif static_members.is_fenced(context, message.group_id, member_id, message.group_instance_id):
-        context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
-        return
-    go_on = partial(_join, context, call, member_id)
-    if serving.is_served_here(
-        context,
-        call,
-        member_id,
-        lambda _found: go_on(),
-        lambda code: context.answer(request, refused(request, code)),
-    ):
-        go_on()
+    def _is_joining_upstream(self, message: JoinGroupRequest) -> bool:
+        """Whether an earlier JoinGroup of this client, from before the policy changed, has yet to send its heartbeat.
 
+        If this JoinGroup made the client a classic member under the same id, that heartbeat would release the
+        partitions that it owns as such.
+        """
+        member = self._registry.find(message.group_id, message.member_id)
+        return (
+            member is not None
+            and not member.joined
+            and not (member.queue.idle and member.join.waiting is None)
+            and self._ids.is_issued(member.member_id)
+        )
 
-def _join(context: Context, call: ClientCall, member_id: str) -> None:
-    """Start the procedure of a JoinGroup whose member may be served here."""
-    group = context.registry.group(call.request.message.group_id)
-    group.migration.translate_join(context.now)
-    group.relayed_until.pop(member_id, None)
-    member = context.registry.member(group.group_id, member_id)
-    switch = None
-    if group.pending_switches:
-        given_here = context.ids.is_issued(member_id)
+    def _relay_until_policy_change(self, call: ClientCall, reason: str) -> None:
+        """Relay a JoinGroup, and all calls of its group until the policy changes."""
+        message: JoinGroupRequest = call.request.message
+        group = self._registry.group(message.group_id)
+        group.migration.relay_for(math.inf, self._environment.now)
+        if message.member_id:
+            self._registry.relay(group, message.member_id, math.inf)
+        self._events.emit_group(EventKind.PASSED_THROUGH, group.group_id, call.request, reason)
+        self._serving.relay_join(call)
+
+    def _relay_unconverted(self, call: ClientCall, *, is_known_new: bool = False) -> None:
+        """Relay a JoinGroup of a group that is not converted for now; its client may have been told to move before.
+
+        ``is_known_new`` says that the broker was asked already whether a translated member has its instance id.
+        """
+        message: JoinGroupRequest = call.request.message
+        given_here = self._ids.is_issued(message.member_id)
+        self._free_slot(call, given_here=given_here)
+        self._ids.joins_classic(message.member_id, call.connection.id)
+        self._relay_or_move(call, given_here=given_here, is_known_new=is_known_new)
+
+    def _free_slot(self, call: ClientCall, *, given_here: bool) -> None:
+        """Free the slot of a client that stays classic: what it was made to rejoin with, or was given an id for."""
+        message: JoinGroupRequest = call.request.message
+        group = self._registry.groups.get(message.group_id)
+        switch = None
+        if group is not None and group.pending_switches:
+            switch = match_pending_switch(group, call, given_here=given_here)
+        names = (message.member_id if given_here else "", "" if switch is None else switch.member_id)
+        self._moves.free_unused(message.group_id, *names)
+
+    def _relay_or_move(self, call: ClientCall, *, given_here: bool, is_known_new: bool = False) -> None:
+        """Relay a JoinGroup after its client's memberships here have ended; translate it if it is not to move yet.
+
+        ``given_here`` says that this process gave out its member id, ``is_known_new`` that no process of Epochgate
+        translates a member with its instance id.
+        """
+        connection, request = call.connection, call.request
+        message: JoinGroupRequest = request.message
+        may_replace = not is_known_new and may_replace_translated(connection, message)
+        group = self._registry.groups.get(message.group_id)
+        if group is None or not (group.pending_switches or group.members or group.conversion):
+            if not (may_replace or lacks_owned_list(message)):
+                self._serving.relay_join(call)
+                return
+            in_turn: Procedure[Any] = (
+                self._replaced_static_member.relay_in_its_place(request)
+                if may_replace
+                else self._classic_joins.relay_classic_join(request)
+            )
+            self._scheduler.start(in_turn, ProcedureQueue(), connection.id, request.client_id)
+            return
+        member = group.members.get(message.member_id)
+        if (
+            member is not None
+            and member.joined
+            and member.member_id in group.pending_switches
+            and owns_partitions(message)
+        ):
+            self._translate(call)  # it was not let back in place, and has not given up anything yet
+            return
+        if member is not None and member.joined:
+            steps = self._downgrade.back_in_place(member, call)
+            self._scheduler.start(steps, member.queue, connection.id, request.client_id)
+            return
         switch = match_pending_switch(group, call, given_here=given_here)
-    steps = join_group.join(context, member, call, switch)
-    context.scheduler.start(steps, member.queue, call.connection.id, call.request.client_id)
+        member = group.members.get(message.member_id if switch is None else switch.member_id)
+        if member is None and message.group_instance_id is not None and (given_here or not message.member_id):
+            # A new process with this instance id. The broker would put it in the old one's place without a rebalance.
+            # One that has had a member id before is an older process, which the broker fences.
+            member = group.static_member(message.group_instance_id)
+        if member is None:
+            cancelled_switch = None if switch is None or keeps_membership(message, switch) else switch
+            if cancelled_switch is None and may_replace:
+                relayed: Procedure[Any] = self._replaced_static_member.relay_in_its_place(request)
+            else:
+                relayed = self._classic_joins.relay_classic_join(request, cancelled_switch)
+            self._scheduler.start(relayed, ProcedureQueue(), connection.id, request.client_id)
+        else:
+            steps = self._downgrade.back_to_classic(member, call)
+            self._scheduler.start(steps, member.queue, connection.id, request.client_id)
+
+    # -- translated ------------------------------------------------------------------------------------------
+
+    def _translate_by_steps(self, call: ClientCall, rule: Rule) -> None:
+        """Translate a JoinGroup if its client has a slot of its group's step, or can have one; else relay it."""
+        steps = join_by_steps(
+            self._context,
+            call,
+            rule,
+            translate=partial(self._translate, call),
+            stay_classic=partial(self._relay_unconverted, call, is_known_new=True),
+            route_again=partial(self.route_join_group, call, authorized=True),
+        )
+        self._scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
+
+    def _translate(self, call: ClientCall, new_id: str = "") -> None:
+        """Start the procedure of a JoinGroup under its member id, or answer that it needs another id.
+
+        ``new_id`` is the id that a client without one is given, if it was made already.
+        """
+        request = call.request
+        message: JoinGroupRequest = request.message
+        group = self._registry.group(message.group_id)
+        member_id = message.member_id
+        if member_id_required.older_join_may_arrive(self._ids, self._registry, call):
+            reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
+            request_rejoin(self._environment, self._events, group, call, reason)
+            fresh_id = self._ids.issue()
+            self._moves.rename(group.group_id, member_id, fresh_id)
+            member_id_required.answer_with_new_id(self._connections, self._ids, request, fresh_id)
+            return
+        if member_id_required.comes_without_member_id(request):
+            member_id_required.answer_with_new_id(self._connections, self._ids, request, new_id)
+            self._registry.drop_group_if_empty(group)
+            return
+        if not member_id:
+            member_id = new_id or self._ids.issue()
+        elif static_members.is_fenced(
+            self._environment, self._registry, message.group_id, member_id, message.group_instance_id
+        ):
+            self._connections.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
+            return
+        go_on = partial(self._join, call, member_id)
+        if self._serving.is_served_here(
+            call,
+            member_id,
+            lambda _found: go_on(),
+            lambda code: self._connections.answer(request, refused(request, code)),
+        ):
+            go_on()
+
+    def _join(self, call: ClientCall, member_id: str) -> None:
+        """Start the procedure of a JoinGroup whose member may be served here."""
+        group = self._registry.group(call.request.message.group_id)
+        group.migration.translate_join(self._environment.now)
+        group.relayed_until.pop(member_id, None)
+        member = self._registry.member(group.group_id, member_id)
+        switch = None
+        if group.pending_switches:
+            given_here = self._ids.is_issued(member_id)
+            switch = match_pending_switch(group, call, given_here=given_here)
+        steps = self._join_groups.join(member, call, switch)
+        self._scheduler.start(steps, member.queue, call.connection.id, call.request.client_id)
+
+
+def _is_session_timeout(environment: Environment, timeout_ms: int) -> bool:
+    """Whether a broker with these settings would let a client have this session timeout."""
+    settings = environment.settings
+    return settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms

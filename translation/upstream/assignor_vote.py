@@ -5,22 +5,23 @@ A member's ConsumerGroupHeartbeat may name an assignor, and the broker uses the 
 them.
 """
 
-from translation.engine.context import Context
+from translation.engine.memberships import Memberships
 from translation.members.member import Group, Member
 from translation.policy.policy import Mode
+from translation.policy.rule_cache import RuleCache
 
 NO_VOTE = ""
 """``BrokerView.assignor`` of a member that was converted in place and has not voted (:mod:`.engine.conversion`)."""
 
 
-def assignor_for(context: Context, member: Member) -> str:
+def assignor_for(rules: RuleCache, member: Member) -> str:
     """The server-side assignor that a member votes for: what the policy says, else what stands in for the client's own.
 
     All members of a group that are served here vote for the same, that of the member that has been here for longest.
     Since Kafka 4.4 (KAFKA-20434) the group epoch moves whenever another assignor has most votes; with one vote each for
     two assignors the broker takes now one and now the other, and the group rebalances without end.
     """
-    rule = context.rules.rule_for(member.group.group_id)
+    rule = rules.rule_for(member.group.group_id)
     if rule.assignor is not None:
         return rule.assignor
     members = member.group.members.values()
@@ -30,23 +31,23 @@ def assignor_for(context: Context, member: Member) -> str:
     )
 
 
-def update_assignors(context: Context, group: Group) -> None:
+def update_assignors(memberships: Memberships, rules: RuleCache, group: Group) -> None:
     """Have the members of a live group tell the broker their assignor, if it is another one now.
 
     It goes with a heartbeat, because brokers accept it in any, so no client has to join again. It takes effect when the
     broker next computes the group's assignment, since 4.4 at once.
     """
-    if context.rules.rule_for(group.group_id).mode is not Mode.TRANSLATE:
+    if rules.rule_for(group.group_id).mode is not Mode.TRANSLATE:
         return
     changed = False
     for member in group.members.values():
-        assignor = assignor_for(context, member)
+        assignor = assignor_for(rules, member)
         if assignor != member.broker.effective_assignor:
             # Also while its first JoinGroup is under way with the older one.
             member.broker.effective_assignor = assignor
             changed = True
     if changed:
-        context.memberships.heartbeat_group(group)
+        memberships.heartbeat_group(group)
 
 
 def changed_assignor(member: Member) -> str | None:

@@ -18,7 +18,10 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 )
 from translation.actions import Connection, EventKind
 from translation.engine.context import Context, replaced
+from translation.engine.member_log_view import MemberLogView
+from translation.engine.reach import Reach
 from translation.members import rebalance_timeout
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberState
 from translation.members.procedure import Procedure, Send, UpstreamLost
@@ -26,7 +29,6 @@ from translation.partitions import NONE, Partitions, from_topics, to_topics
 from translation.upstream.assignor_vote import assignor_in_full, changed_assignor
 from translation.upstream.metadata_lookup import lookup_topics
 from translation.upstream.owned_partitions import acknowledge, has_to_report_owned
-from translation.upstream.reach import reached
 
 HEARTBEAT_VERSION = 1
 """The version of ConsumerGroupHeartbeat. In v0 the broker chooses the member id, from v1 on the client does."""
@@ -52,16 +54,19 @@ def heartbeat_version(connection: Connection) -> int | None:
 
 
 def send_heartbeat(
-    context: Context, member: Member, request: ConsumerGroupHeartbeatRequest
+    environment: Environment,
+    member_log: MemberLogView,
+    member: Member,
+    request: ConsumerGroupHeartbeatRequest,
 ) -> HeartbeatProcedure:
     """Send a heartbeat; record whether its response was lost, and which assignor the broker accepted with it.
 
     An owned list is not sent if another replica has come to serve the member: as if the coordinator were not there.
     """
-    if request.topic_partitions is not None and not context.member_log.may_speak_for(member):
+    if request.topic_partitions is not None and not member_log.may_speak_for(member):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     membership = member.incarnation
-    member.broker.sent_at = context.now
+    member.broker.sent_at = environment.now
     try:
         response: ConsumerGroupHeartbeatResponse = yield to_send(request)
     except UpstreamLost:
@@ -101,9 +106,15 @@ def check_incarnation(
 
 
 def _full_request(
-    context: Context, member: Member, topics: frozenset[str], owned: Partitions
+    environment: Environment,
+    member_log: MemberLogView,
+    member: Member,
+    topics: frozenset[str],
+    owned: Partitions,
 ) -> ConsumerGroupHeartbeatRequest:
-    rebalance_timeout_ms = rebalance_timeout.told_to_broker_ms(member.client, _margin_ms(context))
+    rebalance_timeout_ms = rebalance_timeout.told_to_broker_ms(
+        member.client, _margin_ms(environment, member_log)
+    )
     assignor = assignor_in_full(member)
     # One of several processes sends it often, and it is nearly always the same.
     contents = (
@@ -131,103 +142,150 @@ def _full_request(
     return request
 
 
-def _margin_ms(context: Context) -> int:
+def _margin_ms(environment: Environment, member_log: MemberLogView) -> int:
     """By how much the broker is told more than the client's own timeouts."""
-    settings = context.settings
-    if context.member_log.log is None:
+    settings = environment.settings
+    if member_log.log is None:
         return settings.upstream_margin_ms
     return settings.upstream_margin_ms + int(settings.report_interval_s * 1000)
 
 
-def full_heartbeat(
-    context: Context, member: Member, topics: frozenset[str], owned: Partitions
-) -> HeartbeatProcedure:
-    """Send a heartbeat with all fields: to join (epoch 0, nothing owned), or to report what the client owns.
+class UpstreamHeartbeats:
+    """Sends the heartbeats of members, and applies the responses."""
 
-    ``owned`` is the client's own report; the broker takes everything that it omits as given up.
-    """
-    # Taken before the answer: a repeated heartbeat must not mistake its own epoch for the one that was asked for.
-    joining = member.member_epoch == 0
-    with member.group.beginning() if joining else nullcontext():
-        response = yield from send_heartbeat(context, member, _full_request(context, member, topics, owned))
-    if response.error_code == ErrorCode.NONE:
-        member.broker.subscription = topics
-        member.broker.subscribed_on = member.queue.running_on
-        _apply_response(context, member, response, NONE if joining else owned)
-    return response
+    def __init__(self, context: Context) -> None:
+        self._environment: Environment = context
+        self._memberships = context.memberships
+        self._member_log = context.member_log
+        self._events = context.events
+        self._connections = context.connections
+        self._reach = context.reach
+        self._topic_names = context.topic_names
 
+    def full_heartbeat(self, member: Member, topics: frozenset[str], owned: Partitions) -> HeartbeatProcedure:
+        """Send a heartbeat with all fields: to join (epoch 0, nothing owned), or to report what the client owns.
 
-def keepalive_heartbeat(
-    context: Context, member: Member, *, client_is_here: bool = False
-) -> HeartbeatProcedure:
-    """Send a heartbeat to stay in the group; it never acknowledges the revocation of what the client may work on.
+        ``owned`` is the client's own report; the broker takes everything that it omits as given up.
+        """
+        # Taken before the answer: a repeated heartbeat must not mistake its own epoch for the one that was asked for.
+        joining = member.member_epoch == 0
+        with member.group.beginning() if joining else nullcontext():
+            response = yield from send_heartbeat(
+                self._environment,
+                self._member_log,
+                member,
+                _full_request(self._environment, self._member_log, member, topics, owned),
+            )
+        if response.error_code == ErrorCode.NONE:
+            member.broker.subscription = topics
+            member.broker.subscribed_on = member.queue.running_on
+            self._apply_response(member, response, NONE if joining else owned)
+        return response
 
-    After a lost response it is a full request with everything that the client may work on, because a minimal one would
-    never bring the lost assignment again. It is a full one too while the epoch is 0, which means "join", and when the
-    broker waits for partitions that the client never had, because they were withdrawn before SyncGroup handed them out.
-    The last holds only if ``client_is_here``: a call of the client caused this heartbeat, so no other process serves it
-    and has handed out anything else.
+    def keepalive_heartbeat(self, member: Member, *, client_is_here: bool = False) -> HeartbeatProcedure:
+        """Send a heartbeat to stay in the group; it never acknowledges the revocation of what the client may work on.
 
-    An assignor that the policy has changed goes with it. One that the broker does not have is given up.
-    """
-    request = keepalive_request(context, member, client_is_here=client_is_here)
-    response = yield from send_heartbeat(context, member, request)
-    return (yield from complete_heartbeat(context, member, request, response, client_is_here=client_is_here))
+        After a lost response it is a full request with everything that the client may work on, because a minimal one
+        would never bring the lost assignment again. It is a full one too while the epoch is 0, which means "join", and
+        when the broker waits for partitions that the client never had, because they were withdrawn before SyncGroup
+        handed them out. The last holds only if ``client_is_here``: a call of the client caused this heartbeat, so no
+        other process serves it and has handed out anything else.
 
-
-def complete_heartbeat(
-    context: Context,
-    member: Member,
-    request: ConsumerGroupHeartbeatRequest,
-    response: ConsumerGroupHeartbeatResponse,
-    *,
-    client_is_here: bool,
-) -> HeartbeatProcedure:
-    """Apply the response to a :func:`keepalive_request`; send it once more if something was refused that it can omit.
-
-    Returns the response that counts.
-    """
-    if response.error_code == _TOPIC_REFUSED and member.broker.subscribed_on != member.queue.running_on:
-        # The client subscribed on another connection, and this one's principal may not describe all of its topics.
-        # A minimal request would not bring a lost assignment again, and the known epoch may be an older one, for which
-        # the broker fences the member. While the other connection is open, the next full request on it brings both.
-        if member.broker.reply_lost and context.connections.is_connected(member.broker.subscribed_on):
-            return response
-        return (yield from _heartbeat_without_topics(context, member))
-    if response.error_code in _TRIED_AGAIN:
-        yield from _drop_what_was_refused(context, member, response.error_code)
-        request = keepalive_request(context, member, client_is_here=client_is_here)
-        response = yield from send_heartbeat(context, member, request)
-    if response.error_code == _NONE:
-        _apply_response(
-            context,
-            member,
-            response,
-            None if request.topic_partitions is None else member.partitions.possibly_owned,
+        An assignor that the policy has changed goes with it. One that the broker does not have is given up.
+        """
+        request = keepalive_request(
+            self._environment, self._member_log, member, client_is_here=client_is_here
         )
-    return response
+        response = yield from send_heartbeat(self._environment, self._member_log, member, request)
+        return (yield from self.complete_heartbeat(member, request, response, client_is_here=client_is_here))
 
+    def complete_heartbeat(
+        self,
+        member: Member,
+        request: ConsumerGroupHeartbeatRequest,
+        response: ConsumerGroupHeartbeatResponse,
+        *,
+        client_is_here: bool,
+    ) -> HeartbeatProcedure:
+        """Apply the response to a :func:`keepalive_request`; send it once more if something was refused that it can
+        omit.
 
-def _heartbeat_without_topics(context: Context, member: Member) -> HeartbeatProcedure:
-    """Send a heartbeat for a principal that may not describe the member's topics.
+        Returns the response that counts.
+        """
+        if response.error_code == _TOPIC_REFUSED and member.broker.subscribed_on != member.queue.running_on:
+            # The client subscribed on another connection, and this one's principal may not describe all of its topics.
+            # A minimal request would not bring a lost assignment again, and the known epoch may be an older one, for
+            # which the broker fences the member. While the other connection is open, the next full request on it brings
+            # both.
+            if member.broker.reply_lost and self._connections.is_connected(member.broker.subscribed_on):
+                return response
+            return (yield from self._heartbeat_without_topics(member))
+        if response.error_code in _TRIED_AGAIN:
+            yield from self._drop_what_was_refused(member, response.error_code)
+            request = keepalive_request(
+                self._environment, self._member_log, member, client_is_here=client_is_here
+            )
+            response = yield from send_heartbeat(self._environment, self._member_log, member, request)
+        if response.error_code == _NONE:
+            self._apply_response(
+                member,
+                response,
+                None if request.topic_partitions is None else member.partitions.possibly_owned,
+            )
+        return response
 
-    After a lost response it names what the client may work on: only then the broker accepts the epoch before its own,
-    which may be the one that is known here. The lost assignment does not come so, and is asked for at the next call.
-    """
-    lost = member.broker.reply_lost
-    owned = member.partitions.possibly_owned if lost else None
-    request = _minimal_request(member, owned)
-    response = yield from send_heartbeat(context, member, request)
-    if response.error_code == _NONE:
-        _apply_response(context, member, response, owned)
-        member.broker.reply_lost = lost and response.assignment is None
-    return response
+    def _heartbeat_without_topics(self, member: Member) -> HeartbeatProcedure:
+        """Send a heartbeat for a principal that may not describe the member's topics.
+
+        After a lost response it names what the client may work on: only then the broker accepts the epoch before its
+        own, which may be the one that is known here. The lost assignment does not come so, and is asked for at the next
+        call.
+        """
+        lost = member.broker.reply_lost
+        owned = member.partitions.possibly_owned if lost else None
+        request = _minimal_request(member, owned)
+        response = yield from send_heartbeat(self._environment, self._member_log, member, request)
+        if response.error_code == _NONE:
+            self._apply_response(member, response, owned)
+            member.broker.reply_lost = lost and response.assignment is None
+        return response
+
+    def _drop_what_was_refused(self, member: Member, error_code: int) -> Procedure[None]:
+        """Give up the assignor, or the topics, for which the broker refused a heartbeat."""
+        if error_code == ErrorCode.UNSUPPORTED_ASSIGNOR:
+            reason = f"the broker does not have the assignor {member.broker.effective_assignor!r} that the policy says"
+            self._events.emit(EventKind.CALL_REFUSED, member, reason=reason)
+            member.broker.effective_assignor = member.broker.assignor or member.client.mapped_assignor
+        else:  # it was allowed when the client joined
+            _, forbidden = yield from lookup_topics(
+                self._environment, self._topic_names, member.broker.subscription
+            )
+            member.broker.subscription -= forbidden
+
+    def _apply_response(
+        self, member: Member, response: ConsumerGroupHeartbeatResponse, owned: Partitions | None
+    ) -> None:
+        """Take over the epoch and the assignment of a response.
+
+        ``owned`` is the owned list of the request, None if it had none.
+        """
+        epoch_before = member.member_epoch
+        assigned = member.partitions.broker_assignment
+        if response.assignment is not None:
+            assigned = from_topics(response.assignment.topic_partitions)
+        released = acknowledge(member, assigned, owned)
+        member.member_epoch = response.member_epoch
+        member.broker.reply_lost = False
+        record_contact(self._environment, self._reach, member, response, reported=owned is not None)
+        if released or member.member_epoch > epoch_before > 0:
+            # Others may get the partitions that were given up; a moved epoch means a new target assignment.
+            self._memberships.heartbeat_group(member.group)
 
 
 def is_unchanged(member: Member, response: ConsumerGroupHeartbeatResponse) -> bool:
     """Whether a response changes nothing, as most do: then only :func:`record_contact` follows.
 
-    All others go through :func:`complete_heartbeat` and
+    All others go through :meth:`~UpstreamHeartbeats.complete_heartbeat` and
     :func:`~translation.upstream.rebalance_detection.detect_rebalance`.
     """
     partitions = member.partitions
@@ -254,25 +312,14 @@ def _has_assigned(member: Member, assignment: ConsumerGroupHeartbeatResponseAssi
     return same
 
 
-def _drop_what_was_refused(context: Context, member: Member, error_code: int) -> Procedure[None]:
-    """Give up the assignor, or the topics, for which the broker refused a heartbeat."""
-    if error_code == ErrorCode.UNSUPPORTED_ASSIGNOR:
-        reason = (
-            f"the broker does not have the assignor {member.broker.effective_assignor!r} that the policy says"
-        )
-        context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
-        member.broker.effective_assignor = member.broker.assignor or member.client.mapped_assignor
-    else:  # it was allowed when the client joined
-        _, forbidden = yield from lookup_topics(context, member.broker.subscription)
-        member.broker.subscription -= forbidden
-
-
 def keepalive_request(
-    context: Context, member: Member, *, client_is_here: bool
+    environment: Environment, member_log: MemberLogView, member: Member, *, client_is_here: bool
 ) -> ConsumerGroupHeartbeatRequest:
-    """The request that :func:`keepalive_heartbeat` sends."""
-    if has_to_report_owned(context, member, client_is_here=client_is_here):
-        return _full_request(context, member, member.broker.subscription, member.partitions.possibly_owned)
+    """The request that :meth:`~UpstreamHeartbeats.keepalive_heartbeat` sends."""
+    if has_to_report_owned(environment, member_log, member, client_is_here=client_is_here):
+        return _full_request(
+            environment, member_log, member, member.broker.subscription, member.partitions.possibly_owned
+        )
     return _minimal_request(member)
 
 
@@ -288,48 +335,33 @@ def _minimal_request(member: Member, owned: Partitions | None = None) -> Consume
     )
 
 
-def _apply_response(
-    context: Context, member: Member, response: ConsumerGroupHeartbeatResponse, owned: Partitions | None
-) -> None:
-    """Take over the epoch and the assignment of a response.
-
-    ``owned`` is the owned list of the request, None if it had none.
-    """
-    epoch_before = member.member_epoch
-    assigned = member.partitions.broker_assignment
-    if response.assignment is not None:
-        assigned = from_topics(response.assignment.topic_partitions)
-    released = acknowledge(member, assigned, owned)
-    member.member_epoch = response.member_epoch
-    member.broker.reply_lost = False
-    record_contact(context, member, response, reported=owned is not None)
-    if released or member.member_epoch > epoch_before > 0:
-        # Others may get the partitions that were given up; a moved epoch means a new target assignment.
-        context.memberships.heartbeat_group(member.group)
-
-
 def record_contact(
-    context: Context, member: Member, response: ConsumerGroupHeartbeatResponse, *, reported: bool
+    environment: Environment,
+    reach: Reach,
+    member: Member,
+    response: ConsumerGroupHeartbeatResponse,
+    *,
+    reported: bool,
 ) -> None:
     """Record that the broker has the member at this moment, and schedule the next keep-alive at its interval.
 
     ``reported``: the request had an owned list.
     """
-    member.broker.replied_at, member.broker.heard_at = context.now, member.broker.sent_at
+    member.broker.replied_at, member.broker.heard_at = environment.now, member.broker.sent_at
     if reported:
-        member.broker.reported_at = context.now
+        member.broker.reported_at = environment.now
     if response.heartbeat_interval_ms > 0:  # the response to a leave has none
         member.broker.keep_alive_s = response.heartbeat_interval_ms / 1000
     if member.group.out_of_reach or member.group.dead:
-        reached(context, member)
-    schedule_keepalive(context, member)
+        reach.reached(member)
+    schedule_keepalive(environment, member)
 
 
-def schedule_keepalive(context: Context, member: Member) -> None:
+def schedule_keepalive(environment: Environment, member: Member) -> None:
     """Book the heartbeat that keeps the broker's session alive if the client's own come less often."""
-    member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
+    member.deadlines.keep_alive_at = environment.now + member.broker.keep_alive_s
     if (
         member.timer_at > member.deadlines.keep_alive_at
         or member.timer_at > member.deadlines.session_deadline
     ):
-        context.book(member)  # else it is called early enough, as nearly always: both have moved back
+        environment.book(member)  # else it is called early enough, as nearly always: both have moved back

@@ -22,7 +22,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from translation.engine.context import Context
+from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.procedure import Procedure, Send, Wait
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION, HeartbeatProcedure
@@ -34,7 +34,7 @@ LEAVE_STATIC_EPOCH = -2
 """The member epoch with which a static member says that its instance id will be back."""
 
 
-def let_others_begin(context: Context, group: Group) -> Procedure[None]:
+def let_others_begin(environment: Environment, group: Group) -> Procedure[None]:
     """Wait until first heartbeats that are on their way are answered, if otherwise nobody may be left to keep the group
     a consumer group; to be called inside :meth:`~translation.members.member.Group.departing`.
 
@@ -42,9 +42,9 @@ def let_others_begin(context: Context, group: Group) -> Procedure[None]:
     member has left, and convert a group that the broker has just made a classic one. One that is held up is waited for
     no longer than a turn may last.
     """
-    until = context.now + context.settings.turn_limit_s
-    while group.first_heartbeats and context.now < until and not group.is_consumer_group(context.now):
-        yield Wait(min(until, context.now + context.settings.join_poll_s))
+    until = environment.now + environment.settings.turn_limit_s
+    while group.first_heartbeats and environment.now < until and not group.is_consumer_group(environment.now):
+        yield Wait(min(until, environment.now + environment.settings.join_poll_s))
 
 
 def leave(member: Member) -> HeartbeatProcedure:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from protocol_codecs import ApiKey, ErrorCode, Uuid
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from translation.engine.context import Context
+from translation.members.environment import Environment
 from translation.members.procedure import Procedure, Send
 from translation.partitions import Partitions
 
@@ -16,13 +16,15 @@ _BY_TOPIC_ID = 12
 """The first version of Metadata that takes topic ids."""
 
 
-def learn_topic_names(context: Context, partitions: Partitions) -> Procedure[None]:
+def learn_topic_names(
+    environment: Environment, topic_names: dict[Uuid, str], partitions: Partitions
+) -> Procedure[None]:
     """Ask the broker for the names of topics that are known by id only.
 
     A topic that the principal may not describe, or that is already deleted, stays without a name and its
     partitions are not handed out.
     """
-    known = context.topic_names
+    known = topic_names
     unknown = {topic_id for topic_id, _ in partitions if topic_id not in known}
     if not unknown:
         return
@@ -31,10 +33,14 @@ def learn_topic_names(context: Context, partitions: Partitions) -> Procedure[Non
         allow_auto_topic_creation=False,
     )
     response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
-    _keep_names(context, ((topic.topic_id, topic.name) for topic in response.topics if topic.name))
+    _keep_names(
+        environment, topic_names, ((topic.topic_id, topic.name) for topic in response.topics if topic.name)
+    )
 
 
-def lookup_topics(context: Context, topics: frozenset[str]) -> Procedure[tuple[dict[str, Uuid], set[str]]]:
+def lookup_topics(
+    environment: Environment, topic_names: dict[Uuid, str], topics: frozenset[str]
+) -> Procedure[tuple[dict[str, Uuid], set[str]]]:
     """Ask the broker for topic ids; return them by name, and the names that the principal may not describe."""
     request = MetadataRequest(
         topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
@@ -46,7 +52,7 @@ def lookup_topics(context: Context, topics: frozenset[str]) -> Procedure[tuple[d
         for topic in response.topics
         if topic.name and topic.error_code == ErrorCode.NONE
     }
-    _keep_names(context, ((topic_id, name) for name, topic_id in found.items()))
+    _keep_names(environment, topic_names, ((topic_id, name) for name, topic_id in found.items()))
     forbidden = {
         topic.name
         for topic in response.topics
@@ -73,9 +79,11 @@ def lookup_sizes(topics: frozenset[str]) -> Procedure[dict[str, int]]:
     return {name: size for name, size in sizes.items() if name in topics}
 
 
-def _keep_names(context: Context, pairs: Iterable[tuple[Uuid, str]]) -> None:
+def _keep_names(
+    environment: Environment, topic_names: dict[Uuid, str], pairs: Iterable[tuple[Uuid, str]]
+) -> None:
     """Keep names by topic id, the last ``known_topics_limit`` of them."""
-    names = context.topic_names
+    names = topic_names
     names.update(pairs)
-    while len(names) > context.settings.known_topics_limit:
+    while len(names) > environment.settings.known_topics_limit:
         del names[next(iter(names))]

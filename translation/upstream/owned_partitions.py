@@ -11,9 +11,12 @@ list that goes out:
   :func:`acknowledge`.
 """
 
+from protocol_codecs import Uuid
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription
 from translation.actions import EventKind
-from translation.engine.context import Context
+from translation.engine.events import Events
+from translation.engine.member_log_view import MemberLogView
+from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.procedure import Procedure
 from translation.partitions import NONE, Partitions
@@ -30,7 +33,10 @@ def reported_partitions(subscription: ConsumerProtocolSubscription) -> set[tuple
 
 
 def owned_in_join(
-    context: Context, member: Member, reported_owned: set[tuple[str, int]]
+    environment: Environment,
+    topic_names: dict[Uuid, str],
+    member: Member,
+    reported_owned: set[tuple[str, int]],
 ) -> Procedure[Partitions]:
     """What the broker is told that the client owns: what its JoinGroup reports, by topic id.
 
@@ -42,27 +48,31 @@ def owned_in_join(
     if not reported_owned:
         return NONE
     if member.joined and not member.adopted:
-        names = context.topic_names
+        names = topic_names
         assigned = member.partitions.broker_assignment
         by_age = sorted(member.partitions.possibly_owned, key=lambda pair: (pair in assigned, pair))
         known = {(names.get(pair[0]), pair[1]): pair for pair in by_age}
-        if context.settings.sole_process or reported_owned <= known.keys():
+        if environment.settings.sole_process or reported_owned <= known.keys():
             return frozenset(pair for name, pair in known.items() if name in reported_owned)
-    ids, _ = yield from lookup_topics(context, frozenset(topic for topic, _ in reported_owned))
+    ids, _ = yield from lookup_topics(
+        environment, topic_names, frozenset(topic for topic, _ in reported_owned)
+    )
     return frozenset((ids[topic], index) for topic, index in reported_owned if topic in ids)
 
 
-def emit_revoked(context: Context, member: Member, owned_partitions: Partitions) -> None:
+def emit_revoked(events: Events, member: Member, owned_partitions: Partitions) -> None:
     """Emit what the client gave up with its JoinGroup: from now on it does not work on that, however long it waits."""
     if not member.joined or member.adopted:
         return
     given_up = member.partitions.possibly_owned - owned_partitions
     if given_up:
         member.partitions.reported_owned = owned_partitions
-        context.events.emit(EventKind.REVOKED, member, partitions=given_up)
+        events.emit(EventKind.REVOKED, member, partitions=given_up)
 
 
-def has_to_report_owned(context: Context, member: Member, *, client_is_here: bool) -> bool:
+def has_to_report_owned(
+    environment: Environment, member_log: MemberLogView, member: Member, *, client_is_here: bool
+) -> bool:
     """Whether a heartbeat has to be a full one, which reports all that the client may work on.
 
     That is so after a lost response, while the member epoch is 0, and when the broker waits for partitions that the
@@ -78,23 +88,29 @@ def has_to_report_owned(context: Context, member: Member, *, client_is_here: boo
         or member.member_epoch == 0
         or (
             client_is_here
-            and (never_had or (not context.settings.sole_process and _may_have_missed(context, member)))
+            and (
+                never_had
+                or (
+                    not environment.settings.sole_process
+                    and _may_have_missed(environment, member_log, member)
+                )
+            )
         )
     )
 
 
-def _may_have_missed(context: Context, member: Member) -> bool:
+def _may_have_missed(environment: Environment, member_log: MemberLogView, member: Member) -> bool:
     """Whether another process may have got a response for the member, with a change that is unknown here.
 
     Without a member log that may be so at any time, and while the log is away. With one, only this replica speaks for
     the member; but heartbeats of the one before may still be under way, and for two session timeouts that is assumed.
     From then on what the client may own is reported now and then, so that no error of that kind lasts.
     """
-    now, broker = context.now, member.broker
+    now, broker = environment.now, member.broker
     return (
-        now - broker.reported_at >= context.settings.report_interval_s
+        now - broker.reported_at >= environment.settings.report_interval_s
         or (now - broker.taken_over_at) * 1000 < 2 * member.client.session_timeout_ms
-        or not context.member_log.knows_who_serves(member)
+        or not member_log.knows_who_serves(member)
     )
 
 

@@ -6,7 +6,6 @@ from unittest.mock import patch
 
 from translation.apis import join_group
 from translation.engine.connections import ClientConnections
-from translation.engine.context import Context
 from translation.members import generation
 from translation.members.member import Member
 
@@ -23,14 +22,14 @@ def forget_the_previous_generation() -> AbstractContextManager[Any]:
 
 def remember_one_answered_generation() -> AbstractContextManager[Any]:
     """The answer to a second JoinGroup takes the place of a generation that the client still has."""
-    answer = join_group._answer
+    answer = join_group.JoinGroups._answer
 
-    def broken(context: Context, member: Member, *rest: Any) -> None:
+    def broken(self: Any, member: Member, *rest: Any) -> None:
         before = member.generation
-        answer(context, member, *rest)
+        answer(self, member, *rest)
         member.previous_generation = before
 
-    return patch.object(join_group, "_answer", broken)
+    return patch.object(join_group.JoinGroups, "_answer", broken)
 
 
 def look_for_a_client_where_a_late_call_came() -> AbstractContextManager[Any]:

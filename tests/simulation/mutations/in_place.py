@@ -13,7 +13,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from translation.actions import Request
 from translation.conversion import helper
 from translation.engine.classic_members import ClassicMember, ClassicMembers
-from translation.engine.context import Context, replaced
+from translation.engine.context import replaced
 from translation.members.procedure import Procedure
 from translation.moving import held_return, in_place, return_in_place, upgrade
 from translation.partitions import NONE
@@ -25,27 +25,27 @@ from translation.upstream import consumer_group_heartbeat, metadata_lookup
 def convert_without_what_it_owns() -> AbstractContextManager[Any]:
     """A member is converted in place with an empty owned list, as its eager client named it in the JoinGroup."""
 
-    def broken(context: Any, member: Any, topics: Any, _owned: Any) -> Procedure[Any]:
-        return (yield from consumer_group_heartbeat.full_heartbeat(context, member, topics, NONE))
+    heartbeat = in_place.InPlaceConversion._heartbeat
 
-    return patch.object(in_place, "full_heartbeat", broken)
+    def broken(self: Any, member: Any, known: Any, epoch: int, topics: Any, _owned: Any) -> Procedure[None]:
+        yield from heartbeat(self, member, known, epoch, topics, NONE)
+
+    return patch.object(in_place.InPlaceConversion, "_heartbeat", broken)
 
 
 def convert_at_epoch_0() -> AbstractContextManager[Any]:
     """A member is converted in place at epoch 0, as one that joins, and not with its generation as epoch."""
-    heartbeat = in_place._heartbeat
+    heartbeat = in_place.InPlaceConversion._heartbeat
 
-    def broken(
-        context: Any, member: Any, known: Any, _epoch: int, topics: Any, owned: Any
-    ) -> Procedure[None]:
-        yield from heartbeat(context, member, known, 0, topics, owned)
+    def broken(self: Any, member: Any, known: Any, _epoch: int, topics: Any, owned: Any) -> Procedure[None]:
+        yield from heartbeat(self, member, known, 0, topics, owned)
 
-    return patch.object(in_place, "_heartbeat", broken)
+    return patch.object(in_place.InPlaceConversion, "_heartbeat", broken)
 
 
 def convert_whatever_the_heartbeat_was_answered() -> AbstractContextManager[Any]:
     """A member is converted in place although the broker has not accepted the Heartbeat before."""
-    convert = in_place.convert_in_place
+    convert = in_place.InPlaceConversion.convert_in_place
 
     def broken(*arguments: Any, **named: Any) -> Procedure[ErrorCode | None]:
         converting = convert(*arguments, **named)
@@ -53,7 +53,7 @@ def convert_whatever_the_heartbeat_was_answered() -> AbstractContextManager[Any]
         first = converting.send(HeartbeatResponse())
         return (yield from _from(first, converting))
 
-    return patch.object(upgrade, "convert_in_place", broken)
+    return patch.object(in_place.InPlaceConversion, "convert_in_place", broken)
 
 
 def _from(item: Any, rest: Generator[Any, Any, Any]) -> Procedure[Any]:
@@ -72,7 +72,7 @@ def convert_for_whoever_names_the_member() -> AbstractContextManager[Any]:
 
 def convert_whatever_the_policy_says_by_now() -> AbstractContextManager[Any]:
     """A member is converted in place although its policy or a gate has changed while the broker was asked."""
-    return patch.object(in_place, "_is_to_be_converted", lambda *_: True)
+    return patch.object(in_place.InPlaceConversion, "_is_to_be_converted", lambda *_: True)
 
 
 def convert_with_a_topic_outside_its_subscription() -> AbstractContextManager[Any]:
@@ -83,8 +83,8 @@ def convert_with_a_topic_outside_its_subscription() -> AbstractContextManager[An
 def convert_with_a_topic_that_it_may_not_describe() -> AbstractContextManager[Any]:
     """The heartbeat that converts names a topic that the principal may not describe, for which brokers refuse it."""
 
-    def broken(context: Context, topics: frozenset[str]) -> Procedure[Any]:
-        ids, _ = yield from metadata_lookup.lookup_topics(context, topics)
+    def broken(*about: Any) -> Procedure[Any]:
+        ids, _ = yield from metadata_lookup.lookup_topics(*about)
         return ids, frozenset()
 
     return patch.object(in_place, "lookup_topics", broken)
@@ -92,13 +92,13 @@ def convert_with_a_topic_that_it_may_not_describe() -> AbstractContextManager[An
 
 def convert_at_another_epoch_of_the_helper() -> AbstractContextManager[Any]:
     """A member is converted in place although the epoch that its helper got is not its generation."""
-    convert = in_place._convert_group
+    convert = in_place.InPlaceConversion._convert_group
 
     def broken(*arguments: Any) -> Procedure[None]:
         with suppress(in_place._NotConverted):
             yield from convert(*arguments)
 
-    return patch.object(in_place, "_convert_group", broken)
+    return patch.object(in_place.InPlaceConversion, "_convert_group", broken)
 
 
 def rejoin_without_what_it_owns() -> AbstractContextManager[Any]:
@@ -119,7 +119,7 @@ def convert_while_a_commit_is_under_way() -> AbstractContextManager[Any]:
     def broken(*_: object) -> Procedure[None]:
         yield from ()
 
-    return patch.object(in_place, "_drain_commits", broken)
+    return patch.object(in_place.InPlaceConversion, "_drain_commits", broken)
 
 
 def vote_before_the_last_is_converted() -> AbstractContextManager[Any]:
@@ -151,7 +151,7 @@ def leave_a_partition_without_an_owner() -> AbstractContextManager[Any]:
 
 def repeat_a_conversion_of_before() -> AbstractContextManager[Any]:
     """A conversion is repeated with what one of several processes knows, though the client may have got more since."""
-    return patch.object(in_place, "_may_know_less", lambda *_: False)
+    return patch.object(in_place.InPlaceConversion, "_may_know_less", lambda *_: False)
 
 
 # -- the way back ------------------------------------------------------------------------------------------------------
@@ -174,12 +174,12 @@ def go_back_without_what_it_owns() -> AbstractContextManager[Any]:
 
 def leave_before_all_have_the_group_epoch() -> AbstractContextManager[Any]:
     """On the way back the helper leaves while a member has not reached the group epoch."""
-    return patch.object(helper, "_is_back", lambda context, conversion, described: described is not None)
+    return patch.object(helper.Helpers, "_is_back", lambda self, conversion, described: described is not None)
 
 
 def answer_before_the_group_is_a_classic_one() -> AbstractContextManager[Any]:
     """A client that goes back is answered at once, and has to rejoin once more."""
-    return patch.object(held_return, "_may_become_classic", lambda *_: False)
+    return patch.object(held_return.HeldReturn, "_may_become_classic", lambda *_: False)
 
 
 def commit_with_the_generation_from_before() -> AbstractContextManager[Any]:
@@ -199,4 +199,4 @@ def go_back_as_the_last_without_a_helper() -> AbstractContextManager[Any]:
         yield from ()
         return ErrorCode.NONE
 
-    return patch.object(return_in_place, "_ensure_helper", broken)
+    return patch.object(return_in_place.ReturnInPlace, "_ensure_helper", broken)

@@ -9,14 +9,13 @@ from unittest.mock import patch
 from translation.actions import ClientCall
 from translation.apis import join_group
 from translation.conversion import classic_join, stand_in
-from translation.engine.context import Context
+from translation.engine.member_lookup import Described, Found
 from translation.engine.registry import Registry
 from translation.joining import join_preflight
 from translation.members.member import Member
 from translation.membership import member_id_required
 from translation.moving import downgrade
 from translation.settings import TranslatorSettings
-from translation.upstream.member_lookup import Described, Found
 
 
 def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager[Any]:
@@ -51,16 +50,16 @@ def _nobody_has_to_wait(*_: Any) -> Any:
 
 def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
     """The answer that a group is no consumer group counts although the group may have been converted since."""
-    look = join_preflight._lookup_member
+    look = join_preflight.JoinPreflight._lookup_member
     first: dict[tuple[int, int], Found] = {}
 
-    def broken(context: Context, member: Member, call: ClientCall, *rest: Any, **named: Any) -> Any:
-        asked = id(context), call.request.id
+    def broken(self: Any, member: Member, call: ClientCall, *rest: Any, **named: Any) -> Any:
+        asked = id(self), call.request.id
         if asked not in first or first[asked][0] is not Described.CLASSIC_GROUP:
-            first[asked] = yield from look(context, member, call, *rest, **named)
+            first[asked] = yield from look(self, member, call, *rest, **named)
         return first[asked]
 
-    return patch.object(join_preflight, "_lookup_member", broken)
+    return patch.object(join_preflight.JoinPreflight, "_lookup_member", broken)
 
 
 def believe_what_was_said_before_the_last_member_left() -> AbstractContextManager[Any]:

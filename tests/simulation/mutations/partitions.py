@@ -9,26 +9,26 @@ from translation import (
     translator,
 )
 from translation.apis import assignment_wait, heartbeat, join_group, predicted_heartbeat
-from translation.engine.context import Context, replaced
+from translation.apis.sync_group import SyncGroups
+from translation.engine.context import replaced
 from translation.engine.memberships import Memberships
 from translation.engine.registry import Registry
 from translation.joining import adoption
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent, MemberState
 from translation.partitions import NONE, from_topics
-from translation.routing import call_routing
 from translation.upstream import consumer_group_heartbeat
 from translation.upstream.heartbeat_outcome import detect_rebalance
 
 
 def give_up_while_join_group_waits() -> AbstractContextManager[Any]:
     """In an initial rebalance members give up partitions while their clients' JoinGroups wait."""
-    upstream = assignment_wait.heartbeat_upstream
+    heartbeats = assignment_wait.AssignmentWait._has_heartbeated
 
-    def broken(context: Context, member: Member, *, client_is_here: bool) -> Any:
-        return upstream(context, member, client_is_here=True)
+    def broken(self: Any, member: Member, *, client_is_here: bool) -> Any:
+        return heartbeats(self, member, client_is_here=True)
 
-    return patch.object(assignment_wait, "heartbeat_upstream", broken)
+    return patch.object(assignment_wait.AssignmentWait, "_has_heartbeated", broken)
 
 
 def wait_for_others_in_a_group_that_has_members() -> AbstractContextManager[Any]:
@@ -62,14 +62,14 @@ def acknowledge_early() -> Iterator[None]:
 
 def hand_out_withheld_partitions() -> AbstractContextManager[Any]:
     """SyncGroup gives what the broker has withdrawn."""
-    sync = call_routing.sync
+    sync = SyncGroups.sync
 
-    def broken(context: Context, member: Member, *rest: Any) -> Any:
+    def broken(self: Any, member: Member, *rest: Any) -> Any:
         member.partitions.broker_assignment |= member.partitions.possibly_owned
         member.partitions.pending_revocation = NONE
-        return (yield from sync(context, member, *rest))
+        return (yield from sync(self, member, *rest))
 
-    return patch.object(call_routing, "sync", broken)
+    return patch.object(SyncGroups, "sync", broken)
 
 
 def ignore_a_lost_answer() -> AbstractContextManager[Any]:
@@ -77,7 +77,7 @@ def ignore_a_lost_answer() -> AbstractContextManager[Any]:
     return patch.object(
         consumer_group_heartbeat,
         "has_to_report_owned",
-        lambda context, member, *, client_is_here: member.member_epoch == 0,
+        lambda _environment, _member_log, member, *, client_is_here: member.member_epoch == 0,
     )
 
 
@@ -105,35 +105,37 @@ def forget_what_is_withheld() -> AbstractContextManager[Any]:
 
 def adopt_with_the_described_assignment() -> AbstractContextManager[Any]:
     """The assignment in ConsumerGroupDescribe is taken for what the client holds."""
-    real = adoption._adopt
+    real = adoption.Adoption._adopt
 
-    def broken(context: Context, member: Member, call: Any, found: Any) -> None:
-        real(context, member, call, found)
+    def broken(self: Any, member: Member, call: Any, found: Any) -> None:
+        real(self, member, call, found)
         member.adopted = False
         member.partitions.broker_assignment = member.partitions.possibly_owned = from_topics(
             found.assignment.topic_partitions
         )
         member.broker.reply_lost = True
 
-    return patch.object(adoption, "_adopt", broken)
+    return patch.object(adoption.Adoption, "_adopt", broken)
 
 
 def rejoin_at_every_epoch() -> AbstractContextManager[Any]:
     """A client is asked to rejoin whenever the broker's epoch moves."""
 
-    def broken(context: Context, member: Member) -> None:
-        detect_rebalance(context, member)
+    def broken(
+        environment: Any, topic_names: Any, memberships: Memberships, events: Any, member: Member
+    ) -> None:
+        detect_rebalance(environment, topic_names, memberships, events, member)
         if member.state is MemberState.STABLE and member.member_epoch != member.generation:
-            context.memberships.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "broken")
+            memberships.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "broken")
 
     return patch("translation.upstream.heartbeat_outcome.detect_rebalance", broken)
 
 
 def never_tell() -> AbstractContextManager[Any]:
     """Changes of the assignment are kept from the client."""
-    return patch("translation.upstream.heartbeat_outcome.detect_rebalance", lambda context, member: None)
+    return patch("translation.upstream.heartbeat_outcome.detect_rebalance", lambda *_: None)
 
 
 def keep_a_changed_assignor() -> AbstractContextManager[Any]:
     """An assignor that the policy changes reaches the broker only when the client joins again."""
-    return patch.object(translator, "update_assignors", lambda context, group: None)
+    return patch.object(translator, "update_assignors", lambda *_: None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -9,20 +10,18 @@ from protocol_codecs import ErrorCode
 from translation.actions import ClientCall
 from translation.admission import serving
 from translation.apis import commit_elsewhere as commits
-from translation.apis import offset_commit
-from translation.conversion import old_membership
 from translation.engine import memberships
-from translation.engine.context import Context
 from translation.engine.member_log_view import MemberLogView
+from translation.engine.member_lookup import Described
 from translation.joining import adoption
 from translation.member_log.outputs import JoinTerms, ServeDecision
 from translation.members.member import Member
 from translation.members.member_ids import MemberIds
 from translation.members.procedure import Procedure
+from translation.membership.expiry import Expiry
 from translation.routing import log_outputs
 from translation.settings import TranslatorSettings
 from translation.upstream.leave_epoch import leave
-from translation.upstream.member_lookup import Described
 
 
 def _nothing(*_: Any) -> Procedure[None]:
@@ -45,11 +44,17 @@ def take_a_used_id_for_a_new_one() -> AbstractContextManager[Any]:
 def claim_ids_that_nobody_has() -> AbstractContextManager[Any]:
     """A member that no record names is claimed without asking the broker whether there is one."""
 
-    def broken(*_: Any, **__: Any) -> Procedure[Any]:
+    def found(*_: Any, **__: Any) -> Procedure[Any]:
         yield from ()
         return Described.MEMBER, None
 
-    return patch.object(serving, "lookup_member", broken)
+    settle = serving.MemberServing._settle
+
+    def broken(self: Any, *call: Any) -> Procedure[None]:
+        self._lookup = SimpleNamespace(member=found)
+        return settle(self, *call)
+
+    return patch.object(serving.MemberServing, "_settle", broken)
 
 
 def keep_a_connection_that_is_closed() -> AbstractContextManager[Any]:
@@ -92,19 +97,22 @@ def tell_whose_member_was_taken_that_it_is_gone() -> AbstractContextManager[Any]
 def adopt_with_timeouts_of_ones_own() -> AbstractContextManager[Any]:
     """A member from another replica has Kafka's default timeouts, not those of its JoinGroup, until it joins."""
 
-    def broken(context: Context, member: Member, found: Any) -> None:
+    def broken(self: Any, member: Member, found: Any) -> None:
         member.client.session_timeout_ms = JoinTerms().session_timeout_ms
         member.client.rebalance_timeout_ms = JoinTerms().rebalance_timeout_ms
         member.client.subscription = frozenset(found.subscribed_topic_names)
 
-    return patch.object(adoption, "_describe_client", broken)
+    return patch.object(adoption.Adoption, "_describe_client", broken)
 
 
-def keep_a_classic_member_that_another_serves() -> AbstractContextManager[Any]:
+@contextmanager
+def keep_a_classic_member_that_another_serves() -> Iterator[None]:
     """What is known of a classic member is used after another replica has served or relayed it."""
-    return patch.multiple(
-        log_outputs, OtherRecordCounts=type("Never", (), {}), _forget_what_is_older=lambda *_: None
-    )
+    with (
+        patch.object(log_outputs, "OtherRecordCounts", type("Never", (), {})),
+        patch.object(log_outputs.LogOutputs, "_forget_what_is_older", lambda *_: None),
+    ):
+        yield
 
 
 def do_not_write_what_began_under_a_classic_id() -> AbstractContextManager[Any]:
@@ -117,19 +125,18 @@ def do_not_write_what_began_under_a_classic_id() -> AbstractContextManager[Any]:
 
 def let_a_commit_take_a_member_over() -> AbstractContextManager[Any]:
     """A replica to which a commit comes becomes the server of its member."""
-    commit_elsewhere = commits.commit_elsewhere
+    commit_elsewhere = commits.CommitsElsewhere.commit_elsewhere
 
-    def broken(context: Context, member: Member, call: ClientCall) -> Procedure[None]:
-        assert context.member_log.log is not None
-        context.member_log.log.claim(member.key, call.connection.id, context.now)
-        yield from commit_elsewhere(context, member, call)
+    def broken(self: Any, member: Member, call: ClientCall) -> Procedure[None]:
+        self._member_log.log.claim(member.key, call.connection.id, self._member_log._environment.now)
+        yield from commit_elsewhere(self, member, call)
 
-    return patch.object(offset_commit, "commit_elsewhere", broken)
+    return patch.object(commits.CommitsElsewhere, "commit_elsewhere", broken)
 
 
 def commit_elsewhere_with_any_generation() -> AbstractContextManager[Any]:
     """A commit at a replica that does not serve its member counts whatever its generation is."""
-    return patch.object(commits, "_may_commit", lambda *_: True)
+    return patch.object(commits.CommitsElsewhere, "_may_commit", lambda *_: True)
 
 
 # -- ends -----------------------------------------------------------------------------------------------------------
@@ -143,38 +150,42 @@ def keep_a_silent_client_alive() -> AbstractContextManager[Any]:
 def write_an_end_that_the_broker_has_not_confirmed() -> AbstractContextManager[Any]:
     """`ended` is written when epoch -1 is sent, whatever becomes of it."""
 
-    def broken(context: Context, member: Member) -> Procedure[None]:
-        context.member_log.end(member.group.group_id, member.member_id)
+    def broken(self: Any, member: Member) -> Procedure[None]:
+        self._member_log.end(member.group.group_id, member.member_id)
         yield from leave(member)
 
-    return patch.object(log_outputs, "remove_dead", broken)
+    return patch.object(Expiry, "remove_dead", broken)
 
 
 def leave_a_dead_member_to_the_broker() -> AbstractContextManager[Any]:
     """Whoever meets a dead id for which epoch -1 may not have gone out does not send it."""
-    return patch.object(serving, "_finish_expiry", _nothing)
+    return patch.object(serving.MemberServing, "_finish_expiry", _nothing)
 
 
 def go_on_with_calls_of_a_dead_id() -> AbstractContextManager[Any]:
     """A call that is under way when its id becomes dead is answered as if its client were still a member."""
-    return patch.object(log_outputs, "forget_expired", lambda *_: None)
+    expired = log_outputs.LogOutputs._expired
+
+    def broken(self: Any, member: Member) -> None:
+        with patch.object(Expiry, "forget_expired", lambda *_: None):
+            expired(self, member)
+
+    return patch.object(log_outputs.LogOutputs, "_expired", broken)
 
 
 def leave_the_others_to_their_clients() -> AbstractContextManager[Any]:
     """Members are not heartbeated when the membership of another one ends at another replica."""
-    return patch.object(log_outputs, "_heartbeat_the_others", lambda *_: None)
+    return patch.object(log_outputs.LogOutputs, "_heartbeat_the_others", lambda *_: None)
 
 
-@contextmanager
-def tell_an_older_process_that_its_id_is_dead() -> Iterator[None]:
+def tell_an_older_process_that_its_id_is_dead() -> AbstractContextManager[Any]:
     """Under a dead id nobody asks whether a newer process has the instance id, so the older one replaces that."""
 
     def broken(*_: Any) -> Procedure[ErrorCode]:
         yield from ()
         return ErrorCode.UNKNOWN_MEMBER_ID
 
-    with patch.object(serving, "code_for_dead", broken), patch.object(commits, "code_for_dead", broken):
-        yield
+    return patch.object(serving.MemberServing, "code_for_dead", broken)
 
 
 # -- JoinGroups that are relayed ------------------------------------------------------------------------------------
@@ -182,19 +193,19 @@ def tell_an_older_process_that_its_id_is_dead() -> Iterator[None]:
 
 def move_back_without_the_log() -> AbstractContextManager[Any]:
     """Epoch -1 goes out for a client that joins again without the log saying that its id is dead."""
-    return patch.object(old_membership, "ensure_dead", _nothing)
+    return patch.object(Expiry, "ensure_dead", _nothing)
 
 
 def relay_under_any_id() -> AbstractContextManager[Any]:
     """A JoinGroup is relayed at once, whatever the log says of its id."""
-    return patch.object(serving, "_relays_at_once", lambda *_: True)
+    return patch.object(serving.MemberServing, "_relays_at_once", lambda *_: True)
 
 
 def relay_for_ever() -> AbstractContextManager[Any]:
     """Calls of an id that the log has as a classic member's are relayed, also when it is time to move."""
 
-    def broken(context: Context, call: ClientCall, member_id: str, proceed: Any) -> Procedure[None]:
+    def broken(self: Any, call: ClientCall, member_id: str, proceed: Any) -> Procedure[None]:
         yield from ()
-        context.forward(call.request)
+        self._connections.forward(call.request)
 
-    return patch.object(serving, "_relay", broken)
+    return patch.object(serving.MemberServing, "_relay", broken)

@@ -11,7 +11,6 @@ from translation.actions import EventKind
 from translation.apis import assignment_wait, heartbeat, join_group
 from translation.engine import join_wait
 from translation.engine.connections import ClientConnections
-from translation.engine.context import Context
 from translation.engine.scheduler import Scheduler
 from translation.joining import join_preflight
 from translation.members import generation
@@ -27,26 +26,30 @@ from translation.upstream.leave_epoch import leave
 
 def leave_without_waiting_for_its_turn() -> AbstractContextManager[Any]:
     """The epoch -1 of an expired client overtakes its next JoinGroup, or is overtaken by it."""
-    start = deadlines._start
+    start = deadlines.Deadlines._start
 
-    def broken(context: Context, member: Member, *, expiring: bool) -> None:
+    def broken(self: Any, member: Member, *, expiring: bool) -> None:
         if expiring and member.connection_id is not None:
-            context.memberships.end(member, MemberEvent.EXPIRED, EventKind.SESSION_EXPIRED, "broken")
-            steps = _leave_later(context, member)
-            context.scheduler.start(steps, ProcedureQueue(), member.connection_id, member.client.client_id)
+            self._memberships.end(member, MemberEvent.EXPIRED, EventKind.SESSION_EXPIRED, "broken")
+            steps = _leave_later(member)
+            self._scheduler.start(steps, ProcedureQueue(), member.connection_id, member.client.client_id)
         else:
-            start(context, member, expiring=expiring)
+            start(self, member, expiring=expiring)
 
-    return patch.object(deadlines, "_start", broken)
+    return patch.object(deadlines.Deadlines, "_start", broken)
 
 
-def _leave_later(context: Context, member: Member) -> Iterator[Any]:
+def _leave_later(member: Member) -> Iterator[Any]:
     yield from leave(member)
 
 
 def no_keep_alive() -> AbstractContextManager[Any]:
     """Nothing is sent for clients that heartbeat more slowly than the broker's session."""
-    return patch.object(deadlines, "heartbeat", consumer_group_heartbeat.schedule_keepalive)
+
+    def broken(self: Any, member: Member) -> None:
+        consumer_group_heartbeat.schedule_keepalive(self._environment, member)
+
+    return patch.object(deadlines.Deadlines, "heartbeat", broken)
 
 
 @contextmanager
@@ -98,7 +101,7 @@ def count_a_join_group_that_nobody_waits_for() -> AbstractContextManager[Any]:
 
 def take_a_late_heartbeat_for_its_client() -> AbstractContextManager[Any]:
     """A Heartbeat shows that its client is here, also one that came together with the news that it is not."""
-    return patch.object(heartbeat, "_is_still_connected", lambda *_: True)
+    return patch.object(heartbeat.Heartbeats, "_is_still_connected", lambda *_: True)
 
 
 def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractContextManager[Any]:

@@ -25,7 +25,7 @@ def let_newcomers_in_without_a_slot() -> Iterator[None]:
         return True
 
     with (
-        patch.object(slot_admission, "_admit", broken),
+        patch.object(slot_admission.SlotAdmission, "_admit", broken),
         patch.object(Moves, "may_begin", lambda *_: True),
     ):
         yield
@@ -135,31 +135,35 @@ def keep_a_group_rolled_back_for_ever() -> AbstractContextManager[Any]:
 def take_a_slot_without_reading_it_back() -> Iterator[None]:
     """A slot counts as taken as soon as it is written."""
 
-    def broken(context: Any, group_id: str, number: int, slot: Slot) -> Any:
+    def broken(self: Any, group_id: str, number: int, slot: Slot) -> Any:
         yield from ()
         name = slot_admission.slot_name(number)
-        return context.moves.records.write(group_id, name, context.now, slot=slot) is not None
+        return self._moves.records.write(group_id, name, self._environment.now, slot=slot) is not None
 
-    with patch.object(slot_admission, "_take", broken), patch.object(Moves, "may_begin", lambda *_: True):
+    with (
+        patch.object(slot_admission.SlotAdmission, "_take", broken),
+        patch.object(Moves, "may_begin", lambda *_: True),
+    ):
         yield
 
 
 @contextmanager
 def count_for_oneself_while_the_log_is_away() -> Iterator[None]:
     """Members are let in while nothing can be written."""
-    present_move, take = slot_admission._present_move, slot_admission._take
+    admission = slot_admission.SlotAdmission
+    present_move, take = admission._present_move, admission._take
 
-    def move(context: Any, group_id: str, rule: Rule) -> Any:
-        found = yield from present_move(context, group_id, rule)
-        return found or context.moves.move(group_id, rule)
+    def move(self: Any, group_id: str, rule: Rule) -> Any:
+        found = yield from present_move(self, group_id, rule)
+        return found or self._moves.move(group_id, rule)
 
-    def slot(context: Any, group_id: str, number: int, slot: Slot) -> Any:
-        found = yield from take(context, group_id, number, slot)
-        return found or not context.moves.records.is_ready(group_id)
+    def slot(self: Any, group_id: str, number: int, slot: Slot) -> Any:
+        found = yield from take(self, group_id, number, slot)
+        return found or not self._moves.records.is_ready(group_id)
 
     with (
-        patch.object(slot_admission, "_present_move", move),
-        patch.object(slot_admission, "_take", slot),
+        patch.object(admission, "_present_move", move),
+        patch.object(admission, "_take", slot),
         patch.object(Moves, "may_begin", lambda *_: True),
     ):
         yield

@@ -10,9 +10,8 @@ from tests.translation.bench import GROUP, TOPIC, owned
 from tests.translation.live_groups import OBSERVE_ALL
 from tests.translation.member_log.bench import Replica, SharedLog
 from translation.actions import ClientCall, Connection, EventKind, RequestId
-from translation.admission import serving
-from translation.conversion.classic_join import relay_as_member_or_new
-from translation.engine.context import Context
+from translation.admission.serving import MemberServing
+from translation.conversion.classic_join import ClassicJoins
 from translation.member_log.outputs import Decision
 from translation.member_log.ownership import Ownership
 from translation.member_log.records import Kind, MemberRecord, Writer, member_key
@@ -539,11 +538,12 @@ def test_a_call_of_a_member_that_the_broker_serves_is_counted_as_relayed(log: Sh
 def test_a_join_group_under_an_id_that_is_dead_in_the_log_is_relayed_once_as_that_of_a_new_client(
     log: SharedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def relay(context: Context, call: ClientCall) -> None:
-        steps = relay_as_member_or_new(context, call.request)
+    def relay(_serving: MemberServing, call: ClientCall) -> None:
+        context = observing.translator._context
+        steps = ClassicJoins(context).relay_as_member_or_new(call.request)
         context.scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
 
-    monkeypatch.setattr(serving, "relay_join", relay)
+    monkeypatch.setattr(MemberServing, "relay_join", relay)
     one = log.replica()
     served_member(one)
     one.log.end(KEY, one.now)

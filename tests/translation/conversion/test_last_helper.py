@@ -13,7 +13,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 from tests.translation.bench import GROUP, Bench
 from tests.translation.live_groups import OBSERVE_ALL, A
 from translation.actions import ConnectionId
-from translation.conversion.helper import _is_back
+from translation.conversion.helper import Helpers
 from translation.members.conversion import HELPER_PREFIX, Conversion
 
 CLASSIC, NATIVE = 0, 1
@@ -56,4 +56,4 @@ def test_the_helper_leaves_last_and_at_the_group_epoch(
         context.registry.group(GROUP), ConnectionId(1), context.now, lambda _conversion: None
     )
     conversion.helper_id = own
-    assert _is_back(context, conversion, group) is leaves
+    assert Helpers(context)._is_back(conversion, group) is leaves

@@ -10,10 +10,10 @@ from tests.translation.bench import GROUP, Bench, owned
 from tests.translation.member_log.bench import Replica, SharedLog
 from tests.translation.member_log.test_ends import fall_silent, left
 from translation.actions import EventKind
+from translation.engine.reach import END_AGAIN_S
 from translation.member_log.records import Kind, member_key
 from translation.member_log.settings import FleetSettings
 from translation.settings import TranslatorSettings
-from translation.upstream.reach import END_AGAIN_S
 
 SESSION_S = 10.0
 B = "epochgate-b"

@@ -74,3 +74,8 @@ class Environment:
         due = booked.next_due()
         if due < math.inf:
             self.timers.book(booked, due)
+
+    def take_actions(self) -> list[Action]:
+        """The actions of the present call, for the shell."""
+        actions, self.actions = self.actions, []
+        return actions
