@@ -68,10 +68,11 @@ def is_predictable(
 class PredictedHeartbeat:
     """One Heartbeat on the short way."""
 
-    __slots__ = ("_context", "_epoch", "_member", "_membership", "call", "upstream_request")
+    __slots__ = ("_context", "_epoch", "_heartbeats", "_member", "_membership", "call", "upstream_request")
 
-    def __init__(self, context: Context, member: Member, call: ClientCall) -> None:
+    def __init__(self, context: Context, heartbeats: Heartbeats, member: Member, call: ClientCall) -> None:
         self._context = context
+        self._heartbeats = heartbeats
         self._member = member
         self._epoch = member.member_epoch
         self._membership = member.incarnation
@@ -102,7 +103,7 @@ class PredictedHeartbeat:
             record_contact(context, context.reach, member, response, reported=reported)
             context.connections.answer(self.call.request, _NOTHING_NEW)
             return None
-        return Heartbeats(context).conclude(member, self.call, self._epoch, self.upstream_request, response)
+        return self._heartbeats.conclude(member, self.call, self._epoch, self.upstream_request, response)
 
     def answer_to(self, reply: Any) -> Answer | None:
         """The client's answer, if this response of the broker is certain to give it; else None. Changes nothing."""

@@ -119,7 +119,7 @@ class CallRouting:
         member = self._registry.find(message.group_id, message.member_id)
         if member is None or not is_predictable(self._context, member, call.connection, message):
             return None
-        return PredictedHeartbeat(self._context, member, call)
+        return PredictedHeartbeat(self._context, self._heartbeats, member, call)
 
     # -- Heartbeat, SyncGroup, OffsetCommit, TxnOffsetCommit -------------------------------------------------
 
