@@ -35,8 +35,8 @@ def not_here(why: object) -> NoReturn:
 
 
 def program(name: str, package: str) -> str:
-    """Return the path of a program of Debian's; without it the test is skipped or fails."""
-    path = shutil.which(name)
+    """Return the path of a program of Debian's, also in /usr/sbin; without it the test is skipped or fails."""
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if path is None:
         without(Need.TOOLS, f"no {name} here: install Debian's package `{package}`")
     return path

@@ -1,4 +1,4 @@
-"""Sessions of six seconds (`connections.max.reauth.ms`): clients renew them under load, unnoticed by their group.
+"""Sessions of ten seconds (`connections.max.reauth.ms`): clients renew them under load, unnoticed by their group.
 
 `test_kerberos.py` has the same for GSSAPI.
 """

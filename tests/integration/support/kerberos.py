@@ -7,7 +7,6 @@ Debian's packages are krb5-kdc (`krb5kdc`, `kdb5_util`) and krb5-admin-server (`
 import contextlib
 import os
 import re
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from typing import Self
 
 from support.clients import ClientKind
 from support.waiting import eventually
-from tests.skips import Need, without
+from tests.skips import Need, program, without
 from tools.kafka.ports import LOOPBACK, free_ports
 
 REALM = "EPOCHGATE.TEST"
@@ -36,13 +35,13 @@ def service_of(host: str) -> str:
 
 def kcat() -> str:
     """The path of kcat; the test is skipped where it, `kinit` or GSSAPI for Cyrus SASL are missing."""
-    _program("kinit", "krb5-user")
+    program("kinit", "krb5-user")
     if not any(Path("/usr/lib").glob("*/sasl2/libgssapiv2.so*")):
         without(
             Need.TOOLS,
             "no GSSAPI for Cyrus SASL here: install Debian's package `libsasl2-modules-gssapi-mit`",
         )
-    return _program("kcat", "kcat")
+    return program("kcat", "kcat")
 
 
 class Realm:
@@ -54,7 +53,7 @@ class Realm:
 
     def __init__(self, folder: Path, hosts: Mapping[str, str]) -> None:
         self.folder = folder
-        self._programs = {name: _program(name, package) for name, package in _PROGRAMS.items()}
+        self._programs = {name: program(name, package) for name, package in _PROGRAMS.items()}
         (self._port,) = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
         self._write("hosts", "".join(f"{address} {name}\n" for name, address in hosts.items()))
@@ -240,10 +239,3 @@ class Realm:
         except OSError:
             return False
         return True
-
-
-def _program(name: str, package: str) -> str:
-    path = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
-    if path is None:
-        without(Need.TOOLS, f"no {name} here: install Debian's package `{package}`")
-    return path
