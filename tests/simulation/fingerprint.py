@@ -58,6 +58,7 @@ _HISTORY = frozenset(
 _FIXED = frozenset(
     {
         "_broker",
+        "_heartbeats",
         "_make_translator",
         "_network",
         "_watch",
