@@ -11,7 +11,10 @@ from translation.policy.policy import Mode
 from translation.policy.rule_cache import RuleCache
 
 NO_VOTE = ""
-"""``BrokerView.assignor`` of a member that was converted in place and has not voted (:mod:`.engine.conversion`)."""
+"""``BrokerView.assignor`` of a member that was converted in place and has not voted.
+
+See :mod:`translation.members.conversion`.
+"""
 
 
 def assignor_for(rules: RuleCache, member: Member) -> str:
