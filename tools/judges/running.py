@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,8 +24,10 @@ def run(suite: Suite, jobs: Sequence[str], runs: int, at_once: int, say: Say = p
     """Run each of these jobs so often by both entries, on a broker with Kafka's defaults for groups.
 
     The jobs whose tests differ then run as often with the library's own client of the new protocol, if it has one.
+    A job never runs beside itself: librdkafka's regular expressions match the topics of another run of the same test.
     What each process printed is kept in build/judges/runs.
     """
+    turns = {job: threading.Lock() for job in jobs}
     with _bootstraps(suite) as bootstraps:
 
         def attempt(task: tuple[int, str, Entry]) -> list[tuple[str, Attempt]]:
@@ -33,7 +36,8 @@ def run(suite: Suite, jobs: Sequence[str], runs: int, at_once: int, say: Say = p
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             protocol = "consumer" if entry is Entry.NATIVE else "classic"
-            results = suite.run(job, bootstraps[entry], protocol, folder)
+            with turns[job]:
+                results = suite.run(job, bootstraps[entry], protocol, folder)
             for one in results:
                 say(
                     f"{suite.name} {one.test} {entry} {number}: {one.outcome} {one.seconds:.0f} s {one.reason}"
@@ -45,7 +49,7 @@ def run(suite: Suite, jobs: Sequence[str], runs: int, at_once: int, say: Say = p
 
         with ThreadPoolExecutor(1 if suite.is_alone else at_once) as pool:
             both = (Entry.STRAIGHT, Entry.THROUGH)
-            tasks = [(number, job, entry) for number in range(runs) for job in jobs for entry in both]
+            tasks = [(number, job, entry) for number in range(runs) for entry in both for job in jobs]
             found = [one for of_task in pool.map(attempt, tasks) for one in of_task]
             if suite.has_consumer_protocol:
                 differing = _jobs_that_differ(found)
