@@ -248,6 +248,12 @@ def test_the_extension_of_kafkas_tests_names_method_and_parameters() -> None:
     assert kafka_own.results("Bounce", "", "Killed")[0].reason == "no report: Killed"
 
 
+def test_a_test_of_kafka_whose_broker_got_no_port_is_none_that_failed() -> None:
+    words = "Received a fatal error while waiting for all of the SocketServer Acceptors to be started."
+    (one,) = kafka_own.results("Bounce", f"failed\t3.0\ttestClose(String)\t{words}\n", "")
+    assert one.outcome is SKIPPED
+
+
 MOCHA = """{"passes": [{"fullTitle": "Consumer a", "duration": 1500, "err": {}}], "pending": [],
 "failures": [{"fullTitle": "Consumer b", "err": {"message": "Timeout\\nof 60 s"}}]}"""
 
