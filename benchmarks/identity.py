@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import AdminClient, NewTopic
 from support.certificates import (
     ADMIN,
     Client,
@@ -46,6 +47,7 @@ from tools.kafka.tls_files import TlsFiles
 PRINCIPALS, OPEN, FOR_MEMORY = 500, 200, 10_000
 REQUESTS, TURNS = 200, 15
 RECORDS, ROUNDS = 200_000, 5
+TOPIC = "throughput"
 PATIENCE_S = 20.0
 _MIB = 1024 * 1024
 _API_VERSIONS = struct.pack(">hhih", 18, 0, 1, 5) + b"bench"
@@ -159,7 +161,7 @@ def at_rest(identity: Way, relayed: Way, client: Client) -> dict[str, Any]:
             way.mb_s, way.cpu_s = [], 0.0
         for turn in range(ROUNDS):
             for way in (identity, relayed) if turn % 2 else (relayed, identity):
-                way.run(what, "throughput")
+                way.run(what, TOPIC)
         ratios = [one / other for one, other in zip(identity.mb_s, relayed.mb_s, strict=True)]
         found[what] = {
             "relayed_mb_s": statistics.median(relayed.mb_s),
@@ -209,7 +211,9 @@ def run(folder: Path, principals: int, for_memory: int) -> dict[str, Any]:
             found["ms"] = times(cluster.bootstrap_of("MTLS"), proxy, contexts)
             found["made"] = int(identity_count(proxy, "tokens", "created"))
             with relaying(cluster, tls, folder / "relayed") as other:
-                throughput.produce(cluster.bootstrap, "throughput", RECORDS)
+                admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+                admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+                throughput.produce(cluster.bootstrap, TOPIC, RECORDS)
                 found |= at_rest(
                     Way(proxy, {key: str(value) for key, value in clients[0].confluent().items()}),
                     Way(other, sasl_security(tls)),
