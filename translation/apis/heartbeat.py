@@ -135,9 +135,8 @@ class Heartbeats:
         A client that has disconnected may have joined through another process, which gave it partitions that are
         unknown here. A full heartbeat of this process would release them.
         """
-        if (
-            self._environment.settings.sole_process or member.adopted
-        ):  # of an adopted member a heartbeat releases nothing
+        # Of an adopted member a heartbeat releases nothing.
+        if self._environment.settings.sole_process or member.adopted:
             return True
         return self._connections.is_still_connected(request)
 

@@ -112,11 +112,8 @@ class MemberLookup:
                 if found.member_type == _CLASSIC_MEMBER:
                     return Described.CLASSIC_MEMBER, None, None
                 if found.member_epoch < 0:
-                    return (
-                        Described.UNKNOWN,
-                        None,
-                        None,
-                    )  # a static member that is away: its client has to join again
+                    # A static member that is away: its client has to join again.
+                    return Described.UNKNOWN, None, None
                 is_ours = self._registry.is_ours(group_id, member_id)
                 return (Described.MEMBER, found, group) if is_ours else (Described.NATIVE_MEMBER, None, None)
         if instance_id is not None and any(found.instance_id == instance_id for found in group.members):

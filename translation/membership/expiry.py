@@ -69,9 +69,8 @@ class Expiry:
         """
         if not self.timeout_expired(member):
             return  # the client was heard again before it was this procedure's turn
-        kind, reason = self._which_timeout(
-            member
-        )  # before the client is heard again, while the -1 is under way
+        # Now, since the client may call again while the -1 is under way.
+        kind, reason = self._which_timeout(member)
         if self._environment.settings.sole_process:
             try:
                 with member.group.departing(member.member_id):

@@ -220,9 +220,8 @@ class InPlaceConversion:
         member_epoch = known.generation
         if self._environment.now < known.timers_until:
             if described is None or described.group_epoch != known.generation:
-                raise _NotConverted(
-                    _Missing.TIME, "a rebalance is not over"
-                )  # a JoinGroup would move the member on
+                # A JoinGroup would move the member on.
+                raise _NotConverted(_Missing.TIME, "a rebalance is not over")
             member_epoch, is_as_before = yield from _rejoin(
                 self._environment, group.group_id, known, subscription
             )

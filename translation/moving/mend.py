@@ -323,9 +323,8 @@ class Mending:
         yield Send(ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, leaves)
         group = self._registry.groups.get(group_id)
         if group is not None:
-            self._memberships.heartbeat_group(
-                group
-            )  # else the broker waits for a client's Heartbeat to assign anew
+            # Else the broker waits for a client's Heartbeat before it computes the assignment again.
+            self._memberships.heartbeat_group(group)
 
     def ask_leader_to_rejoin(self, call: ClientCall) -> None:
         """Answer the Heartbeat of a classic member that is to join again, if the broker takes it for a member at

@@ -8,7 +8,7 @@ Every decision is read from the log anew, with the broker's description of the g
 replica makes it. While the log is away nobody is let in and no step begins.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,17 +16,15 @@ from msgspec.structs import replace
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import ClientCall, Connection, EventKind
-from translation.conversion.classic_join import ClassicJoins
 from translation.conversion.pending_switches import match_pending_switch
 from translation.engine.context import Context
-from translation.engine.join_outcomes import refused
 from translation.member_log.group_records import MOVE, GroupKey, Move, Slot, StoredGroup, slot_name
 from translation.member_log.records import LONGEST_NAME, member_key
 from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_ids import is_issued_form
 from translation.members.member_parts import PendingSwitch
-from translation.members.procedure import Procedure, UpstreamLost, Wait
+from translation.members.procedure import Procedure, Wait
 from translation.moving.group_members import describe_members
 from translation.policy.client_offer import lacks_owned_list
 from translation.policy.policy import Rule
@@ -141,9 +139,8 @@ class SlotAdmission:
         group_members = looked.group_members
         held, inputs = self._found_out(group_id, rule, move, looked)
         members = group_members.members(held.values())
-        quota = min(
-            rule.staged[move.step].quota(members), members
-        )  # a step of two may be that of a group of one
+        # A step of two may be that of a group of one.
+        quota = min(rule.staged[move.step].quota(members), members)
         is_done = bool(group_members.translated) and is_filled(held, group_members, quota)
         yield from self._go_on(group_id, rule, move, decide(move, rule, replace(inputs, filled=is_done)))
 
@@ -308,9 +305,8 @@ class SlotAdmission:
         if move is None or move.converted:
             return
         looked = client.looked or (yield from self._look(group_id, connection))
-        move = self._moves.move(
-            group_id, rule
-        )  # its baseline may have been written while the broker was asked
+        # Its baseline may have been written while the broker answered.
+        move = self._moves.move(group_id, rule)
         if looked is not None and looked.group_members.translated and move is not None and move.is_moving:
             yield from self._go_on(group_id, rule, move, replace(move, converted=True))
 
@@ -482,40 +478,6 @@ def wave_blocked_by(moves: Moves, group_id: str, rule: Rule) -> str | None:
         return None
     before = moves.waves.before(rule.wave)
     return why_not_yet(rule.wave, before, moves.rules.policy.waves.needed)
-
-
-def join_by_steps(
-    context: Context,
-    call: ClientCall,
-    rule: Rule,
-    *,
-    translate: Callable[[str], None],
-    stay_classic: Callable[[], None],
-    route_again: Callable[[], None],
-) -> Procedure[None]:
-    """Decide whether the JoinGroup of a client that is no member of the new protocol here is translated.
-
-    ``translate`` gets the member id under which, which is a new one if the client comes without.
-    """
-    request = call.request
-    message: JoinGroupRequest = request.message
-    try:
-        member_id = yield from SlotAdmission(context).id_to_join_under(call, rule)
-    except UpstreamLost:
-        context.connections.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        raise
-    if not context.connections.is_waiting(request):
-        return
-    if context.rules.rule_for(message.group_id) is not rule:
-        route_again()
-    elif isinstance(member_id, ErrorCode):
-        context.connections.answer(request, refused(request, member_id))
-    elif member_id is not None:
-        translate(member_id)
-    elif is_issued_form(message.member_id):
-        yield from ClassicJoins(context).relay_as_member_or_new(request)
-    else:
-        stay_classic()
 
 
 def may_be_told(moves: Moves, group_id: str, rule: Rule) -> bool:

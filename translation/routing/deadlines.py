@@ -56,9 +56,8 @@ class Deadlines:
             if self._expiry.asks_log(member):
                 return  # until the log says something, or the client calls
             self._start(member, expiring=True)
-            if (
-                member.queue.waiting
-            ):  # for its turn, and what waits is dropped if its connection is lost before
+            if member.queue.waiting:
+                # For its turn, and what waits is dropped if its connection is lost before.
                 self._environment.timers.book(
                     member, now + self._environment.settings.turn_limit_s + _AFTER_TURN_S
                 )
@@ -73,9 +72,8 @@ class Deadlines:
         due = [when for when in group.scheduled_heartbeats if when <= now]
         group.scheduled_heartbeats = [when for when in group.scheduled_heartbeats if when > now]
         if due:
-            update_assignors(
-                self._memberships, self._rules, group
-            )  # the member whose assignor the group votes for may have left
+            # The member whose assignor the group votes for may have left.
+            update_assignors(self._memberships, self._rules, group)
             for member in list(group.members.values()):
                 if member.broker.replied_at < due[-1]:
                     self.heartbeat(member)

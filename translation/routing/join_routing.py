@@ -27,10 +27,11 @@ from translation.joining.replaced_static_member import (
 )
 from translation.members.environment import Environment
 from translation.members.member import Member
-from translation.members.procedure import Procedure, ProcedureQueue
+from translation.members.member_ids import is_issued_form
+from translation.members.procedure import Procedure, ProcedureQueue, UpstreamLost
 from translation.membership import member_id_required, static_members
 from translation.moving.downgrade import Downgrade
-from translation.moving.slot_admission import join_by_steps
+from translation.moving.slot_admission import SlotAdmission
 from translation.policy.client_offer import lacks_owned_list, owns_partitions, why_not_translated
 from translation.policy.policy import Mode, Rule
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
@@ -52,6 +53,7 @@ class JoinRouting:
         self._serving = MemberServing(context)
         self._replaced_static_member = ReplacedStaticMember(context)
         self._classic_joins = ClassicJoins(context)
+        self._slot_admission = SlotAdmission(context)
         self._downgrade = Downgrade(context)
         self._join_groups = JoinGroups(context)
         self._context = context
@@ -248,15 +250,29 @@ class JoinRouting:
 
     def _translate_by_steps(self, call: ClientCall, rule: Rule) -> None:
         """Translate a JoinGroup if its client has a slot of its group's step, or can have one; else relay it."""
-        steps = join_by_steps(
-            self._context,
-            call,
-            rule,
-            translate=partial(self._translate, call),
-            stay_classic=partial(self._relay_unconverted, call, is_known_new=True),
-            route_again=partial(self.route_join_group, call, authorized=True),
-        )
+        steps = self._join_by_steps(call, rule)
         self._scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
+
+    def _join_by_steps(self, call: ClientCall, rule: Rule) -> Procedure[None]:
+        request = call.request
+        message: JoinGroupRequest = request.message
+        try:
+            member_id = yield from self._slot_admission.id_to_join_under(call, rule)
+        except UpstreamLost:
+            self._connections.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            raise
+        if not self._connections.is_waiting(request):
+            return
+        if self._rules.rule_for(message.group_id) is not rule:
+            self.route_join_group(call, authorized=True)
+        elif isinstance(member_id, ErrorCode):
+            self._connections.answer(request, refused(request, member_id))
+        elif member_id is not None:
+            self._translate(call, member_id)
+        elif is_issued_form(message.member_id):
+            yield from self._classic_joins.relay_as_member_or_new(request)
+        else:
+            self._relay_unconverted(call, is_known_new=True)
 
     def _translate(self, call: ClientCall, new_id: str = "") -> None:
         """Start the procedure of a JoinGroup under its member id, or answer that it needs another id.
