@@ -60,7 +60,7 @@ class FleetMember(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``state`` is ``served``, ``silent`` (its replica is) or ``expiring`` (the member id is dead, the broker may still
     have the member). ``replica`` is the name of the replica that wrote the record at ``written_at``, ``replica_id`` its
-    id. A served member's record is written anew every few hours and at changes, so its age does not say when the
+    id. A served member's record is written again every few hours and at changes, so its age does not say when the
     client's last call was. ``generation`` is -1 if it is not known.
     """
 

@@ -315,11 +315,11 @@ CONTRADICTIONS = {
         ["--set", "pipeline.report.enabled=true,journal.to=volume"],
         "pipeline.report: can't read a journal that is in an emptyDir",
     ),
-    "a client's certificate that nobody signs": (
+    "client certificates without an authority": (
         [*TLS, "--set", "listeners.kafka.tls.clientAuth=optional"],
         "listeners.kafka.tls: clientAuth and clientCrl need clientCaSecretName",
     ),
-    "revoked certificates of nobody": (
+    "a revocation list without an authority": (
         [*TLS, "--set", "listeners.kafka.tls.clientCrl.secretName=a"],
         "listeners.kafka.tls: clientAuth and clientCrl need clientCaSecretName",
     ),
@@ -327,7 +327,7 @@ CONTRADICTIONS = {
         [*TLS, "--set", "listeners.kafka.identity=mapped,identity.allow={a},identity.mapped.secretName=a"],
         "listeners.kafka.identity: mapped needs tls.clientCaSecretName",
     ),
-    "rules for principals that nobody learns of": (
+    "mapping rules without an identity": (
         ["--set", "listeners.kafka.principalMappingRules=RULE:^(.*)$/$1/"],
         "listeners.kafka.principalMappingRules: needs identity: delegation_token or mapped",
     ),
@@ -343,7 +343,7 @@ CONTRADICTIONS = {
         [*TOKENS, "--set", "identity.allow=null"],
         "identity.allow: needed",
     ),
-    "tokens of nobody's account": (
+    "tokens without an account": (
         [*TOKENS, "--set", "identity.account.secretName="],
         "identity.account: delegation_token needs username and secretName",
     ),

@@ -183,7 +183,7 @@ def translated(truth: Truth) -> Iterator[Member]:
 
 
 def _in_the_log(state: State) -> Values:
-    """A member whose client ended with its replica stays in the log: nobody is left to write its end."""
+    """A member whose client ended with its replica stays in the log: no replica writes its end."""
     if not state.has_fleet:
         return {}
     served = _count(("served",) for _ in translated(state.truth))

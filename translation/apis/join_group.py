@@ -352,7 +352,7 @@ class JoinGroups:
                     continue
                 yield from leave(other)
                 if other.joined:
-                    reason = "its client joined anew under another member id"
+                    reason = "its client joined again under another member id"
                     self._memberships.end(other, MemberEvent.LEFT, EventKind.LEFT, reason)
                     self._registry.drop_if_idle(other)
 

@@ -8,7 +8,7 @@ it owns, and reports it in a JoinGroup:
   client is told to rejoin, unless a member log says what it has (:mod:`translation.joining.resumption`).
 * A JoinGroup adopts it and goes on (:meth:`~Adoption.adopt_for_join`). :mod:`translation.joining.join_preflight`
   decides that, because a JoinGroup under an unknown id may also be a new client's, or a classic member's.
-* A member that is known here, but was served by another process since, is adopted anew (:meth:`~Adoption.readopt`,
+* A member that is known here, but was served by another process since, is adopted again (:meth:`~Adoption.readopt`,
   :meth:`~Adoption.resync_epoch`).
 """
 
@@ -131,7 +131,7 @@ class Adoption:
         self._connections.forward(call.request)
 
     def readopt(self, member: Member, call: ClientCall) -> Procedure[ErrorCode | None]:
-        """Adopt a known member anew: the broker has it at an epoch that is unknown here, so another process has served
+        """Adopt a known member again: the broker has it at an epoch that is unknown here, so another process has served
         it.
 
         What is known here does not count any more. The call shows that the client is here now. Returns NONE if the
@@ -204,7 +204,7 @@ class Adoption:
     def resync_epoch(self, member: Member, connection: Connection) -> Procedure[bool]:
         """In a JoinGroup, take over the broker's epoch if another process has moved it; return whether it has.
 
-        False too if the broker has no such member. To leave and join anew instead would give away at once what the
+        False too if the broker has no such member. To leave and join again instead would give away at once what the
         client reports as owned.
         """
         _, found = yield from self._lookup.member(member.group.group_id, member.member_id, connection)

@@ -172,7 +172,7 @@ class JoinPreflight:
             yield from wait_in_join(
                 member, call.request, self._environment.now + self._environment.settings.join_poll_s
             )
-        yield from leave_consumer_membership(self._context, before, "its client joined anew")
+        yield from leave_consumer_membership(self._context, before, "its client joined again")
         self._registry.drop_if_idle(before)
         return None
 

@@ -409,11 +409,11 @@ TOKENS = [
         ),
     ),
     Call(
-        "RenewDelegationToken", "v2, a token that nobody has",
+        "RenewDelegationToken", "v2, an unknown token",
         once(lambda _: message("renew_delegation_token", 2, hmac=b"none", renew_period=dt.timedelta(hours=1))),
     ),
     Call(
-        "ExpireDelegationToken", "v2, a token that nobody has",
+        "ExpireDelegationToken", "v2, an unknown token",
         once(lambda _: message("expire_delegation_token", 2, hmac=b"none", expiry_time_period=dt.timedelta(0))),
     ),
     Call("DescribeDelegationToken", "v3", once(lambda _: message("describe_delegation_token", 3, owners=None))),

@@ -48,7 +48,7 @@ class Place:
 
     kind: str
     connect: Callable[[str | None], RawConnection]
-    """Connects as this user, or as nobody. Raises ConnectionError or ssl.SSLError where nobody may not connect."""
+    """Connects as this user, or without a login. Raises ConnectionError or ssl.SSLError where that is refused."""
     kafka: Kafka
     """As a super user sees it, straight at the broker."""
     topic_ids: Mapping[str, uuid.UUID]

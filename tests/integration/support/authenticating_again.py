@@ -39,7 +39,7 @@ class AuthenticatingAgain:
         self._topic, self._group = topic, group
 
     def run(self, application: Application, partitions: int) -> None:
-        """Work until all have authenticated again several times; then nothing is lost, and nobody has noticed."""
+        """Work until all have authenticated again several times; then nothing is lost, and no member has rejoined."""
         producer = self._consumers.start(
             application.producer,
             self._proxy.bootstrap,
