@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from support.secured import sasl_settings
 
 from benchmarks import throughput
 from benchmarks.lib.test_bed import cpu_s, resident_bytes
+from proxy.identity.speaker import SPREADS_S
 from tools import identity_table, recorded
 from tools.kafka.cluster import Cluster, ExtraListener
 from tools.kafka.tls_files import TlsFiles
@@ -49,6 +51,8 @@ REQUESTS, TURNS = 200, 15
 RECORDS, ROUNDS = 200_000, 5
 TOPIC = "throughput"
 PATIENCE_S = 20.0
+TOGETHER = 32
+"""Connections that begin together where only the memory counts."""
 _MIB = 1024 * 1024
 _API_VERSIONS = struct.pack(">hhih", 18, 0, 1, 5) + b"bench"
 _METADATA = struct.pack(">hhih", 3, 4, 1, 5) + b"bench" + struct.pack(">ih", 1, 72) + b"t" * 72 + b"\0"
@@ -178,8 +182,9 @@ def memory(cluster: Cluster, tls: TlsFiles, folder: Path, clients: Sequence[Clie
     with certificate_proxy(cluster, tls, folder, identity=many) as proxy:
         connect(proxy.bootstrap, context_of(clients[0]))[0].close()
         before = resident_bytes(proxy.pid)
-        for client in clients:
-            connect(proxy.bootstrap, context_of(client))[0].close()
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            for connection in pool.map(lambda each: connect(proxy.bootstrap, context_of(each))[0], clients):
+                connection.close()
         after = resident_bytes(proxy.pid)
         made, there = identity_count(proxy, "tokens", "created"), len(token_owners(cluster))
     return {
@@ -206,6 +211,7 @@ def run(folder: Path, principals: int, for_memory: int) -> dict[str, Any]:
         allow_tokens(cluster, "CN=client-", prefixed=True)
         clients = [Client(tls, f"client-{number}") for number in range(principals)]
         found: dict[str, Any] = {"kafka": cluster.version, "principals": principals, "open": OPEN}
+        found["pause_ms"] = SPREADS_S * 1000
         with certificate_proxy(cluster, tls, folder / "identity") as proxy:
             contexts = [context_of(client) for client in clients]
             found["ms"] = times(cluster.bootstrap_of("MTLS"), proxy, contexts)

@@ -57,7 +57,7 @@ def table(run: Entry) -> str:
             ]
         )
     return (
-        f"{connections}\n"
+        f"{connections}\nThe first contains the pause of {run['pause_ms']:.0f} ms until brokers know a new token.\n\n"
         + markdown(("at rest", "delegation token", "SASL relayed", "ratio", "ratio of the proxy's CPU"), rest)
         + f"\n{run['principals']} principals, {run['open']} connections open: {run['made']} tokens made, "
         f"{run['left']} left after the end. {memory['principals']:,} principals that each connect once: "

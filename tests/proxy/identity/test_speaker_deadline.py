@@ -1,5 +1,7 @@
-"""A client waits within one bound for its token, its connection to the broker and the authentication together."""
+"""How long a client waits: for its token, its connection to the broker and the authentication together within one
+bound, and for a new token to reach the brokers."""
 
+import math
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -7,9 +9,9 @@ import trio
 
 from proxy.config.schema import Address
 from proxy.identity.client_certificate import CertificatePrincipals
-from proxy.identity.credentials import Credentials
+from proxy.identity.credentials import Credentials, Token
 from proxy.identity.principal_rules import PrincipalRules
-from proxy.identity.speaker import CertificateListener, CertificateSpeaker
+from proxy.identity.speaker import SPREADS_S, CertificateListener, CertificateSpeaker
 from proxy.identity.spoken_for import SpokenFor
 from proxy.metrics.registry import Metrics
 from proxy.session.errors import ClientError, UpstreamError
@@ -33,14 +35,24 @@ class SlowSource:
         return Credentials("SCRAM-SHA-256", principal, "secret")
 
 
+class FreshTokens(SlowSource):
+    """Has a token that was made at this moment."""
+
+    async def credentials_of(self, principal: str) -> Credentials:
+        now = trio.current_time()
+        return Token.of("SCRAM-SHA-256", principal, "id", b"hmac", now, now + 3600)
+
+
 class ScriptedDialer:
     """In place of a dialer: connects after so many seconds to a broker that never answers."""
 
     def __init__(self, after_s: float) -> None:
         self._after_s = after_s
         self.brokers: list[trio.abc.Stream] = []
+        self.asked_at = math.nan
 
     async def dial(self, node_id: int | None) -> Dialed:
+        self.asked_at = trio.current_time()
         await trio.sleep(self._after_s)
         ours, its = trio.testing.memory_stream_pair()
         self.brokers.append(its)
@@ -86,3 +98,14 @@ async def test_a_slow_token_leaves_its_rest_to_the_connection_and_the_broker(aut
     await within_10_s(lambda: slow_to_connect.dial(1), UnreachableError, "connection")
     slow_to_answer = a_speaker(token_after_s=4, connection_after_s=4)
     await within_10_s(lambda: slow_to_answer.dial(1), UpstreamError, "answer")
+
+
+async def test_a_new_token_is_used_when_brokers_may_know_it(autojump_clock):
+    dialer = ScriptedDialer(after_s=60)
+    listener = CertificateListener(
+        FreshTokens(0), Valid(PrincipalRules("DEFAULT")), SpokenFor((".*",), ()), dialer, Metrics()
+    )
+    began = trio.current_time()
+    with pytest.raises(UnreachableError):
+        await CertificateSpeaker(listener, "CN=alice", b"").dial(1)
+    assert dialer.asked_at - began == pytest.approx(SPREADS_S)
