@@ -206,6 +206,10 @@ def run(folder: Path, principals: int, for_memory: int) -> dict[str, Any]:
         ExtraListener("SASL", "SASL_PLAINTEXT", sasl_settings()),
         ExtraListener("MTLS", "SSL", mutual),
     )
+    options["java_options"] = (
+        "-XX:TieredStopAtLevel=4",
+        "-Xmx2g",
+    )  # SCRAM credentials of a token take it long
     options["overrides"] = {**options["overrides"], "allow.everyone.if.no.acl.found": "true"}
     with own_cluster("bench-identity", **options) as cluster:
         allow_tokens(cluster, "CN=client-", prefixed=True)
