@@ -71,10 +71,10 @@ class Identities:
             return
         await self._tokens.run(task_status)
 
-    async def end(self) -> None:
-        """Expire all tokens; nobody speaks for anybody from now on."""
+    async def end(self, spare_s: float) -> None:
+        """Expire all tokens; nobody speaks for anybody from now on. ``spare_s``: what the drain left of its time."""
         if self._tokens is not None:
-            await self._tokens.expire_all()
+            await self._tokens.expire_all(spare_s)
 
 
 def identity_problems(config: Config) -> list[tuple[KeyPath, str]]:

@@ -22,8 +22,8 @@ _TRIES_S = 5.0
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
 _END_S = 4.0
-"""Seconds at the end for answers under way and to expire all tokens. What is left ends by itself. A supervisor kills a
-worker 5 s after the drain's grace, and a pod ends 10 s after it."""
+"""Seconds past the drain's grace for answers under way and to expire all tokens. What is left ends by itself. A
+supervisor kills a worker 5 s after the grace, and a pod ends 10 s after it."""
 
 _EXPIRES_EVERY_S = 1.0
 
@@ -100,8 +100,10 @@ class TokenSource:
         if isinstance(credentials, Token):
             self._store.useless(credentials)
 
-    async def expire_all(self) -> None:
+    async def expire_all(self, spare_s: float) -> None:
         """Expire every token at the brokers, as far as time allows; nobody may ask for one any more.
+
+        ``spare_s`` are the seconds that the drain has left of its grace.
 
         Answers that are on their way are waited for: tokens that nobody has read would live on.
         """
@@ -112,7 +114,7 @@ class TokenSource:
             if await self._expire(token):
                 expired.append(token)
 
-        with trio.move_on_after(_END_S):
+        with trio.move_on_after(spare_s + _END_S):
             async with trio.open_nursery() as nursery:
                 while True:
                     for token in self._store.take_all(trio.current_time()):

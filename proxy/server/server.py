@@ -204,9 +204,10 @@ class Server:
             self.health.ready()
             task_status.started()
             await self._stopping.wait()
+            drained_by = trio.current_time() + self._config.drain.grace_s
             await drain(self.health, self.ports.listeners, parts.connections, self._config.drain.grace_s)
             if parts.identities is not None:
-                await parts.identities.end()
+                await parts.identities.end(spare_s=max(0.0, drained_by - trio.current_time()))
             nursery.cancel_scope.cancel()
 
     @property

@@ -336,7 +336,7 @@ async def test_tokens_without_use_are_expired_and_all_at_the_end(autojump_clock,
     async with trio.open_nursery() as waiting:
         waiting.start_soon(ask, source, "dave")
         await trio.sleep(0.1)
-        waiting.start_soon(source.expire_all)
+        waiting.start_soon(source.expire_all, 0.0)
         await trio.sleep(0.1)
         account.may_answer.set()
         waiting.cancel_scope.deadline = trio.current_time() + 5
@@ -401,12 +401,29 @@ async def test_what_the_brokers_do_not_expire_in_time_at_the_end_is_counted(auto
     await trio.sleep(0.1)
     began = trio.current_time()
     with structlog.testing.capture_logs() as logs:
-        await source.expire_all()
+        await source.expire_all(spare_s=0.0)
     assert trio.current_time() - began < 5, "a supervisor waits no longer"
     assert {token.owner for token in account.expired} == {"alice", "carol"}
     assert metrics.identity_tokens.labels("expired")._value.get() == 2
     assert metrics.identity_tokens.labels("not_expired")._value.get() == 1
     assert (logs[-1]["tokens"], logs[-1]["not_expired"]) == (2, 1)
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_the_drain_left_of_its_time_serves_to_expire_tokens(autojump_clock, nursery):
+    class Slow(ScriptedAccount):
+        async def expire(self, token: Token) -> None:
+            await trio.sleep(15)
+            await super().expire(token)
+
+    account = Slow()
+    account.may_answer.set()
+    source = a_source(account)
+    await nursery.start(source.run)
+    source.connected("alice")
+    await source.credentials_of("alice")
+    await source.expire_all(spare_s=12.0)
+    assert [token.owner for token in account.expired] == ["alice"]
     nursery.cancel_scope.cancel()
 
 
@@ -429,6 +446,6 @@ async def test_the_metric_counts_principals_with_a_token_and_tokens_that_were_no
         await trio.sleep(2)
     assert len(account.expired) == 1
     assert metrics.identity_tokens.labels("not_expired")._value.get() == 1
-    await source.expire_all()
+    await source.expire_all(spare_s=0.0)
     assert value_of(metrics.identity_principals) == 0
     nursery.cancel_scope.cancel()
