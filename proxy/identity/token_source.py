@@ -27,6 +27,9 @@ supervisor kills a worker 5 s after the grace, and a pod ends 10 s after it."""
 
 _EXPIRES_EVERY_S = 1.0
 
+_EXPIRED_TOGETHER = 16
+"""As many as the account has connections for it: a token that waits for its turn is not too late yet."""
+
 
 class Account(Protocol):
     """Makes and expires tokens, as :class:`proxy.identity.token_account.TokenAccount` does."""
@@ -55,6 +58,7 @@ class TokenSource:
         self._asked: dict[str, trio.Event] = {}
         self._nursery: trio.Nursery | None = None
         self._throttle = LogThrottle()
+        self._turns = trio.CapacityLimiter(_EXPIRED_TOGETHER)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Ask for tokens, and expire those that have no use any more, until cancelled."""
@@ -184,7 +188,8 @@ class TokenSource:
         """Expire a token at the brokers; return whether they said so. Counts it in any case, also if cancelled."""
         is_expired = False
         try:
-            await self._account.expire(token)
+            async with self._turns:
+                await self._account.expire(token)
             is_expired = True
         except AccountError as error:
             self._warn_of_tokens_left(str(error))

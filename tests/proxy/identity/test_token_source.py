@@ -427,6 +427,30 @@ async def test_what_the_drain_left_of_its_time_serves_to_expire_tokens(autojump_
     nursery.cancel_scope.cancel()
 
 
+async def test_at_the_end_no_token_waits_for_its_turn_at_the_account(autojump_clock, nursery):
+    class Counting(ScriptedAccount):
+        at_work = most = 0
+
+        async def expire(self, token: Token) -> None:
+            self.at_work += 1
+            self.most = max(self.most, self.at_work)
+            await trio.sleep(1)
+            self.at_work -= 1
+            await super().expire(token)
+
+    account = Counting()
+    account.may_answer.set()
+    source = a_source(account, most_principals=100, creations_per_s=1000)
+    await nursery.start(source.run)
+    for number in range(40):
+        source.connected(f"client-{number}")
+        await source.credentials_of(f"client-{number}")
+    await source.expire_all(spare_s=0.0)
+    assert account.most == 16, "a question's time runs while it waits for a connection"
+    assert len(account.expired) == 40
+    nursery.cancel_scope.cancel()
+
+
 async def test_the_metric_counts_principals_with_a_token_and_tokens_that_were_not_expired(
     autojump_clock, nursery
 ):
