@@ -16,11 +16,18 @@ _NAMES = {
     "later": "through Epochgate, a later one",
 }
 _BESIDE = {"first": "straight", "later": "straight again"}
+_MOST_ADDED_MS = {"first": 50, "later": 5}
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:
     """Return the median and the 99th percentile."""
     return {"p50": statistics.median(values), "p99": statistics.quantiles(values, n=100)[98]}
+
+
+def _judged(run: Entry, name: str) -> str:
+    added_ms = run["ms"][name]["p50"] - run["ms"][_BESIDE[name]]["p50"]
+    most_ms = _MOST_ADDED_MS[name]
+    return f"{'met' if added_ms <= most_ms else 'missed'} (at most {most_ms} ms more)"
 
 
 def table(run: Entry) -> str:
@@ -57,7 +64,9 @@ def table(run: Entry) -> str:
             ]
         )
     return (
-        f"{connections}\nThe first contains the pause of {run['pause_ms']:.0f} ms until brokers know a new token.\n\n"
+        f"{connections}\nTargets of the medians: the first {_judged(run, 'first')}, a later one "
+        f"{_judged(run, 'later')}. "
+        f"The first contains the pause of {run['pause_ms']:.0f} ms until brokers know a new token.\n\n"
         + markdown(("at rest", "delegation token", "SASL relayed", "ratio", "ratio of the proxy's CPU"), rest)
         + f"\n{run['principals']} principals, {run['open']} connections open: {run['made']} tokens made, "
         f"{run['left']} left after the end. {memory['principals']:,} principals that each connect once: "
