@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from protocol_codecs.codec import Buffer, decode, decode_prefix, encode
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.fields import array, int32
+from protocol_codecs.fields import array, int32, string
 from protocol_codecs.message import Message
 from protocol_codecs.messages.describe_cluster import DescribeClusterResponse
 from protocol_codecs.messages.find_coordinator import Coordinator, FindCoordinatorResponse
@@ -38,17 +38,22 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Rewritten(msgspec.Struct, frozen=True):
-    """A response body with rewritten addresses, and the nodes that it named before."""
+    """A response body with rewritten addresses, and the nodes that it named before.
+
+    ``cluster_id`` is that of a Metadata response, None before v2.
+    """
 
     body: bytes
     nodes: tuple[Node, ...]
+    cluster_id: str | None = None
 
 
 class _MetadataResponseBeginning(Message, beginning_of=MetadataResponse):
-    """The fields of a Metadata response up to the end of its broker list."""
+    """The fields of a Metadata response up to the cluster id behind its broker list."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)
     brokers: tuple[MetadataResponseBroker, ...] = array(MetadataResponseBroker)
+    cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True)
 
 
 def rewrite_metadata_brokers(
@@ -58,8 +63,8 @@ def rewrite_metadata_brokers(
 
     One with an error of its own (KIP-1102) stays without them: it says nothing of the cluster, and clients ignore it or
     begin again. Leaders and replicas may name nodes that were left out; clients treat those as not available. Raises
-    MalformedMessage if the body is malformed up to the end of that list; the bytes after it are not checked, but for a
-    short response that may be an error.
+    MalformedMessage if the body is malformed up to the cluster id behind that list; the bytes after it are not checked,
+    but for a short response that may be an error.
     """
     beginning, end = decode_prefix(_MetadataResponseBeginning, version, body)
     brokers = []
@@ -76,11 +81,14 @@ def rewrite_metadata_brokers(
             for node in if_empty()
         ]
     rewritten = _MetadataResponseBeginning(
-        throttle_time_ms=beginning.throttle_time_ms, brokers=tuple(brokers)
+        throttle_time_ms=beginning.throttle_time_ms,
+        brokers=tuple(brokers),
+        cluster_id=beginning.cluster_id,
     )
     return Rewritten(
         b"".join((encode(rewritten, version), memoryview(body)[end:])),
         tuple(Node(b.node_id, b.host, b.port, b.rack) for b in beginning.brokers),
+        beginning.cluster_id,
     )
 
 

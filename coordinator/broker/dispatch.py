@@ -80,7 +80,7 @@ async def answer(context: RequestScope, api_key: int, frame: bytes, start: int) 
     """Return the answer to the request whose body begins at ``start``. Raises UnknownApi and CodecError."""
     version = context.version
     if api_key == ApiKey.API_VERSIONS:
-        return api_versions.answer(version, experimental.keys(context.cluster.config))
+        return api_versions.answer(context, frame, start)
     request_type, served = _served(context, api_key)
     # As brokers do, ignore what follows the message: librdkafka has sent surplus bytes behind some requests.
     request, _ = decode_prefix(request_type, version, frame, start)

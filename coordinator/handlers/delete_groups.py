@@ -1,4 +1,7 @@
-"""DeleteGroups (42), v0 to v2: deletes groups without members, with their offsets."""
+"""DeleteGroups (42), v0 to v3: deletes groups without members, with their offsets.
+
+No error has a message: Kafka has one for what a plugin of streams groups refuses.
+"""
 
 from coordinator import records
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState

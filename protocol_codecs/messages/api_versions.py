@@ -10,6 +10,9 @@ from protocol_codecs.api_key import ApiKey
 from protocol_codecs.fields import array, boolean, int16, int32, int64, string
 from protocol_codecs.message import Message
 
+NODE_FROM = 5
+"""The first version in which the client names the cluster and the node that it means to reach."""
+
 
 class ApiVersionsRequest(Message, api_key=ApiKey.API_VERSIONS, versions="0-5", flexible="3+"):
     """Asks which APIs and versions the broker serves."""

@@ -251,6 +251,7 @@ class ClientConnection:
             upstream.direction,
             deps.broker_health.read_counter(self.node_id),
             dialed.lifetime_s,
+            stand_in=dialed.assumed,
         )
         self._nursery.start_soon(self._guarded, partial(self._read_upstream, upstream))
         if self._speaker is not None and dialed.lifetime_s is not None:

@@ -116,13 +116,15 @@ class SessionShell:
         direction: RelayDirection,
         reads: HotCounter,
         lifetime_s: float | None = None,
+        *,
+        stand_in: bool = False,
     ) -> None:
         """The upstream connection is open: ``buffer`` writes to it, ``direction`` reads it, ``reads`` counts that.
 
-        ``lifetime_s``: how long the session lives that the proxy has authenticated there.
+        ``lifetime_s``, ``stand_in``: see :meth:`proxy.session.session.ClientSession.upstream_opened`.
         """
         self._to_upstream, self._from_upstream, self._upstream_reads = buffer, direction, reads
-        self._session.upstream_opened(lifetime_s)
+        self._session.upstream_opened(lifetime_s, stand_in=stand_in)
 
     # -- what the session returns --------------------------------------------------------------------------
 

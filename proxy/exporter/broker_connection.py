@@ -11,9 +11,11 @@ import trio
 
 from protocol_codecs import ApiKey, Message
 from protocol_codecs.message import M
+from protocol_codecs.messages.api_versions import NODE_FROM
 from proxy.config.fleet import Property
 from proxy.config.schema import Address
 from proxy.transport.broker_calls import BrokerCalls
+from proxy.transport.node_table import NodeIdentity
 from proxy.transport.sasl_exchange import SaslRefused, authenticate
 from proxy.transport.tcp_stream import open_tcp
 from proxy.transport.tls_stream import TlsStream
@@ -61,10 +63,11 @@ class BrokerAccount:
                 )
             self._sasl = mechanism, given.get("sasl.username", ""), given.get("sasl.password", "")
 
-    async def connect(self, address: Address) -> "BrokerConnection":
-        """Connect and authenticate; the caller closes the connection.
+    async def connect(self, address: Address, meant: NodeIdentity | None = None) -> "BrokerConnection":
+        """Connect and authenticate; the caller closes the connection. ``meant``: the broker that is to be there.
 
         :raises OSError, trio.BrokenResourceError, TlsError, NoAnswerError: no connection, or no usable answer.
+        :raises WrongRouteError: another broker is there, and checks that.
         :raises BrokerRefuses, LoginError: the broker refuses the credentials, or can't be trusted.
         """
         transport = await open_tcp(*address)
@@ -78,6 +81,8 @@ class BrokerAccount:
             await connection.learn_versions()
             if self._sasl is not None:
                 await connection.authenticate(*self._sasl)
+            if meant is not None:
+                await connection.check_route(meant)
         except BaseException:
             transport.socket.close()
             raise
@@ -99,6 +104,14 @@ class BrokerConnection:
         """Ask for the broker's API versions, which it tells before authentication too."""
         answer = await self._calls.api_versions("exporter")
         self._versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+    async def check_route(self, meant: NodeIdentity) -> None:
+        """Have the broker check that it is this one, if it can; after authentication.
+
+        :raises WrongRouteError: it is another one.
+        """
+        if self._versions.get(ApiKey.API_VERSIONS, (0, 0))[1] >= NODE_FROM:
+            await self._calls.api_versions("exporter", meant)
 
     async def authenticate(self, mechanism: str, user: str, password: str) -> None:
         """Authenticate by SASL.

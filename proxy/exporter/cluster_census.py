@@ -36,6 +36,7 @@ from protocol_codecs.messages.streams_group_describe import (
 from proxy.config.schema import Address
 from proxy.exporter.broker_connection import BrokerAccount, BrokerConnection, BrokerRefuses
 from proxy.transport.broker_calls import NoAnswerError
+from proxy.transport.node_table import NodeIdentity
 from proxy.wire.sasl_login import LoginError
 from translation.members.conversion import is_helper
 
@@ -136,8 +137,8 @@ class _Round:
     async def count(self) -> ClusterCount:
         limiter = trio.CapacityLimiter(_BROKERS_AT_ONCE)
         async with trio.open_nursery() as nursery:
-            for address in await self._brokers():
-                nursery.start_soon(self._read_broker, address, limiter)
+            for address, meant in await self._brokers():
+                nursery.start_soon(self._read_broker, address, meant, limiter)
         groups = Counter[Kind](dict.fromkeys((Kind(*kind[:2]) for kind in _KINDS), 0))
         members = Counter[MemberKind](dict.fromkeys(_KINDS, 0))
         for group_id, kind in self._listed.items():
@@ -150,8 +151,8 @@ class _Round:
                     members[MemberKind(*kind, member_type)] += number
         return ClusterCount(groups, members, self._gaps, tuple(self._reasons))
 
-    async def _brokers(self) -> tuple[Address, ...]:
-        """The addresses of all brokers, from the first bootstrap broker that answers."""
+    async def _brokers(self) -> tuple[tuple[Address, NodeIdentity], ...]:
+        """The addresses of all brokers and who is to be there, from the first bootstrap broker that answers."""
         for address in self._account.bootstrap:
             try:
                 with trio.fail_after(_TIMEOUT_S):
@@ -172,15 +173,20 @@ class _Round:
             if not cluster.cluster_authorized_operations & _DESCRIBE:
                 self._gaps[Gap.RIGHTS] = 1
                 self._reasons["the account has no DESCRIBE on the cluster"] = None
-            return tuple(Address(one.host, one.port) for one in cluster.brokers)
+            return tuple(
+                (Address(one.host, one.port), NodeIdentity(cluster.cluster_id, one.broker_id))
+                for one in cluster.brokers
+            )
         self._gaps[Gap.BROKERS] += 1
         return ()
 
-    async def _read_broker(self, address: Address, limiter: trio.CapacityLimiter) -> None:
+    async def _read_broker(
+        self, address: Address, meant: NodeIdentity, limiter: trio.CapacityLimiter
+    ) -> None:
         async with limiter:
             try:
                 with trio.fail_after(_TIMEOUT_S):
-                    connection = await self._account.connect(address)
+                    connection = await self._account.connect(address, meant)
             except _FAILURES as error:
                 self._gaps[Gap.BROKERS] += 1
                 self._note(address, error)

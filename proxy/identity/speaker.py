@@ -19,7 +19,7 @@ from proxy.identity.spoken_for import SpokenFor
 from proxy.identity.token_store import TokenRefused
 from proxy.metrics.registry import Metrics
 from proxy.session.errors import ClientError, NoPrincipalError, UpstreamError
-from proxy.transport.broker_calls import BrokerCalls, NoAnswerError
+from proxy.transport.broker_calls import BrokerCalls, NoAnswerError, WrongRouteError
 from proxy.transport.dialer import Dialed, Dialer, UnreachableError
 from proxy.transport.sasl_exchange import SaslRefused, authenticate
 from proxy.transport.tls_errors import TlsError
@@ -227,19 +227,24 @@ class CertificateSpeaker:
         return self._credentials
 
     async def _authenticated(self, dialed: Dialed, credentials: Credentials) -> Dialed:
-        """Authenticate a connection; it is closed unless that succeeds.
+        """Authenticate a connection, and have the broker check its route; it is closed unless both succeed.
 
         :raises SaslRefused: the broker refuses the credentials.
-        :raises UpstreamError: there is no usable answer.
+        :raises UpstreamError: there is no usable answer, or it is another broker's.
         """
         calls = BrokerCalls(dialed.stream, _CLIENT_ID, _MOST_BYTES, _MOST_ELEMENTS)
         is_done = False
         try:
-            await calls.api_versions(VERSION)
+            if dialed.identity is None:
+                await calls.api_versions(VERSION)
             lifetime_s = await authenticate(calls, credentials.mechanism, credentials.login())
+            if dialed.identity is not None:  # brokers do not check it before
+                await calls.api_versions(VERSION, dialed.identity)
             if calls.has_leftovers:
                 raise NoAnswerError("the broker sent more than it was asked for")
             is_done = True
+        except WrongRouteError as error:
+            raise self._failed(f"{dialed.address}: {error}", "wrong_route") from None
         except (NoAnswerError, LoginError, trio.BrokenResourceError) as error:
             kind = error.__cause__.kind if isinstance(error.__cause__, TlsError) else "authentication"
             raise self._failed(str(error), kind) from None

@@ -110,7 +110,7 @@ class _Asking:
         if isinstance(addresses, Unknown):
             brokers = addresses
         else:
-            apis = await ask_apis(addresses, open_, target.timeout_s)
+            apis = await ask_apis(addresses, open_, target.timeout_s, self._found.cluster_id)
             nobody = unknown if told is None or not isinstance(told.brokers, Unknown) else told.brokers
             settings = {} if told is None else told.settings
             brokers = tuple(

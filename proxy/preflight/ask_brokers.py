@@ -12,12 +12,19 @@ import msgspec
 import trio
 
 from protocol_codecs import ApiKey
+from protocol_codecs.messages.api_versions import NODE_FROM
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse
 from proxy.config.host_names import is_host
 from proxy.config.schema import Address
 from proxy.preflight.facts import Apis, Unknown
-from proxy.transport.broker_calls import BrokerCalls, ConnectionClosedError, NoAnswerError
+from proxy.transport.broker_calls import (
+    BrokerCalls,
+    ConnectionClosedError,
+    NoAnswerError,
+    WrongRouteError,
+)
 from proxy.transport.dialer import Open
+from proxy.transport.node_table import NodeIdentity
 
 CONCURRENT = 20
 """Brokers that are asked at once."""
@@ -37,12 +44,13 @@ _MOST_CHARS = 300
 
 
 _CLIENT_ID = "epochgate-preflight"
-_METADATA_VERSION = 1
+_METADATA_VERSION = 2
 _UNREACHABLE_DO = "see that this machine reaches the brokers' addresses, with the TLS settings that they want"
 _NEEDS_ACCOUNT_DO = (
     "give an account that the brokers know: --kafka-conf, or `fleet.kafka` in the configuration"
 )
 _ADDRESS_DO = "mend advertised.listeners of the broker"
+_ROUTE_DO = "mend advertised.listeners of the broker, or what leads from that address to another one"
 
 _FAILURES = (OSError, UnicodeError, trio.BrokenResourceError, trio.TooSlowError, NoAnswerError)
 
@@ -60,16 +68,20 @@ class BrokerAddress(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The brokers of a cluster as anybody is told them; ``answered`` has the API versions of the addresses asked."""
+    """The brokers of a cluster as anybody is told them; ``answered`` has the API versions of the addresses asked.
+
+    ``cluster_id`` is the cluster's, None if it is not known.
+    """
 
     brokers: tuple[BrokerAddress, ...] | Unknown
     answered: Mapping[str, Apis]
+    cluster_id: str | None = None
 
 
 async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: float) -> Found:
     """Ask the bootstrap brokers, all at once, for the cluster's brokers, without credentials."""
     answered: dict[str, Apis] = {}
-    told: dict[Address, tuple[BrokerAddress, ...]] = {}
+    told: dict[Address, MetadataResponse] = {}
     failures: dict[Address, Exception] = {}
     limiter = trio.CapacityLimiter(CONCURRENT)
 
@@ -81,7 +93,7 @@ async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: flo
                     async with stream:
                         calls = _calls(stream)
                         answered[str(address)] = await _apis(calls)
-                        told[address] = await _brokers(calls)
+                        told[address] = await _metadata(calls)
         except _FAILURES as error:
             failures[address] = error
 
@@ -89,14 +101,19 @@ async def find_brokers(bootstrap: Sequence[Address], open_: Open, timeout_s: flo
         for address in bootstrap:
             nursery.start_soon(ask, address)
     brokers: tuple[BrokerAddress, ...] | Unknown
+    cluster_id = None
     if told:
-        brokers = believable(next(iter(told.values())))
+        metadata = next(iter(told.values()))
+        brokers = believable(
+            [BrokerAddress(one.node_id, Address(one.host, one.port)) for one in metadata.brokers]
+        )
+        cluster_id = metadata.cluster_id
     elif any(str(one) in answered and isinstance(failures[one], ConnectionClosedError) for one in bootstrap):
         brokers = Unknown("brokers tell it to authenticated clients only", _NEEDS_ACCOUNT_DO)
     else:
         reasons = (f"{one}: {_reason(failures[one], timeout_s)}" for one in bootstrap)
         brokers = Unknown("; ".join(reasons), _UNREACHABLE_DO)
-    return Found(brokers, answered)
+    return Found(brokers, answered, cluster_id)
 
 
 def believable(brokers: Sequence[BrokerAddress]) -> tuple[BrokerAddress, ...] | Unknown:
@@ -120,15 +137,19 @@ def believable(brokers: Sequence[BrokerAddress]) -> tuple[BrokerAddress, ...] | 
 
 
 async def ask_apis(
-    brokers: Sequence[BrokerAddress], open_: Open, timeout_s: float
+    brokers: Sequence[BrokerAddress], open_: Open, timeout_s: float, cluster_id: str | None = None
 ) -> dict[int, Apis | Unknown]:
-    """Ask every broker for its API versions; what it answers, or why it did not, by node id."""
+    """Ask every broker for its API versions; what it answers, or why it did not, by node id.
+
+    With the cluster's id those of Kafka 4.4 check that they are the brokers that the cluster names (KIP-1242).
+    """
     answers: dict[int, Apis | Unknown] = {}
     limiter = trio.CapacityLimiter(CONCURRENT)
 
     async def ask(broker: BrokerAddress) -> None:
         async with limiter:
-            answers[broker.node_id] = await _ask(broker, open_, timeout_s)
+            meant = None if cluster_id is None else NodeIdentity(cluster_id, broker.node_id)
+            answers[broker.node_id] = await _ask(broker, open_, timeout_s, meant)
 
     async with trio.open_nursery() as nursery:
         for broker in brokers:
@@ -136,7 +157,9 @@ async def ask_apis(
     return answers
 
 
-async def _ask(broker: BrokerAddress, open_: Open, timeout_s: float) -> Apis | Unknown:
+async def _ask(
+    broker: BrokerAddress, open_: Open, timeout_s: float, meant: NodeIdentity | None
+) -> Apis | Unknown:
     address = broker.address
     if not broker.is_usable:
         return Unknown(f"it advertises {_shortened(str(address))}, which is no address", _ADDRESS_DO)
@@ -144,7 +167,9 @@ async def _ask(broker: BrokerAddress, open_: Open, timeout_s: float) -> Apis | U
         with trio.fail_after(timeout_s):
             stream = await open_(address.host, address.port)
             async with stream:
-                return await _apis(_calls(stream))
+                return await _apis(_calls(stream), meant)
+    except WrongRouteError as error:
+        return Unknown(_shortened(f"{address}: {error}"), _ROUTE_DO)
     except _FAILURES as error:
         return Unknown(f"{address}: {_reason(error, timeout_s)}", _UNREACHABLE_DO)
 
@@ -153,18 +178,20 @@ def _calls(stream: trio.abc.Stream) -> BrokerCalls:
     return BrokerCalls(stream, _CLIENT_ID, _MOST_BYTES, _MOST_ELEMENTS)
 
 
-async def _apis(calls: BrokerCalls) -> Apis:
+async def _apis(calls: BrokerCalls, meant: NodeIdentity | None = None) -> Apis:
     response = await calls.api_versions("preflight")
-    return Apis(
+    apis = Apis(
         versions={one.api_key: (one.min_version, one.max_version) for one in response.api_keys},
         features={one.name: one.max_version_level for one in response.finalized_features},
     )
+    if meant is not None and apis.versions.get(ApiKey.API_VERSIONS, (0, 0))[1] >= NODE_FROM:
+        await calls.api_versions("preflight", meant)
+    return apis
 
 
-async def _brokers(calls: BrokerCalls) -> tuple[BrokerAddress, ...]:
+async def _metadata(calls: BrokerCalls) -> MetadataResponse:
     request = MetadataRequest(topics=())
-    response = await calls.call(ApiKey.METADATA, _METADATA_VERSION, request, MetadataResponse)
-    return tuple(BrokerAddress(one.node_id, Address(one.host, one.port)) for one in response.brokers)
+    return await calls.call(ApiKey.METADATA, _METADATA_VERSION, request, MetadataResponse)
 
 
 def _reason(error: Exception, timeout_s: float) -> str:

@@ -28,9 +28,10 @@ class AdvertisedCluster:
             if node_id in self._addresses
         )
 
-    def learn_racks(self, nodes: Iterable[Node]) -> None:
-        """Record the racks of nodes that a Metadata response has named."""
+    def learn(self, nodes: Iterable[Node], cluster_id: str | None) -> None:
+        """Record the racks of the nodes that a Metadata response has named, and the cluster's id."""
         self._table.racks.update((node.node_id, node.rack) for node in nodes)
+        self._table.cluster_id = cluster_id or self._table.cluster_id
 
     def map_address(self, node_id: int, host: str, port: int) -> Address | None:
         """Learn a broker's own address; give the one that clients are told.

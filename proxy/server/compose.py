@@ -187,7 +187,7 @@ def compose(
             passes_through=driver.passes_through,
             held_calls=held_calls,
             known_nodes=cluster.known_nodes,
-            learn_racks=cluster.learn_racks,
+            learn_cluster=cluster.learn,
         )
         identify = None if identities is None else identities.identify_at(number)
         return ConnectionDeps(listener, dialer, broker_health, driver, pipes, cuts, identify)

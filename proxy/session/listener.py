@@ -8,7 +8,7 @@ from proxy.config.schema import Limits
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.request_metrics import RequestMetrics
 from proxy.wire.api_versions import ApiVersionsNegotiator
-from proxy.wire.broker_addresses import KnownNodes, LearnRacks, MapAddress
+from proxy.wire.broker_addresses import KnownNodes, LearnCluster, MapAddress
 from translation.actions import ConnectionId
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Mode, Rule
@@ -20,7 +20,7 @@ class Listener(msgspec.Struct, frozen=True):
     ``topics`` maps the topic ids that were seen to names, ``rule_for`` returns the policy's rule for a group id, and
     ``passes_through`` returns for a connection, group and member whether the translation is sure to forward a
     Heartbeat. ``held_calls`` bounds the memory for large group calls in all listeners together. ``known_nodes`` returns
-    those that a response has named before, with the racks that ``learn_racks`` was given.
+    those that a response has named before, with the racks that ``learn_cluster`` was given.
     """
 
     map_address: MapAddress
@@ -37,4 +37,4 @@ class Listener(msgspec.Struct, frozen=True):
         default_factory=lambda: HeldCallsBudget(Limits().group_calls_held_max_bytes)
     )
     known_nodes: KnownNodes = tuple
-    learn_racks: LearnRacks = lambda _nodes: None
+    learn_cluster: LearnCluster = lambda _nodes, _cluster_id: None

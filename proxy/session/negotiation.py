@@ -6,8 +6,10 @@ client that never asks.
 
 from collections.abc import Callable
 
-from protocol_codecs import CodecError, decode_bounded
-from protocol_codecs.messages.api_versions import ApiVersionsRequest
+from msgspec.structs import replace
+
+from protocol_codecs import CodecError, decode_bounded, encode
+from protocol_codecs.messages.api_versions import NODE_FROM, ApiVersionsRequest
 from proxy.session.errors import UpstreamError
 from proxy.session.listener import Listener
 from proxy.wire import api_versions
@@ -15,6 +17,8 @@ from proxy.wire.api_versions import NegotiatedVersions, Ranges
 from proxy.wire.frame_splitter import Piece
 from proxy.wire.request_header import HeaderError, RequestHeader, body_offset
 from translation.actions import Connection, ConnectionId
+
+_SIZE_BYTES = 4
 
 
 class Negotiation:
@@ -36,6 +40,8 @@ class Negotiation:
         """The versions that the client may use."""
         self.known_connection: Connection | None = None
         """What the translation knows of the connection; None until the broker has named its versions."""
+        self.stand_in = False
+        """Whether the upstream connection leads to a bootstrap broker, because the node's address is not known yet."""
         self._listener = listener
         self._negotiator = listener.negotiator
         self._connection_id = connection_id
@@ -61,15 +67,38 @@ class Negotiation:
 
     def note_software(self, header: RequestHeader, piece: Piece) -> None:
         """Remember the software name in an ApiVersions request; ignore what can't be read."""
-        if header.version < api_versions.SOFTWARE_FROM or not piece.last:
+        if header.version < api_versions.SOFTWARE_FROM:
             return
+        if (message := self._read(header, piece)) is not None:
+            self._software = api_versions.software(message)
+
+    def for_any_node(self, header: RequestHeader, piece: Piece) -> Piece:
+        """Return the client's ApiVersions request as the broker gets it.
+
+        From v5 on it names the node that the client means, and the broker refuses it if that is another (KIP-1242).
+        The refusal is for wrong routes. A broker that stands in for a node must not be such a one: the client's
+        metadata is what shows the proxy the right address.
+        """
+        if not self.stand_in or header.version < NODE_FROM:
+            return piece
+        if (message := self._read(header, piece)) is None:
+            return piece
+        head = piece.data[_SIZE_BYTES : body_offset(piece.data, header)]
+        rest = head + encode(replace(message, cluster_id=None, node_id=-1), header.version)
+        frame = len(rest).to_bytes(_SIZE_BYTES, "big") + rest
+        return Piece(frame, first=True, last=True, frame_size=len(frame))
+
+    def _read(self, header: RequestHeader, piece: Piece) -> ApiVersionsRequest | None:
+        """An ApiVersions request; None if it can't be read."""
+        if not piece.last:
+            return None
         try:
             offset = body_offset(piece.data, header)
             max_elements = self._listener.limits.group_call_max_elements
             message, _ = decode_bounded(ApiVersionsRequest, header.version, piece.data, offset, max_elements)
         except (CodecError, HeaderError):
-            return
-        self._software = api_versions.software(message)
+            return None
+        return message
 
     def rewrite(self, version: int, frame: bytes) -> bytes:
         """Return the client's response for the broker's ApiVersions response ``frame`` in this version.

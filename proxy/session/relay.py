@@ -134,9 +134,9 @@ class Relay:
                 if isinstance(rewriter.walk, ShareWalk):
                     self._follow_share_session(entry, header, piece, rewriter.walk)
         elif api_key in CARRYING_ADDRESSES:
-            known_nodes, learn_racks = self._listener.known_nodes, self._listener.learn_racks
+            known_nodes, learn_cluster = self._listener.known_nodes, self._listener.learn_cluster
             entry.rewrite = lambda frame: rewrite_addresses(
-                api_key, version, frame, map_address, known_nodes, learn_racks
+                api_key, version, frame, map_address, known_nodes, learn_cluster
             )
         elif api_key == _API_VERSIONS:
             self._negotiation.note_software(header, piece)

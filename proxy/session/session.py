@@ -248,8 +248,12 @@ class ClientSession:
         if not self._requests.in_frame:
             self._relay.completed()
 
-    def upstream_opened(self, lifetime_s: float | None = None) -> None:
-        """The upstream connection is open; if the proxy has authenticated it, its session lives so many seconds."""
+    def upstream_opened(self, lifetime_s: float | None = None, *, stand_in: bool = False) -> None:
+        """The upstream connection is open; if the proxy has authenticated it, its session lives so many seconds.
+
+        ``stand_in``: it leads to a bootstrap broker, because the address of the client's node is not known yet.
+        """
+        self._negotiation.stand_in = stand_in
         self._state.on_upstream(UpstreamEvent.OPENED)
         if lifetime_s is not None:
             self._core.sasl.completed(lifetime_s, self._listener.clock())
@@ -369,6 +373,8 @@ class ClientSession:
             sasl.ordinary_request()
         elif header.api_key in SASL_APIS:
             self._check_authentication(header, piece)
+        else:
+            piece = self._negotiation.for_any_node(header, piece)
         self._relay.request(header, piece)
 
     def _may_be_refused(self, header: RequestHeader, piece: Piece) -> bool:

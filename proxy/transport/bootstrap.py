@@ -6,7 +6,7 @@ import structlog
 import trio
 
 from protocol_codecs import ApiKey, CodecError
-from protocol_codecs.messages.api_versions import ApiVersionsRequest
+from protocol_codecs.messages.api_versions import NODE_FROM, ApiVersionsRequest
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse
 from proxy.config.schema import Address
 from proxy.transport.broker_calls import BrokerCalls, ConnectionClosedError, NoAnswerError
@@ -20,8 +20,8 @@ _CLIENT_ID = "epochgate"
 _MIN_BACKOFF_S = 0.1
 _MAX_BACKOFF_S = 5.0
 _TIMEOUT_S = 10.0
-_METADATA_VERSION = 1
-"""The lowest version in which an empty list of topics means none, so the response is small. Every broker has it."""
+_METADATA_VERSION = 2
+"""The lowest version with the cluster's id. An empty list of topics means none, so the response is small."""
 
 
 async def reach_brokers(dialer: Dialer, nodes: NodeTable, timeout_s: float) -> Address:
@@ -54,6 +54,7 @@ async def _contact(dialer: Dialer, nodes: NodeTable) -> Address:
             )
             if not negotiated.broker:
                 raise UnreachableError(f"{dialed.address} refuses to tell its API versions")
+            nodes.checks_identity = negotiated.broker.get(ApiKey.API_VERSIONS, (0, 0))[1] >= NODE_FROM
             await _learn_nodes(calls, nodes)
             return dialed.address
     raise UnreachableError(f"{dialed.address} accepted the connection but does not answer")
@@ -67,6 +68,7 @@ async def _learn_nodes(calls: BrokerCalls, nodes: NodeTable) -> None:
     except ConnectionClosedError as error:
         _log.info("nodes will be learned from the first client's metadata", reason=str(error))
         return
+    nodes.cluster_id = response.cluster_id
     for broker in response.brokers:
         nodes.learn(broker.node_id, Address(broker.host, broker.port))
         nodes.racks[broker.node_id] = broker.rack

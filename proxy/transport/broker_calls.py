@@ -7,10 +7,16 @@ from contextlib import suppress
 from itertools import count
 
 import trio
+from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, CodecError, ErrorCode, MalformedMessage, Message, decode_bounded
 from protocol_codecs.message import M
-from protocol_codecs.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol_codecs.messages.api_versions import (
+    NODE_FROM,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from proxy.transport.node_table import NodeIdentity
 from proxy.wire.frame_splitter import FrameError, FrameSplitter
 from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset
 
@@ -26,6 +32,10 @@ class NoAnswerError(Exception):
 
 class ConnectionClosedError(NoAnswerError):
     """The broker has closed the connection without an answer, as brokers do if a client has to authenticate first."""
+
+
+class WrongRouteError(NoAnswerError):
+    """The connection leads to another broker than it is meant to reach; the message names whom it was meant to."""
 
 
 class BrokerCalls:
@@ -67,17 +77,25 @@ class BrokerCalls:
         except CodecError as error:
             raise NoAnswerError(str(error)) from error
 
-    async def api_versions(self, software_version: str) -> ApiVersionsResponse:
+    async def api_versions(
+        self, software_version: str, meant: NodeIdentity | None = None
+    ) -> ApiVersionsResponse:
         """Request the broker's API versions and features; brokers answer it before authentication.
 
-        A broker older than Kafka 2.4 answers in version 0 (KIP-511), without features.
+        A broker older than Kafka 2.4 answers in version 0 (KIP-511), without features. With ``meant`` a broker since
+        Kafka 4.4 checks that it is this one (KIP-1242), but not before authentication; an older one answers with
+        UNSUPPORTED_VERSION in version 0.
 
+        :raises WrongRouteError: it is another one.
         :raises NoAnswerError: also if the answer is another error.
         """
         version = _API_VERSIONS_VERSION
         request = ApiVersionsRequest(
             client_software_name="epochgate", client_software_version=software_version
         )
+        if meant is not None:
+            version = NODE_FROM
+            request = replace(request, cluster_id=meant.cluster_id, node_id=meant.node_id)
         frame = await self.exchange(ApiKey.API_VERSIONS, version, request)
         try:
             answer = self._decoded(ApiKey.API_VERSIONS, version, frame, ApiVersionsResponse, version)
@@ -86,6 +104,10 @@ class BrokerCalls:
                 answer = self._decoded(ApiKey.API_VERSIONS, version, frame, ApiVersionsResponse, 0)
             except CodecError:
                 raise NoAnswerError(str(error)) from error
+        if meant is not None and answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            raise WrongRouteError(
+                f"wrong route: this is not broker {meant.node_id} of the cluster {meant.cluster_id}"
+            )
         if answer.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
             raise NoAnswerError(f"the answer to ApiVersions is the error {answer.error_code}")
         return answer

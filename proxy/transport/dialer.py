@@ -10,7 +10,7 @@ import trio
 from proxy.config.schema import Address
 from proxy.metrics.registry import Metrics
 from proxy.runtime.fd_limits import OUT_OF_RESOURCES
-from proxy.transport.node_table import NodeTable
+from proxy.transport.node_table import NodeIdentity, NodeTable
 from proxy.transport.tcp_stream import open_tcp
 from proxy.transport.tls_errors import TlsError
 
@@ -37,12 +37,14 @@ class Dialed(msgspec.Struct, frozen=True):
     """A connection to a broker.
 
     ``assumed``: the node's address was unknown when this was opened, so it leads to a bootstrap broker instead.
+    ``identity``: whom it is meant to reach, where brokers check that (KIP-1242).
     ``lifetime_s``: for how many seconds its SASL session lives if the proxy has authenticated it, None without an end.
     """
 
     stream: trio.abc.Stream
     address: Address
     assumed: bool
+    identity: NodeIdentity | None = None
     lifetime_s: float | None = None
 
 
@@ -86,7 +88,8 @@ class Dialer:
                 local = local or all(_errno_of(one) in _LOCAL_ERRNOS for one in _errors(error))
             else:
                 assumed = node_id is not None and self._nodes.address_of(node_id) != address
-                return Dialed(stream, address, assumed)
+                identity = None if node_id is None or assumed else self._nodes.identity_of(node_id)
+                return Dialed(stream, address, assumed, identity)
         raise UnreachableError("; ".join(failures), timed_out=timed_out, local=local)
 
     def _rotated_bootstrap(self) -> tuple[Address, ...]:

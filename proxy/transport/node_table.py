@@ -2,7 +2,16 @@
 
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from proxy.config.schema import Address
+
+
+class NodeIdentity(msgspec.Struct, frozen=True):
+    """The broker that a connection is meant to reach; brokers since Kafka 4.4 check it (KIP-1242)."""
+
+    cluster_id: str
+    node_id: int
 
 
 class NodeTable:
@@ -12,6 +21,10 @@ class NodeTable:
         self._addresses: dict[int, Address] = {}
         self.racks: dict[int, str | None] = {}
         """By node id, of those that a Metadata response has named. Those of before v1 have no racks."""
+        self.cluster_id: str | None = None
+        """As the newest Metadata response names it. Those of before v2 have none."""
+        self.checks_identity = False
+        """Whether brokers check whom a connection is meant to reach, as the first contact has shown."""
         self._on_change = on_change
 
     def learn(self, node_id: int, address: Address) -> None:
@@ -23,6 +36,12 @@ class NodeTable:
     def address_of(self, node_id: int) -> Address | None:
         """Return the node's address; None while no response has named it."""
         return self._addresses.get(node_id)
+
+    def identity_of(self, node_id: int) -> NodeIdentity | None:
+        """Return whom a connection to the node's address is meant to reach; None if brokers would not check that."""
+        if not self.checks_identity or self.cluster_id is None or node_id not in self._addresses:
+            return None
+        return NodeIdentity(self.cluster_id, node_id)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._addresses)

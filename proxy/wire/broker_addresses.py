@@ -28,8 +28,8 @@ MapAddress = Callable[[int, str, int], tuple[str, int] | None]
 KnownNodes = Callable[[], Iterable[Node]]
 """The nodes that were named before, as clients are told them."""
 
-LearnRacks = Callable[[Iterable[Node]], None]
-"""Takes the nodes that a Metadata response names, with their racks."""
+LearnCluster = Callable[[Iterable[Node], str | None], None]
+"""Takes the nodes that a Metadata response names, with their racks, and the cluster's id, which it has from v2 on."""
 
 _FIRST_WITH_RACKS = 1
 
@@ -48,7 +48,7 @@ def rewrite_addresses(
     frame: bytes,
     map_address: MapAddress,
     known_nodes: KnownNodes,
-    learn_racks: LearnRacks,
+    learn_cluster: LearnCluster,
 ) -> bytes:
     """The response's frame with the addresses that clients are told.
 
@@ -58,7 +58,7 @@ def rewrite_addresses(
     if api_key == ApiKey.METADATA:
         changed = rewrite_metadata_brokers(body, version, map_address, known_nodes)
         if version >= _FIRST_WITH_RACKS:
-            learn_racks(changed.nodes)
+            learn_cluster(changed.nodes, changed.cluster_id)
     else:
         changed = _REWRITERS[api_key](body, version, map_address)
     return response_of_body(api_key, version, correlation_id_of(frame), changed.body)

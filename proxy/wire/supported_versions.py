@@ -4,9 +4,9 @@ A version is in the table when somebody has looked through its request and respo
 addresses, group membership, and anything else that is only true on the broker's own connection. A newer
 version of a broker is capped, and an API that is not here is hidden, because both gained addresses before and
 will again (Fetch v16 and Produce v10 did, by KIP-951; ``proxy.wire.endpoint_rewriter`` replaces them). Reviewed
-against Kafka 4.3.1, share and streams groups against 4.4.0 (the endpoints that streams groups name are the
-application's own); ApiVersions v5 (4.4) is left out because it names the node that the
-client means, which is not always the one behind a port before the first Metadata has passed.
+against Kafka 4.3.1; share and streams groups (the endpoints that streams groups name are the application's own),
+ApiVersions v5 (see :meth:`proxy.session.negotiation.Negotiation.for_any_node`), TxnOffsetCommit v6 and DeleteGroups v3
+against 4.4.0.
 
 APIs between brokers and controllers are not here.
 """
@@ -30,7 +30,7 @@ NEWEST_REVIEWED: dict[int, int] = {
     ApiKey.DESCRIBE_GROUPS: 6,
     ApiKey.LIST_GROUPS: 5,
     ApiKey.SASL_HANDSHAKE: 1,
-    ApiKey.API_VERSIONS: 4,
+    ApiKey.API_VERSIONS: 5,
     ApiKey.CREATE_TOPICS: 7,
     ApiKey.DELETE_TOPICS: 6,
     ApiKey.DELETE_RECORDS: 2,
@@ -40,7 +40,7 @@ NEWEST_REVIEWED: dict[int, int] = {
     ApiKey.ADD_OFFSETS_TO_TXN: 4,
     ApiKey.END_TXN: 5,
     ApiKey.WRITE_TXN_MARKERS: 2,
-    ApiKey.TXN_OFFSET_COMMIT: 5,
+    ApiKey.TXN_OFFSET_COMMIT: 6,
     ApiKey.DESCRIBE_ACLS: 3,
     ApiKey.CREATE_ACLS: 3,
     ApiKey.DELETE_ACLS: 3,
@@ -54,7 +54,7 @@ NEWEST_REVIEWED: dict[int, int] = {
     ApiKey.RENEW_DELEGATION_TOKEN: 2,
     ApiKey.EXPIRE_DELEGATION_TOKEN: 2,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: 3,
-    ApiKey.DELETE_GROUPS: 2,
+    ApiKey.DELETE_GROUPS: 3,
     ApiKey.ELECT_LEADERS: 2,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,

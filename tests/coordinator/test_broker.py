@@ -80,6 +80,22 @@ async def test_every_node_leads_partitions_and_is_named(cluster: EmbeddedCluster
     assert {partition.leader_id for partition in answer.topics[0].partitions} == set(range(NODES))
 
 
+async def test_a_client_that_means_another_broker_is_refused(cluster: EmbeddedCluster):
+    here, another = sorted(cluster.addresses)[:2]
+    for cluster_id, node_id, error in (
+        (None, -1, ErrorCode.NONE),
+        (cluster.cluster_id, here, ErrorCode.NONE),
+        (cluster.cluster_id, another, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("another", here, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (cluster.cluster_id, -1, ErrorCode.INVALID_REQUEST),
+        (None, here, ErrorCode.INVALID_REQUEST),
+    ):
+        request = m.ApiVersionsRequest(
+            client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+        )
+        assert (await ask(cluster, here, request, 5)).error_code == error
+
+
 async def test_groups_are_spread_and_only_their_own_node_serves_them(cluster: EmbeddedCluster):
     assert {cluster.coordinator_of(group) for group in GROUPS} == set(range(NODES))
     for group in GROUPS:

@@ -14,10 +14,13 @@ _CHUNK = 65_536
 
 
 class LogRelay:
-    """Listens on `port` of loopback and connects to `broker`, another port there, until it is left as a context."""
+    """Listens on `port` of loopback and connects to `broker`, another port there, until it is left as a context.
+
+    `broker` may be changed; new connections lead to it.
+    """
 
     def __init__(self, port: int, broker: int) -> None:
-        self._broker = broker
+        self.broker = broker
         self._listening = socket.create_server(("127.0.0.1", port))
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
@@ -58,7 +61,7 @@ class LogRelay:
         with (
             contextlib.suppress(OSError),
             replica,
-            socket.create_connection(("127.0.0.1", self._broker)) as broker,
+            socket.create_connection(("127.0.0.1", self.broker)) as broker,
         ):
             pair = {replica, broker}
             with self._lock:

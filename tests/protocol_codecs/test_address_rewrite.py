@@ -41,7 +41,7 @@ class TestMetadata:
         partition = MetadataResponsePartition(leader_id=2, replica_nodes=(1, 2, 3), isr_nodes=(2,))
         topic = MetadataResponseTopic(name="orders", partitions=(partition,))
         response = MetadataResponse(
-            throttle_time_ms=5, brokers=self.BROKERS, controller_id=2, topics=(topic,)
+            throttle_time_ms=5, brokers=self.BROKERS, cluster_id="c", controller_id=2, topics=(topic,)
         )
         body = encode(response, version)
         rack = "r" if version >= 1 else None
@@ -49,6 +49,7 @@ class TestMetadata:
         rewritten = rewrite_metadata_brokers(body, version, through_proxy)
 
         assert rewritten.nodes == tuple(Node(n, f"kafka-{n}", 9092, rack) for n in (1, 2, 3))
+        assert rewritten.cluster_id == ("c" if version >= 2 else None)
         assert decode(MetadataResponse, version, rewritten.body) == replace(
             decode(MetadataResponse, version, body),
             brokers=tuple(
@@ -67,7 +68,7 @@ class TestMetadata:
 
     def test_what_follows_the_list_is_copied_unread(self):
         start = encode(MetadataResponse(brokers=self.BROKERS[:1]), 9)
-        end = len(start) - len(encode(MetadataResponse(), 9)) + 5
+        end = len(start) - len(encode(MetadataResponse(), 9)) + 6
         assert rewrite_metadata_brokers(start[:end] + b"\xffwhatever", 9, through_proxy).body.endswith(
             b"\xffwhatever"
         )

@@ -22,13 +22,20 @@ class Broker:
     """
 
     def __init__(
-        self, node_id: int, folder: Path, version: str, port: int, java_options: Sequence[str] = ()
+        self,
+        node_id: int,
+        folder: Path,
+        version: str,
+        port: int,
+        java_options: Sequence[str] = (),
+        plugins: Sequence[Path] = (),
     ) -> None:
         self.node_id = node_id
         self.folder = folder
         self.version = version
         self.port = port
         self._java_options = tuple(java_options)
+        self._classpath = ":".join([jars.classpath(version), *map(str, plugins)])
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -127,7 +134,7 @@ class Broker:
         return [
             jars.java_home_program("java"), *settings.heap_options(), *self._java_options,
             f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Depochgate.log={self.folder / log}",
-            "-cp", jars.classpath(self.version),
+            "-cp", self._classpath,
         ]  # fmt: skip
 
     def _signal(self, number: signal.Signals) -> None:

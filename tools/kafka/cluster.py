@@ -49,6 +49,8 @@ class Cluster:
             kafka.kill_broker(2)
             kafka.start_broker(2)       # the same port, the same data
 
+    `plugins` are folders of classes that the brokers find besides Kafka's own.
+
     Raises jars.KafkaUnavailableError when Java, Maven or the jars cannot be had.
     """
 
@@ -63,6 +65,7 @@ class Cluster:
         listeners: Sequence[ExtraListener] = (),
         format_options: Sequence[str] = (),
         java_options: Sequence[str] = (),
+        plugins: Sequence[Path] = (),
         say: Say = print,
     ) -> None:
         self.folder = folder.resolve()
@@ -75,7 +78,7 @@ class Cluster:
         if len(client_ports) != brokers:
             raise ValueError(f"{brokers} brokers need {brokers} ports, not {client_ports}")
         self.brokers = [
-            Broker(number, self.folder / f"node-{number}", version, port, java_options)
+            Broker(number, self.folder / f"node-{number}", version, port, java_options, plugins)
             for number, port in enumerate(client_ports, start=1)
         ]
         extra = iter(free_ports(brokers * len(self._listeners)) if self._listeners else ())

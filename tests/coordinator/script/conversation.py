@@ -21,7 +21,7 @@ LATEST = {
     m.LeaveGroupRequest: 5,
     m.DescribeGroupsRequest: 6,
     m.ListGroupsRequest: 5,
-    m.DeleteGroupsRequest: 2,
+    m.DeleteGroupsRequest: 3,
     m.OffsetCommitRequest: 9,
     m.OffsetFetchRequest: 9,
     m.OffsetDeleteRequest: 0,

@@ -29,6 +29,7 @@ FLUSH_S = 120.0
 
 QUIET = {"log_level": 0}  # both outlive the broker, and would say so after the last line of the tests
 _GROUP_RESOURCE = i8(32)
+_CLIENT_METRICS_RESOURCE = i8(16)
 _SET = i8(0)
 MEMBER_TYPES = {-1: "unknown", 0: "classic", 1: "consumer"}
 
@@ -121,12 +122,19 @@ class Kafka:
 
     def configure_group(self, group: str, settings: Mapping[str, str]) -> None:
         """Set these configurations of the group, which need not exist yet (`IncrementalAlterConfigs`)."""
+        self._configure(_GROUP_RESOURCE, group, settings)
+
+    def subscribe_to_client_metrics(self, name: str, settings: Mapping[str, str]) -> None:
+        """Have the broker want these metrics of its clients (KIP-714), under this name of the subscription."""
+        self._configure(_CLIENT_METRICS_RESOURCE, name, settings)
+
+    def _configure(self, resource_type: i8, name: str, settings: Mapping[str, str]) -> None:
         resource = AlterConfigsResource(
-            resource_type=_GROUP_RESOURCE,
-            resource_name=group,
+            resource_type=resource_type,
+            resource_name=name,
             configs=tuple(
-                AlterableConfig(name=name, config_operation=_SET, value=value)
-                for name, value in settings.items()
+                AlterableConfig(name=key, config_operation=_SET, value=value)
+                for key, value in settings.items()
             ),
         )
         with raw.RawConnection(self.bootstrap.split(",", maxsplit=1)[0]) as connection:

@@ -30,6 +30,7 @@ from proxy.exporter.cluster_census import (
     count_cluster,
 )
 from proxy.exporter.families import cluster_families
+from proxy.transport.node_table import NodeIdentity
 from translation.members.conversion import HELPER_PREFIX
 
 CLASSIC, CONSUMER = Kind("classic", "consumer"), Kind("consumer", "consumer")
@@ -116,7 +117,7 @@ class Account:
     def __init__(self, *brokers: Broker) -> None:
         self.brokers = dict(enumerate(brokers, start=1))
 
-    async def connect(self, address: Address) -> Broker:
+    async def connect(self, address: Address, meant: NodeIdentity | None = None) -> Broker:
         if address.port not in self.brokers:
             raise OSError("refused")
         return self.brokers[address.port]

@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from protocol_codecs import ApiKey
+from protocol_codecs import ApiKey, ErrorCode, decode
+from protocol_codecs.messages.api_versions import NODE_FROM, ApiVersionsRequest, ApiVersionsResponse
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseBroker
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeResponse
 from proxy.transport.tcp_stream import TcpStream
+from proxy.wire.request_header import body_offset, read_header
 from tests.proxy.fakes import messages, wire
 
 
@@ -29,6 +31,8 @@ class FakeBroker:
         self.tls: ssl.SSLContext | None = None
         self.refuses_metadata = False
         """As a broker that wants authentication first: it closes the connection."""
+        self.cluster_id: str | None = None
+        """With one, it checks whom a client means, as brokers since Kafka 4.4 do (KIP-1242)."""
         self.holds_back: trio.Event | None = None
         """If set, answers wait for it."""
 
@@ -81,7 +85,7 @@ class FakeBroker:
         api_key, version = wire.api_of(request)
         correlation_id = wire.correlation_id(request)
         if api_key == ApiKey.API_VERSIONS:
-            return wire.response(api_key, version, correlation_id, messages.api_versions_response())
+            return wire.response(api_key, version, correlation_id, self._api_versions(version, request))
         if api_key == ApiKey.METADATA:
             if self.refuses_metadata:
                 return None
@@ -89,7 +93,8 @@ class FakeBroker:
                 MetadataResponseBroker(node_id=node_id, host=host, port=port)
                 for node_id, (host, port) in self.nodes.items()
             )
-            return wire.response(api_key, version, correlation_id, MetadataResponse(brokers=brokers))
+            metadata = MetadataResponse(brokers=brokers, cluster_id=self.cluster_id)
+            return wire.response(api_key, version, correlation_id, metadata)
         if api_key == ApiKey.SASL_HANDSHAKE:
             return wire.response(api_key, version, correlation_id, SaslHandshakeResponse())
         if api_key == ApiKey.SASL_AUTHENTICATE:
@@ -97,6 +102,15 @@ class FakeBroker:
         if api_key == ApiKey.HEARTBEAT:
             return wire.response(api_key, version, correlation_id, HeartbeatResponse())
         return wire.response(api_key, version, correlation_id, bytes(4))
+
+    def _api_versions(self, version: int, request: bytes) -> ApiVersionsResponse:
+        if self.cluster_id is None:
+            return messages.api_versions_response()
+        if version >= NODE_FROM:
+            asked = decode(ApiVersionsRequest, version, request, body_offset(request, read_header(request)))
+            if (asked.cluster_id, asked.node_id) not in ((None, -1), (self.cluster_id, self.node_id)):
+                return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+        return messages.api_versions_response({**messages.BROKER_VERSIONS, ApiKey.API_VERSIONS: (0, 5)})
 
 
 @asynccontextmanager

@@ -75,6 +75,27 @@ async def test_nothing_of_the_client_reaches_the_broker_before_its_authenticatio
         }
 
 
+async def test_a_client_is_not_spoken_for_where_its_node_should_be_and_another_is(
+    broker, authority, tmp_path
+):
+    """The proxy learns the cluster's id from the first client's metadata, and names it after authentication."""
+    broker.cluster_id = "the-cluster"
+    async with speaking(broker, authority, tmp_path) as proxy:
+        client = await connect_tls(proxy.port(1), a_client(authority, "alice"))
+        await proxy.ask(client, messages.metadata(1))
+        await trio.aclose_forcefully(client)
+        assert await answered(proxy, authority, "alice")
+        named = [one for who, one in broker.ordinary if wire.api_of(one) == (ApiKey.API_VERSIONS, 5)]
+        assert len(named) == 1
+
+        broker.node_id = 3
+        with structlog.testing.capture_logs() as logs:
+            assert not await answered(proxy, authority, "alice")
+        (reason,) = (one["reason"] for one in logs if one.get("cause") == "server_error")
+        assert "not broker 1 of the cluster the-cluster" in reason
+        assert proxy.count("proxy_to_server_errors_total", kind="wrong_route") == 1
+
+
 async def test_a_token_that_has_not_reached_the_broker_is_tried_again_without_another_one(
     broker, authority, tmp_path
 ):

@@ -54,6 +54,22 @@ async def test_a_broker_that_is_not_there_is_unknown_and_the_others_are_not():
     assert str(known[1].address) in lost.why
 
 
+async def test_an_address_that_leads_to_another_broker_is_a_wrong_route():
+    async with a_cluster(1, 2) as brokers:
+        nodes = brokers[1].nodes
+        for one in brokers.values():
+            one.cluster_id = "the-cluster"
+        found = await find_brokers(addresses(brokers)[:1], open_tcp, TIMEOUT_S)
+        nodes[1], nodes[2] = nodes[2], nodes[1]
+        crossed = [BrokerAddress(node_id, Address(*nodes[node_id])) for node_id in nodes]
+        answers = await ask_apis(crossed, open_tcp, TIMEOUT_S, found.cluster_id)
+    for node_id, lost in answers.items():
+        assert isinstance(lost, Unknown)
+        wrong = f"wrong route: this is not broker {node_id} of the cluster the-cluster"
+        assert lost.why == f"{Address(*nodes[node_id])}: {wrong}"
+        assert "advertised.listeners" in lost.do
+
+
 async def test_no_bootstrap_broker_that_answers_is_unknown_with_every_reason():
     async with a_cluster(1, 2) as brokers:
         asked = addresses(brokers)

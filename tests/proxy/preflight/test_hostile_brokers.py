@@ -28,7 +28,7 @@ BROKER = BrokerAddress(1, Address("broker", 9092))
 GOOD = response_frame(ApiKey.API_VERSIONS, 3, 1, messages.api_versions_response())
 METADATA = response_frame(
     ApiKey.METADATA,
-    1,
+    2,
     2,
     MetadataResponse(brokers=(MetadataResponseBroker(node_id=1, host="broker", port=9092),)),
 )
@@ -138,7 +138,7 @@ def metadata(*brokers: tuple[int, str, int]) -> bytes:
     named = tuple(
         MetadataResponseBroker(node_id=node_id, host=host, port=port) for node_id, host, port in brokers
     )
-    return response_frame(ApiKey.METADATA, 1, 2, MetadataResponse(brokers=named))
+    return response_frame(ApiKey.METADATA, 2, 2, MetadataResponse(brokers=named))
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ async def test_a_list_that_no_cluster_has_is_unknown(answer, why):
         (b"", "authenticated clients only"),  # what a broker does that wants SASL first
         (METADATA[:-1], "authenticated clients only"),
         (GOOD, "correlation id 1"),
-        (response_of_body(ApiKey.METADATA, 1, 2, b""), "MetadataResponse"),
-        (response_of_body(ApiKey.METADATA, 1, 2, b"\x7f\xff\xff\xff"), "MetadataResponse"),
+        (response_of_body(ApiKey.METADATA, 2, 2, b""), "MetadataResponse"),
+        (response_of_body(ApiKey.METADATA, 2, 2, b"\x7f\xff\xff\xff"), "MetadataResponse"),
     ],
 )
 async def test_a_list_that_can_not_be_read_is_unknown_and_the_versions_are_kept(answer, why):

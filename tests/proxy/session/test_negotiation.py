@@ -4,6 +4,7 @@ import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.experimental_keys import ExperimentalApiKey
+from protocol_codecs.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from proxy.session.errors import ClientError, UpstreamError
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, plain_response, session, taken
@@ -30,10 +31,11 @@ def test_the_offer_is_cut_to_what_was_reviewed():
 
 def test_a_newer_api_versions_request_than_known_is_answered_here_in_v0():
     talk = session(opened=False)
-    assert client_sends(talk, messages.ask_versions(9, version=5)) == b""
+    newer = wire.framed(b"\0\x12\0\x06" + messages.ask_versions(9, version=5)[8:])
+    assert client_sends(talk, newer) == b""
     answer = wire.body_of(taken(talk.to_client), ApiKey.API_VERSIONS, 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(key.api_key, key.min_version, key.max_version) for key in answer.api_keys] == [(18, 0, 4)]
+    assert [(key.api_key, key.min_version, key.max_version) for key in answer.api_keys] == [(18, 0, 5)]
     assert not talk.wants_upstream
 
 
@@ -45,6 +47,37 @@ def test_an_api_versions_request_of_the_far_future_is_answered_whatever_its_body
     first, second = wire.frames(answers)
     assert first == plain_response(1), "the answer waits for its turn"
     assert wire.answered_id(second) == 9
+
+
+# -- the node that the client means (KIP-1242) -------------------------------------------------------------------
+
+
+def ask_node(correlation_id: int, cluster_id: str | None, node_id: int) -> bytes:
+    message = ApiVersionsRequest(
+        client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+    )
+    return wire.request(ApiKey.API_VERSIONS, 5, correlation_id, message)
+
+
+def test_the_broker_itself_checks_which_node_the_client_means():
+    talk = session()
+    assert client_sends(talk, ask_node(1, "c", 2)) == ask_node(1, "c", 2)
+    refused = ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    answer = wire.response(ApiKey.API_VERSIONS, 5, 1, refused)
+    assert broker_sends(talk, answer) == answer
+
+
+def test_a_bootstrap_broker_in_the_place_of_a_node_does_not_check_which_one_the_client_means():
+    talk = session(opened=False)
+    client_sends(talk, ask_node(1, "c", 2))
+    talk.upstream_opened(stand_in=True)
+    talk.process()
+    assert taken(talk.to_upstream) == ask_node(1, None, -1)
+    broker = {**messages.BROKER_VERSIONS, ApiKey.API_VERSIONS: (0, 5)}
+    answer = broker_sends(
+        talk, wire.response(ApiKey.API_VERSIONS, 5, 1, messages.api_versions_response(broker))
+    )
+    assert wire.body_of(answer, ApiKey.API_VERSIONS, 5).error_code == ErrorCode.NONE
 
 
 def test_an_error_from_the_broker_in_v0_form_is_passed_on():

@@ -7,7 +7,8 @@ import trio.testing
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.api_versions import ApiVersionsResponse
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from proxy.transport.broker_calls import BrokerCalls, ConnectionClosedError, NoAnswerError
+from proxy.transport.broker_calls import BrokerCalls, ConnectionClosedError, NoAnswerError, WrongRouteError
+from proxy.transport.node_table import NodeIdentity
 from proxy.transport.tls_errors import TlsError
 from proxy.wire.framing import response_frame, response_of_body
 
@@ -90,6 +91,22 @@ async def test_an_old_broker_answers_api_versions_in_version_0():
     response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     answer = response_frame(ApiKey.API_VERSIONS, 0, 1, response)
     assert (await calls_of(answer).api_versions("test")).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+MEANT = NodeIdentity("the-cluster", 7)
+
+
+async def test_a_wrong_route_names_the_broker_and_the_cluster_that_were_meant():
+    refused = ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    answer = response_frame(ApiKey.API_VERSIONS, 5, 1, refused)
+    with pytest.raises(WrongRouteError, match="not broker 7 of the cluster the-cluster"):
+        await calls_of(answer).api_versions("test", MEANT)
+
+
+async def test_an_older_broker_that_is_to_check_the_route_answers_in_version_0():
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    answer = response_frame(ApiKey.API_VERSIONS, 0, 1, response)
+    assert (await calls_of(answer).api_versions("test", MEANT)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 async def test_api_versions_with_another_error_is_no_answer():

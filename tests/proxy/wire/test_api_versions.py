@@ -31,7 +31,7 @@ def ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
     return {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 5])
 def test_ranges_of_the_broker_within_ours_are_offered_as_they_are(version):
     broker = {
         api_key: versions

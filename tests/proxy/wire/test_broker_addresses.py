@@ -37,7 +37,7 @@ class View:
 def through(view: View, api_key: ApiKey, version: int, message):
     frame = wire.response(api_key, version, 42, message)
     out = rewrite_addresses(
-        api_key, version, frame, view.view.map_address, view.view.known_nodes, view.view.learn_racks
+        api_key, version, frame, view.view.map_address, view.view.known_nodes, view.view.learn
     )
     assert BROKER_HOST.encode() not in out
     assert wire.answered_id(out) == 42
@@ -50,12 +50,13 @@ def test_metadata(version):
     brokers = tuple(MetadataResponseBroker(node_id=n, host=BROKER_HOST, port=9092) for n in (1, 2, 1001))
     partition = MetadataResponsePartition(partition_index=0, leader_id=1001, replica_nodes=(1001, 1))
     message = MetadataResponse(
-        brokers=brokers, topics=(MetadataResponseTopic(name="t", partitions=(partition,)),)
+        brokers=brokers, cluster_id="c", topics=(MetadataResponseTopic(name="t", partitions=(partition,)),)
     )
     answer = through(view, ApiKey.METADATA, version, message)
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "proxy", 9101), (2, "proxy", 9102)]
     assert answer.topics[0].partitions[0].leader_id == 1001
     assert view.hidden == 1
+    assert view.table.cluster_id == ("c" if version >= 2 else None)
     assert view.table.address_of(1001) == Address(BROKER_HOST, 9092), "learned all the same"
 
 
