@@ -73,11 +73,8 @@ class Negotiation:
             self._software = api_versions.software(message)
 
     def for_any_node(self, header: RequestHeader, piece: Piece) -> Piece:
-        """Return the client's ApiVersions request as the broker gets it.
-
-        From v5 on it names the node that the client means, and the broker refuses it if that is another (KIP-1242).
-        The refusal is for wrong routes. A broker that stands in for a node must not be such a one: the client's
-        metadata is what shows the proxy the right address.
+        """Return the client's ApiVersions request as the broker gets it: without the node that it names since v5 if
+        another broker stands in for that one, which would refuse it as a wrong route (KIP-1242).
         """
         if not self.stand_in or header.version < NODE_FROM:
             return piece

@@ -1,5 +1,7 @@
 """OffsetCommit of members that have joined."""
 
+from typing import Any
+
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode, encode
@@ -184,7 +186,12 @@ def test_errors_of_a_commit(upstream: ErrorCode, client: ErrorCode) -> None:
     assert commit_error(bench, request) == client
 
 
+BY_TOPIC_ID = 6
+"""The version of TxnOffsetCommit since which topics have ids instead of names (KIP-1319)."""
+
+
 def transactional(bench: Bench, connection: Connection, generation: int, version: int = 3) -> RequestId:
+    named: dict[str, Any] = {"topic_id": TOPIC_ID} if version >= BY_TOPIC_ID else {"name": TOPIC}
     partitions = (TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=42),)
     request = TxnOffsetCommitRequest(
         transactional_id="tx",
@@ -193,7 +200,7 @@ def transactional(bench: Bench, connection: Connection, generation: int, version
         producer_epoch=0,
         generation_id_or_member_epoch=generation,
         member_id="epochgate-a",
-        topics=(TxnOffsetCommitRequestTopic(name=TOPIC, partitions=partitions),),
+        topics=(TxnOffsetCommitRequestTopic(**named, partitions=partitions),),
     )
     return bench.send(connection, ApiKey.TXN_OFFSET_COMMIT, version, request)
 
@@ -203,7 +210,7 @@ def transactional_answer(code: ErrorCode) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(topics=(TxnOffsetCommitResponseTopic(name=TOPIC, partitions=partitions),))
 
 
-@pytest.mark.parametrize("version", range(3, 6))
+@pytest.mark.parametrize("version", range(3, 7))
 def test_a_transactional_commit_comes_from_the_producers_connection_and_keeps_its_version(
     version: int,
 ) -> None:
@@ -231,6 +238,28 @@ def test_a_transactional_commit_with_an_old_generation_is_refused() -> None:
     bench.stable_member(bench.connect(), (0, 1), epoch=7)
     answer = bench.answers[transactional(bench, bench.connect(), 6)]
     assert answer.topics[0].partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_transactional_commit_by_topic_id_with_a_moved_epoch_is_tried_once_more() -> None:
+    """Since v6 the broker answers STALE_MEMBER_EPOCH, which means nothing to a classic member."""
+    bench = Bench()
+    consumer, producer = bench.connect(), bench.connect()
+    bench.stable_member(consumer, (0, 1), epoch=7)
+    request = transactional(bench, producer, 7, BY_TOPIC_ID)
+    partitions = (TxnOffsetCommitResponsePartition(error_code=ErrorCode.STALE_MEMBER_EPOCH),)
+    stale = TxnOffsetCommitResponse(
+        topics=(TxnOffsetCommitResponseTopic(topic_id=TOPIC_ID, partitions=partitions),)
+    )
+    bench.reply(stale)
+    bench.beat(8)
+    (call,) = bench.calls
+    (topic,) = call.message.topics
+    assert (call.version, call.message.generation_id_or_member_epoch) == (BY_TOPIC_ID, 8)
+    assert (topic.topic_id, topic.name) == (TOPIC_ID, "")
+    bench.reply(stale)
+    (answered,) = bench.answers[request].topics
+    assert answered.topic_id == TOPIC_ID
+    assert answered.partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
 
 
 def test_a_transactional_commit_in_another_process_goes_out_with_the_described_epoch() -> None:
