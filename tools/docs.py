@@ -196,7 +196,8 @@ def _kind(info: Any) -> str:
 def _default(field: Any) -> str:
     if field.required:
         return "*required*"
-    value = list(field.default) if isinstance(field.default, tuple) else field.default
+    default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    value = list(default) if isinstance(default, tuple) else default
     return f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else value}`"
 
 

@@ -1,6 +1,6 @@
 """The configuration and policy that a command needs, or its end with what is wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,11 +51,11 @@ def checked(file: Path) -> Checked:
             check(config)
         except INVALID as error:
             problems += (document.problem((), line) for line in str(error).splitlines())
-    for path, tls in _tls_sections(config):
+    for path, tls, names in _tls_sections(config):
         from proxy.transport.tls_context import file_problems  # noqa: PLC0415 - many configurations have no TLS
 
         problems += (
-            document.problem((*path, key) if key else path, text) for key, text in file_problems(tls)
+            document.problem((*path, key) if key else path, text) for key, text in file_problems(tls, names)
         )
     if config.identity is not None:
         from proxy.identity.setup import identity_problems  # noqa: PLC0415 - many clients have no certificates
@@ -92,14 +92,17 @@ def _check_preflight(config: Config) -> None:
         check_preflight(config)
 
 
-def _tls_sections(config: Config) -> Iterator[tuple[KeyPath, ListenerTls | UpstreamTls]]:
+def _tls_sections(
+    config: Config,
+) -> Iterator[tuple[KeyPath, ListenerTls | UpstreamTls, Collection[str]]]:
+    """Each section with its key, and the names that its certificate must be for."""
     for number, listener in enumerate(config.listeners):
         if listener.tls is not None:
-            yield ("listeners", number, "tls"), listener.tls
+            yield ("listeners", number, "tls"), listener.tls, listener.server_names
     if config.control is not None and config.control.tls is not None:
-        yield ("control", "tls"), config.control.tls
+        yield ("control", "tls"), config.control.tls, ()
     if config.upstream.tls is not None:
-        yield ("upstream", "tls"), config.upstream.tls
+        yield ("upstream", "tls"), config.upstream.tls, ()
 
 
 def refused(error: Exception, code: ExitCode = ExitCode.USAGE) -> typer.Exit:

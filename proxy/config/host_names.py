@@ -4,6 +4,11 @@ import ipaddress
 import re
 from collections.abc import Iterable
 
+NODE = "{node}"
+"""Placeholder for a node's id in ``nodes_by_name``."""
+
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?", re.ASCII)
+_MAX_NAME = 253
 _NOT_IN_HOST = re.compile(r"[\s:/\[\]{}@,]")
 
 
@@ -38,3 +43,15 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         bare = name.removeprefix("*.")
         check_host("hosts", "" if "*" in bare else bare)
+
+
+def check_server_name(key: str, text: str) -> None:
+    """Check a name that clients send in a TLS handshake (RFC 6066): ASCII, no IP address, no dot at the end.
+
+    :raises ValueError: ``text`` can't be one.
+    """
+    labels = text.split(".")
+    if len(text) > _MAX_NAME or labels[-1].isdigit() or not all(map(_LABEL.fullmatch, labels)):
+        raise ValueError(
+            f"`{key}`: expected a host name in ASCII (others in their form with `xn--`) and no IP address, got {text!r}"
+        )

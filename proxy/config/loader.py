@@ -34,7 +34,7 @@ MAX_FILE_BYTES = 1024 * 1024
 """Size limit of a configuration or policy; a policy of ten thousand rules takes half of it."""
 
 _NO_UPSTREAM = Upstream(bootstrap=())
-_NO_LISTENER = Listener(advertised_host="invalid", port=0, nodes={})
+_NO_LISTENER = Listener(advertised_host="invalid", port=0, nodes={"0": 0})
 """Stand in for what is invalid, so that the rest can be checked."""
 
 

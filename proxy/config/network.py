@@ -1,12 +1,13 @@
 """The network sections of the configuration: addresses, listeners, the brokers, the admin port."""
 
 import re
+from collections.abc import Collection
 from functools import cached_property
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta
+from msgspec import Meta, field
 
-from proxy.config.host_names import check_host, check_names, is_host
+from proxy.config.host_names import NODE, check_host, check_names, check_server_name, is_host
 from proxy.config.identity import IdentityMode
 from proxy.config.section import Section
 from proxy.config.tls import ClientAuth, ListenerTls, UpstreamTls
@@ -19,6 +20,8 @@ _MAX_PORT = 65535
 _MAX_NODE_ID = 2**31 - 1
 NODE_ID = "{node_id}"
 """Placeholder for a node's id in ``advertised_host``."""
+
+_DEFAULT_NODE_IDS = ("0-99",)
 
 _MAX_NODE_PORTS = 5000
 _ALL_INTERFACES = "0.0.0.0"  # noqa: S104  clients are on other machines
@@ -81,37 +84,63 @@ class Upstream(Section, frozen=True, kw_only=True, dict=True):
 
 
 class Listener(Section, frozen=True, kw_only=True, dict=True):
-    """One set of ports that clients reach the cluster by: a bootstrap port, and one port for each node id."""
+    """What clients reach the cluster by: a bootstrap port and one port for each node id, or one port for all of them,
+    where the server name in the TLS handshake (SNI) selects the node.
+    """
 
     bind: Annotated[str, Meta(description="Address to listen on.")] = _ALL_INTERFACES
     port: Annotated[
         Port, Meta(description="Bootstrap port, which clients are configured with. 0: any free port.")
     ] = 9092
     advertised_host: Annotated[
-        str,
+        str | None,
         Meta(
-            min_length=1,
             description="Host name that clients are told for every node; they must be able to resolve it. "
-            "`{node_id}` in it is replaced by the node's id, for load balancers that give each node a name.",
+            "`{node_id}` in it is replaced by the node's id, for load balancers that give each node a name. Needed "
+            "unless there is `nodes_by_name`.",
         ),
-    ]
+    ] = None
     advertised_port: Annotated[
         _ServedPort | None,
         Meta(
             description="Port that clients are told for every node, where a gateway has all of them on one port and "
-            "tells them apart by the host name (TLS SNI), so that `{node_id}` must be in `advertised_host`. `null`: "
-            "the node's port in `nodes`."
+            "tells them apart by the host name (TLS SNI), so that `{node_id}` must be in `advertised_host`; or where "
+            "clients reach the port of `nodes_by_name` under another number. `null`: the node's port in `nodes`, or "
+            "`port` with `nodes_by_name`."
         ),
     ] = None
     nodes: Annotated[
         dict[str, Port],
         Meta(
-            min_length=1,
             description='Which ports stand for which node ids: `{"0-9": 9100}` puts node 0 on 9100 and '
             "node 9 on 9109. A node outside the ranges is left out of what clients are told, and counted. "
-            "Port 0: any free port for each.",
+            "Port 0: any free port for each. Needed unless there is `nodes_by_name`.",
         ),
-    ]
+    ] = field(default_factory=dict)
+    nodes_by_name: Annotated[
+        str | None,
+        Meta(
+            description="One port for all nodes (docs/how-to/one-port.md): the host name of each, with `{node}` in its "
+            "first label for the node's id, as `b{node}.kafka.example`. Clients' metadata has these names with `port`, "
+            "and the server name in the TLS handshake selects the node. A connection with another name, or "
+            "without one, is refused before anything is sent to a broker. Needs `tls` with a certificate for all of "
+            "the names, and `bootstrap_name`. `null`: each node has a port in `nodes`."
+        ),
+    ] = None
+    bootstrap_name: Annotated[
+        str | None,
+        Meta(
+            description="With `nodes_by_name`: the host name in the clients' `bootstrap.servers`, as `kafka.example`."
+        ),
+    ] = None
+    node_ids: Annotated[
+        tuple[str, ...],
+        Meta(
+            min_length=1,
+            description='With `nodes_by_name`: which node ids have a name, as `["0-9", "100"]`. A node outside is left '
+            "out of clients' metadata, and counted; its name is refused.",
+        ),
+    ] = _DEFAULT_NODE_IDS
     tls: Annotated[ListenerTls | None, Meta(description="TLS towards clients; `null`: plain TCP.")] = None
     identity: Annotated[
         IdentityMode | None,
@@ -134,15 +163,89 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
     def __post_init__(self) -> None:
         """Refuse hosts that can't be, and such ranges: no numbers, overlapping, ports beyond the last."""
         check_host("bind", self.bind)
-        check_host("advertised_host", self.advertised_host.replace(NODE_ID, "0"))
-        if self.advertised_port is not None and NODE_ID not in self.advertised_host:
-            raise ValueError(f"`advertised_port` needs {NODE_ID} in `advertised_host`")
+        if self.nodes_by_name is None:
+            self._check_ports()
+        else:
+            self._check_names()
         self._check_identity()
         taken = {self.port: "`port`"}
         for node_id, port in self.node_ports.items():
             if port and port in taken:
                 raise ValueError(f"`nodes`: port {port} of node {node_id} is that of {taken[port]} too")
             taken[port] = f"node {node_id}"
+
+    def _check_ports(self) -> None:
+        if self.advertised_host is None:
+            raise ValueError(
+                "`advertised_host`: missing; expected the host name for clients, or `nodes_by_name`"
+            )
+        check_host("advertised_host", self.advertised_host.replace(NODE_ID, "0"))
+        if self.advertised_port is not None and NODE_ID not in self.advertised_host:
+            raise ValueError(f"`advertised_port` needs {NODE_ID} in `advertised_host`")
+        if not self.nodes:
+            raise ValueError("`nodes`: missing; expected the ports of the nodes, or `nodes_by_name`")
+        for key, is_set in (
+            ("bootstrap_name", self.bootstrap_name is not None),
+            ("node_ids", self.node_ids != _DEFAULT_NODE_IDS),
+        ):
+            if is_set:
+                raise ValueError(f"`{key}` needs `nodes_by_name`")
+
+    def _check_names(self) -> None:
+        template, bootstrap = self.nodes_by_name or "", self.bootstrap_name
+        for key, is_set in (
+            ("advertised_host", self.advertised_host is not None),
+            ("nodes", bool(self.nodes)),
+        ):
+            if is_set:
+                instead = "bootstrap_name" if key == "advertised_host" else "node_ids"
+                raise ValueError(f"`{key}` has no place beside `nodes_by_name`; there it is `{instead}`")
+        if self.tls is None:
+            raise ValueError(
+                "`nodes_by_name` needs `tls`: the name is in the TLS handshake; plaintext clients need `nodes`"
+            )
+        if bootstrap is None:
+            raise ValueError("`nodes_by_name` needs `bootstrap_name`, the name that clients begin with")
+        check_server_name("bootstrap_name", bootstrap)
+        first_label = template.partition(".")[0]
+        if template.count(NODE) != 1 or NODE not in first_label:
+            raise ValueError(
+                f"`nodes_by_name`: expected a host name with {NODE} once, in its first label, got {template!r}"
+            )
+        for node_id in (0, max(self._named_ids)):
+            check_server_name("nodes_by_name", template.replace(NODE, str(node_id)))
+        if len(self.server_names) != len(self._named_ids) + 1:
+            raise ValueError(f"`bootstrap_name`: {bootstrap} is the name of a node too")
+
+    @cached_property
+    def _named_ids(self) -> frozenset[int]:
+        """The ids in ``node_ids``."""
+        found: set[int] = set()
+        for text in self.node_ids:
+            ids = _node_ids("node_ids", text)
+            if not found.isdisjoint(ids):
+                raise ValueError(f"`node_ids`: {text!r} has a node id that is in another range")
+            found.update(ids)
+        return frozenset(found)
+
+    @cached_property
+    def node_ids_served(self) -> Collection[int]:
+        """The ids of the nodes that clients can reach."""
+        return self.node_ports.keys() if self.nodes_by_name is None else self._named_ids
+
+    @cached_property
+    def server_names(self) -> dict[str, int | None]:
+        """The node of each server name, in small letters; None for the bootstrap name. Empty if nodes have ports."""
+        if self.nodes_by_name is None or self.bootstrap_name is None:
+            return {}
+        names: dict[str, int | None] = {self.host_of(node_id).lower(): node_id for node_id in self._named_ids}
+        return names | {self.bootstrap_name.lower(): None}
+
+    def host_of(self, node_id: int) -> str:
+        """Return the host name of a node in clients' metadata."""
+        if self.nodes_by_name is not None:
+            return self.nodes_by_name.replace(NODE, str(node_id))
+        return (self.advertised_host or "").replace(NODE_ID, str(node_id))
 
     @property
     def speaks_for_clients(self) -> bool:
@@ -169,21 +272,27 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
         """The port of each node id that is in a range; 0 for any free one."""
         ports: dict[int, int] = {}
         for text, first_port in self.nodes.items():
-            match = _NODE_RANGE.fullmatch(text)
-            if match is None:
-                raise ValueError(f'`nodes`: expected a node id or a range such as "0-9", got {text!r}')
-            low, high = int(match["low"]), int(match["high"] or match["low"])
-            if high > _MAX_NODE_ID:
-                raise ValueError(f"`nodes`: node ids end at {_MAX_NODE_ID}, got {text!r}")
-            if high < low or high - low >= _MAX_NODE_PORTS:
-                raise ValueError(f"`nodes`: {text!r} is empty or has more than {_MAX_NODE_PORTS} ids")
-            if first_port and first_port + high - low > _MAX_PORT:
+            ids = _node_ids("nodes", text)
+            if first_port and first_port + ids[-1] - ids[0] > _MAX_PORT:
                 raise ValueError(f"`nodes`: {text!r} from port {first_port} on goes beyond port {_MAX_PORT}")
-            for node_id in range(low, high + 1):
+            for node_id in ids:
                 if node_id in ports:
                     raise ValueError(f"`nodes`: node id {node_id} is in two ranges")
-                ports[node_id] = first_port and first_port + node_id - low
+                ports[node_id] = first_port and first_port + node_id - ids[0]
         return ports
+
+
+def _node_ids(key: str, text: str) -> range:
+    """Return the ids of a range such as ``0-9``, or of a single one."""
+    match = _NODE_RANGE.fullmatch(text)
+    if match is None:
+        raise ValueError(f'`{key}`: expected a node id or a range such as "0-9", got {text!r}')
+    low, high = int(match["low"]), int(match["high"] or match["low"])
+    if high > _MAX_NODE_ID:
+        raise ValueError(f"`{key}`: node ids end at {_MAX_NODE_ID}, got {text!r}")
+    if high < low or high - low >= _MAX_NODE_PORTS:
+        raise ValueError(f"`{key}`: {text!r} is empty or has more than {_MAX_NODE_PORTS} ids")
+    return range(low, high + 1)
 
 
 class Admin(Section, frozen=True, kw_only=True):

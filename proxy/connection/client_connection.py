@@ -16,6 +16,7 @@ All endings come together in :meth:`ClientConnection.run`:
 
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from functools import partial
 
 import structlog
@@ -44,7 +45,10 @@ _BROKER_CHECK_TIMEOUT_S = 0.5
 
 
 class ClientConnection:
-    """Serves one client. ``node_id`` is that of the port, None for the bootstrap port."""
+    """Serves one client. ``node_id`` is that of the port, None for the bootstrap port.
+
+    Where all nodes have one port it is known after the TLS handshake, and None before.
+    """
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class ClientConnection:
         )
         self._upstream: UpstreamConnection | None = None
         self._speaker: Speaker | None = None
+        self._counted = ExitStack()
         self._running = False
         self._is_over = False
         self._nursery: trio.Nursery
@@ -143,15 +148,13 @@ class ClientConnection:
 
     async def run(self) -> None:
         """Serve the client until its connection has ended on both sides."""
-        self._metrics.client_connections.labels(self._port).inc()
         try:
             async with trio.open_nursery() as self._nursery:
                 self._shell.to_client = WriteBuffer(self._client, self._nursery)
                 self._running = True
-                with (
-                    self._metrics.client_connections_active.labels(self._port).track_inprogress(),
-                    self._ending.serving,
-                ):
+                with self._counted, self._ending.serving:
+                    if not self._deps.by_name:
+                        self._count()
                     await self._guarded(self._read_client)
                 await self._guarded(self._finish)
                 self._nursery.cancel_scope.cancel()
@@ -176,6 +179,13 @@ class ClientConnection:
         self._is_over = True
         for part in (self._session, self._shell, self._from_client):
             vars(part).clear()
+
+    def _count(self) -> None:
+        """Count the connection as one of its node, until its client is not served any more."""
+        self._metrics.client_connections.labels(self._port).inc()
+        self._counted.enter_context(
+            self._metrics.client_connections_active.labels(self._port).track_inprogress()
+        )
 
     @property
     def _port(self) -> str:
@@ -202,6 +212,9 @@ class ClientConnection:
             try:
                 if self._handshake is not None:
                     await self._handshake()
+                if self._deps.by_name:
+                    self.node_id = getattr(self._client, "node_id", None)
+                    self._count()
                 if self._deps.identify is not None:
                     self._identify(self._deps.identify)
                 while not self._from_client.ended and self._ending.cause is None:

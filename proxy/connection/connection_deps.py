@@ -82,3 +82,5 @@ class ConnectionDeps(msgspec.Struct, frozen=True):
     pipes: PipePool
     share_session_cuts: ShareSessionCuts
     identify: Identify | None = None
+    by_name: bool = False
+    """Whether the TLS handshake selects the node, and not the port."""

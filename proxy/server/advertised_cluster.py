@@ -3,21 +3,18 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from protocol_codecs.address_rewrite import Node
-from proxy.config.schema import NODE_ID, Address
+from proxy.config.schema import Address
 from proxy.transport.node_table import NodeTable
 
 
 class AdvertisedCluster:
-    """The cluster as the clients of one listener are told it: a host and a port for each node id."""
+    """The cluster in the metadata of one listener's clients: ``addresses`` has a host and a port for each node id."""
 
     def __init__(
-        self, table: NodeTable, advertised_host: str, ports: Mapping[int, int], on_hidden: Callable[[], None]
+        self, table: NodeTable, addresses: Mapping[int, Address], on_hidden: Callable[[], None]
     ) -> None:
         self._table = table
-        self._addresses = {
-            node_id: Address(advertised_host.replace(NODE_ID, str(node_id)), port)
-            for node_id, port in ports.items()
-        }
+        self._addresses = addresses
         self._on_hidden = on_hidden
 
     def known_nodes(self) -> tuple[Node, ...]:

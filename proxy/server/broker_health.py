@@ -92,6 +92,10 @@ class BrokerHealth:
         self._on_unreachable(node_id)
         nursery.start_soon(self._retry_until_reachable, node_id)
 
+    def is_unreachable(self, node_id: int | None) -> bool:
+        """Whether the node could not be reached lately; None stands for the bootstrap brokers."""
+        return node_id in self._unreachable
+
     async def probe(self, node_id: int | None) -> None:
         """Try to connect to a node that closed a connection, before its clients reconnect.
 

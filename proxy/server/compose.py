@@ -174,8 +174,7 @@ def compose(
         rule_for = with_routed_groups(rule_for, driver.has_routed_group)
 
     def connection_deps(number: int, one: BoundListener) -> ConnectionDeps:
-        ports = {node_id: one.listener.advertised_port or port for node_id, port in one.node_ports.items()}
-        cluster = AdvertisedCluster(nodes, one.listener.advertised_host, ports, metrics.hidden_nodes.inc)
+        cluster = AdvertisedCluster(nodes, one.advertised, metrics.hidden_nodes.inc)
         listener = Listener(
             map_address=cluster.map_address,
             negotiator=negotiator,
@@ -190,7 +189,8 @@ def compose(
             learn_cluster=cluster.learn,
         )
         identify = None if identities is None else identities.identify_at(number)
-        return ConnectionDeps(listener, dialer, broker_health, driver, pipes, cuts, identify)
+        by_name = one.listener.nodes_by_name is not None
+        return ConnectionDeps(listener, dialer, broker_health, driver, pipes, cuts, identify, by_name)
 
     return Parts(
         health=health,

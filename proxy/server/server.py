@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from proxy.control.listener import ControlListener
     from proxy.member_log.driver import FleetDriver
     from proxy.transport.tls_context import Certificates, Contents
+    from proxy.transport.tls_stream import Route
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
 
@@ -256,6 +257,11 @@ class Server:
         """Accept clients at the ports of the listener of this number."""
         bound, certificates = self.ports.listeners[number], self._tls[number]
         deps, connections = self._parts.listeners[number], self._parts.connections
+        route: Route | None = None
+        if names := bound.listener.server_names:
+            from proxy.transport.server_names import ServerNames  # noqa: PLC0415 - most nodes have ports
+
+            route = ServerNames(names, self._parts.broker_health.is_unreachable, self.metrics).route
 
         def accepted(node_id: int | None, sock: socket.socket, host: str) -> None:
             if connections.refuses(host):
@@ -264,22 +270,23 @@ class Server:
             keep_alive(sock)
             connection_id = ConnectionId(next(self._ids))
             plain = TcpStream(sock)
-            stream = certificates.guard(plain) if certificates is not None else plain
+            stream = certificates.guard(plain, route) if certificates is not None else plain
             connection = ClientConnection(connection_id, stream, host, node_id, deps)
             nursery.start_soon(connections.serve, connection, host)
 
         for node_id, port in bound.ports.items():
             port.listen()
             nursery.start_soon(port.accept, partial(accepted, node_id))
-        address, nodes = str(Address(bound.listener.bind, bound.port)), bound.listener.nodes
+        address = str(Address(bound.listener.bind, bound.port))
+        nodes = bound.listener.nodes or bound.listener.nodes_by_name
         _log.info("listening", address=address, nodes=nodes, tls=certificates is not None)
 
     def _unreachable(self, node_id: int | None) -> None:
         """Refuse clients of an unreachable node, as the node itself would; clients handle that best."""
         self._parts.gates.unreachable(node_id)
         for bound in self.ports.listeners:
-            if node_id in bound.ports:
-                bound.ports[node_id].suspend()
+            if (port := bound.own_port_of(node_id)) is not None:
+                port.suspend()
         if node_id is None:
             self.health.not_ready("no bootstrap broker can be reached")
 
@@ -289,8 +296,8 @@ class Server:
         if self._stopping.is_set():
             return
         for bound in self.ports.listeners:
-            if node_id in bound.ports:
-                bound.ports[node_id].listen()
+            if (port := bound.own_port_of(node_id)) is not None:
+                port.listen()
         if node_id is None:
             self.health.ready()
 

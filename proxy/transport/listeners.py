@@ -147,9 +147,17 @@ class BoundListener(msgspec.Struct, frozen=True):
     ports: Mapping[int | None, AcceptPort]
 
     @property
-    def node_ports(self) -> dict[int, int]:
-        """The port that each node id really has; the configuration may say 0."""
-        return {node_id: port.number for node_id, port in self.ports.items() if node_id is not None}
+    def advertised(self) -> dict[int, Address]:
+        """The address of each node id in clients' metadata; the port is the bound one where the configuration has 0."""
+        of, port = self.listener, self.listener.advertised_port
+        return {
+            node_id: Address(of.host_of(node_id), port or self.ports[node_id if of.nodes else None].number)
+            for node_id in of.node_ids_served
+        }
+
+    def own_port_of(self, node_id: int | None) -> AcceptPort | None:
+        """Return the port of a node, or of the bootstrap brokers for None; None where one port is that of all nodes."""
+        return None if self.listener.nodes_by_name is not None else self.ports.get(node_id)
 
     @property
     def port(self) -> int:

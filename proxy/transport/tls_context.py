@@ -8,7 +8,7 @@ connections keep the certificate with which they began.
 import datetime as dt
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +24,7 @@ from proxy.metrics.registry import Metrics
 from proxy.transport.dialer import Open
 from proxy.transport.tcp_stream import TcpStream, open_tcp
 from proxy.transport.tls_errors import TlsFilesError
-from proxy.transport.tls_stream import TlsStream
+from proxy.transport.tls_stream import Route, TlsStream
 
 if TYPE_CHECKING:
     from proxy.transport.revocation import RevocationLists
@@ -66,10 +66,11 @@ def listener_material(
     tls: ListenerTls,
     contents: Contents | None = None,
     *,
+    names: Collection[str] = (),
     before: Material | None = None,
     must_be_valid_now: bool = True,
 ) -> Material:
-    """Make the context of a listener.
+    """Make the context of a listener, whose certificate must be for all of these ``names``.
 
     ``contents`` replace the files. ``before`` is what is in use: its revocation lists stay where the file has none that
     can be used. Unless ``must_be_valid_now``, an expired certificate is accepted too.
@@ -88,6 +89,10 @@ def listener_material(
         tls.key_password_file,
         must_be_valid_now=must_be_valid_now,
     )
+    if names:
+        from proxy.transport.certificate_names import check_names  # noqa: PLC0415 - most nodes have ports
+
+        check_names(tls.certificate, contents[tls.certificate], names)
     revocations = None
     if tls.client_ca is not None:
         _load_authorities(context, contents, tls.client_ca)
@@ -135,12 +140,15 @@ def material(
     tls: ListenerTls | UpstreamTls,
     contents: Contents | None = None,
     *,
+    names: Collection[str] = (),
     before: Material | None = None,
     must_be_valid_now: bool = True,
 ) -> Material:
     """Make the context of a listener, or of connections to brokers, by the type of ``tls``."""
     if isinstance(tls, ListenerTls):
-        return listener_material(tls, contents, before=before, must_be_valid_now=must_be_valid_now)
+        return listener_material(
+            tls, contents, names=names, before=before, must_be_valid_now=must_be_valid_now
+        )
     return upstream_material(tls, contents, must_be_valid_now=must_be_valid_now)
 
 
@@ -241,6 +249,8 @@ def _read(file: str) -> bytes:
 class Certificates:
     """The current TLS context of one listener, or of the upstream side. ``where`` names it in log and metrics.
 
+    The certificate of a listener must be for all of its server ``names``.
+
     ``last_good`` are the last contents of its files that could be used. They replace files that can't be used now; log
     and metrics report that.
 
@@ -253,13 +263,15 @@ class Certificates:
         tls: ListenerTls | UpstreamTls,
         metrics: Metrics,
         last_good: Contents | None = None,
+        names: Collection[str] = (),
     ) -> None:
         self.files = tuple(tls_files_of(tls).values())
         self._where = where
         self._tls = tls
+        self._names = names
         self._metrics = metrics
         try:
-            self._hold(material(tls))
+            self._hold(material(tls, names=names))
         except TlsFilesError:
             if last_good is None:
                 raise
@@ -271,20 +283,24 @@ class Certificates:
         """The context for the connections that are opened now."""
         return self._current.context
 
-    def guard(self, client: TcpStream) -> TlsStream:
-        """Wrap a client's connection in TLS with the current certificate; the caller makes the handshake."""
+    def guard(self, client: TcpStream, route: Route | None = None) -> TlsStream:
+        """Wrap a client's connection in TLS with the current certificate; the caller makes the handshake.
+
+        ``route`` is as for :class:`proxy.transport.tls_stream.TlsStream`.
+        """
         lists = self._current.revocations
         return TlsStream(
             client,
             self.context,
             server_side=True,
             may_resume=None if lists is None else lists.are_current_for,
+            route=route,
         )
 
     def reload(self, why: str) -> None:
         """Read the files again, for the connections that are opened from now on."""
         try:
-            current = material(self._tls, before=self._current)
+            current = material(self._tls, names=self._names, before=self._current)
         except TlsFilesError as error:
             self._refuse(why, "certificates refused, those before stay", str(error))
             return
@@ -364,13 +380,16 @@ def read_certificates(
     for number, one in enumerate(config.listeners):
         if one.tls is not None:
             where = f"listener {Address(one.bind, one.port)}"
-            found.append(Certificates(where, one.tls, metrics, last_good.get(number)))
+            found.append(Certificates(where, one.tls, metrics, last_good.get(number), one.server_names))
             listeners[number] = found[-1]
     return FoundCertificates(open_, listeners, found)
 
 
-def file_problems(tls: ListenerTls | UpstreamTls) -> list[tuple[str, str]]:
-    """Return the files of a section that can't be used: the key that names each, and the file with the reason."""
+def file_problems(tls: ListenerTls | UpstreamTls, names: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Return the files of a section that can't be used: the key that names each, and the file with the reason.
+
+    ``names`` are those that the certificate of a listener must be for.
+    """
     files = tls_files_of(tls)
     contents: Contents = {}
     found: list[tuple[str, str]] = []
@@ -382,7 +401,7 @@ def file_problems(tls: ListenerTls | UpstreamTls) -> list[tuple[str, str]]:
     if found:
         return found
     try:
-        material(tls, contents)
+        material(tls, contents, names=names)
     except TlsFilesError as error:
         text = str(error)
         return [

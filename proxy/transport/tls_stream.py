@@ -7,7 +7,7 @@ reads. The relay needs all three, so this module drives OpenSSL's record layer i
 """
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
@@ -27,12 +27,17 @@ _LOWEST_RECORD = 0x14
 """The lowest first byte of a TLS record. A Kafka frame begins with a lower one, its size's highest, up to 335 MB."""
 
 
+Route = Callable[[TcpStream, Callable[[bytes], bool]], Awaitable[int | None]]
+"""Returns the node that the peer names, as :meth:`proxy.transport.server_names.ServerNames.route` does."""
+
+
 class TlsStream(trio.abc.HalfCloseableStream):
     """One side of a TLS connection; call :meth:`handshake` first.
 
     ``server_name`` is the name that the peer's certificate must have; None on the listening side, and where
     the context does not check names. ``may_resume`` decides by the certificate of a session that the peer resumes,
-    which OpenSSL does not verify again.
+    which OpenSSL does not verify again. ``route`` selects the node by the ClientHello, before OpenSSL answers
+    it; ``node_id`` is that node after the handshake.
     """
 
     def __init__(
@@ -43,8 +48,11 @@ class TlsStream(trio.abc.HalfCloseableStream):
         server_side: bool,
         server_name: str | None = None,
         may_resume: Callable[[bytes], bool] | None = None,
+        route: Route | None = None,
     ) -> None:
         self.transport = transport
+        self.node_id: int | None = None
+        self._route = route
         self._server_side = server_side
         self._may_resume = may_resume
         self._from_peer = ssl.MemoryBIO()
@@ -78,6 +86,8 @@ class TlsStream(trio.abc.HalfCloseableStream):
         :raises TlsError: one of the sides refuses, or the peer does not speak TLS.
         :raises trio.BrokenResourceError: the connection broke.
         """
+        if self._route is not None:
+            self.node_id = await self._route(self.transport, self._take_in)
         while True:
             try:
                 self._ssl.do_handshake()

@@ -28,7 +28,8 @@ class LastGoodTls:
         }
         if config.upstream.tls is not None:
             self._sections[UPSTREAM] = config.upstream.tls
-        self.contents: dict[int, Contents] = {n: _good(tls) for n, tls in self._sections.items()}
+        self._names = {n: listener.server_names for n, listener in enumerate(config.listeners)}
+        self.contents: dict[int, Contents] = {n: self._good(n) for n in self._sections}
         """The files' contents by index of the listener, or ``UPSTREAM``."""
 
     @property
@@ -38,16 +39,15 @@ class LastGoodTls:
 
     def reload(self, why: str) -> None:
         """Read the files again; keep the old contents of those that are invalid now, which the workers report too."""
-        for n, tls in self._sections.items():
+        for n in self._sections:
             try:
-                self.contents[n] = _good(tls)
+                self.contents[n] = self._good(n)
             except TlsFilesError as error:
                 _log.warning(
                     "restarted workers will get the previous certificates", why=why, reason=str(error)
                 )
 
-
-def _good(tls: ListenerTls | UpstreamTls) -> Contents:
-    contents = read_files(tls)
-    material(tls, contents)
-    return contents
+    def _good(self, n: int) -> Contents:
+        contents = read_files(self._sections[n])
+        material(self._sections[n], contents, names=self._names.get(n, {}))
+        return contents

@@ -134,6 +134,50 @@ def test_a_gateway_leads_each_host_name_to_the_port_of_its_broker():
     assert routes == {}
 
 
+def test_one_port_is_one_port_of_one_service_and_of_the_pods():
+    manifests = render.documents(render.ci("one-port"))
+    config = render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"]
+    (listener,) = yaml.safe_load(config)["listeners"]
+    told = {key: listener[key] for key in listener.keys() - {"bind", "tls"}}
+    assert told == {
+        "port": 9093,
+        "nodes_by_name": "b{node}.kafka.example",
+        "bootstrap_name": "kafka.example",
+        "node_ids": ["0-9"],
+    }
+    services = [
+        at["spec"] for at in manifests if at["kind"] == "Service" and at["spec"]["type"] == "LoadBalancer"
+    ]
+    assert [service["ports"] for service in services] == [
+        [{"name": "kafka", "port": 9093, "targetPort": "kafka"}]
+    ]
+    deployment = render.one(manifests, "Deployment", "epochgate")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert {at["name"] for at in container["ports"]} == {"kafka", "admin"}
+    (certificate,) = [at for at in manifests if at["kind"] == "Certificate"]
+    assert certificate["spec"]["dnsNames"][:2] == ["kafka.example", "*.kafka.example"]
+
+
+def test_one_port_behind_a_gateway_is_one_route():
+    manifests = render.documents(render.ci("one-port-gateway"))
+    config = render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"]
+    (listener,) = yaml.safe_load(config)["listeners"]
+    assert (listener["port"], listener["advertised_port"]) == (9092, 9094)
+    (route,) = [at["spec"] for at in manifests if at["kind"] == "TLSRoute"]
+    assert route["hostnames"] == ["kafka.example", "*.kafka.example"]
+    assert route["rules"] == [{"backendRefs": [{"name": "epochgate-kafka", "port": 9092}]}]
+
+
+@pytest.mark.parametrize("variant", ["one-port", "one-port-gateway"])
+def test_the_proxy_takes_the_configuration_of_one_port(variant, tmp_path):
+    manifests = render.documents(render.ci(variant))
+    file = tmp_path / "epochgate.yaml"
+    file.write_text(render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"])
+    read = read_config(file, {})
+    assert read.problems == []
+    assert read.config.listeners[0].server_names["b9.kafka.example"] == 9
+
+
 def test_pods_may_read_no_more_than_the_policy_and_only_if_they_watch_it():
     watching = ["--set", "policy.watch=true"]
     kinds = {at["kind"] for at in render.documents(render.ci("minimal"))}
@@ -228,6 +272,14 @@ def test_every_value_says_what_it_is_for():
         (
             "per-broker",
             "bootstrap.servers=kafka-bootstrap.example:9092    # TLS    # once this name resolves to the",
+        ),
+        (
+            "one-port",
+            "bootstrap.servers=kafka.example:9093    # TLS    # once this name, and *.kafka.example, resolve to the",
+        ),
+        (
+            "one-port-gateway",
+            "bootstrap.servers=kafka.example:9094    # TLS    # once this name, and those of",
         ),
         ("journal-lost", "NOTE: the journal is in an emptyDir"),
         ("minimal", "new pods do not start, and say why in their log"),

@@ -13,6 +13,11 @@ BOOTSTRAP = ("--set-json", 'upstream.bootstrap=["kafka:9092"]')
 GATEWAY = ("--set", "listeners.kafka.gateway.enabled=true,listeners.kafka.gateway.parentRefs[0].name=kafka")
 
 TLS = ("--set", "listeners.kafka.tls.enabled=true,listeners.kafka.tls.secretName=a")
+NAMES = (
+    *TLS,
+    "--set",
+    "listeners.kafka.nodesByName=b{node}.kafka.example,listeners.kafka.bootstrapName=kafka.example",
+)
 TOKENS = (
     *TLS,
     "--set",
@@ -33,6 +38,11 @@ MISTAKES = {
         ["--set", "replicas=3"],
         "at ''",
         "additional properties 'replicas' not allowed",
+    ),
+    "a name of brokers without their ids": (
+        ["--set", "listeners.kafka.nodesByName=kafka.example"],
+        "at '/listeners/kafka/nodesByName'",
+        "does not match pattern",
     ),
     "a misspelt key": (["--set", "drain.graceSecond=3"], "at '/drain'", "'graceSecond' not allowed"),
     "text for a number": (["--set", "replicaCount=two"], "at '/replicaCount'", "got string, want integer"),
@@ -197,6 +207,30 @@ CONTRADICTIONS = {
     "a Gateway that is not used": (
         ["--set", "listeners.kafka.gateway.parentRefs[0].name=kafka"],
         "listeners.kafka.gateway: is described but not enabled",
+    ),
+    "names without TLS": (
+        [*NAMES[2:]],
+        "listeners.kafka.nodesByName: needs tls",
+    ),
+    "names of brokers only": (
+        [*TLS, "--set", "listeners.kafka.nodesByName=b{node}.kafka.example"],
+        "listeners.kafka.bootstrapName: needed with nodesByName",
+    ),
+    "names and another host": (
+        [*NAMES, "--set", "listeners.kafka.advertisedHost=kafka.example"],
+        "listeners.kafka.advertisedHost: has no place beside nodesByName",
+    ),
+    "names and ports": (
+        [*NAMES, "--set-json", 'listeners.kafka.nodes={"0-9": 9100}'],
+        "listeners.kafka.nodes: has no place beside nodesByName",
+    ),
+    "names and a Service for each broker": (
+        [*NAMES, "--set", "listeners.kafka.service.perBroker=true"],
+        "listeners.kafka.service.perBroker: has no use with nodesByName",
+    ),
+    "a bootstrap name beside ports": (
+        ["--set", "listeners.kafka.bootstrapName=kafka.example"],
+        "listeners.kafka: bootstrapName and nodeIds need nodesByName",
     ),
     "two autoscalers of one figure": (
         [
@@ -482,6 +516,7 @@ def test_what_needs_a_kind_that_the_cluster_does_not_have_is_refused(missing):
 def test_without_a_mistake_nothing_is_refused():
     assert render.documents(render.template(*BOOTSTRAP))
     assert render.documents(render.template(*BOOTSTRAP, *TOKENS))
+    assert render.documents(render.template(*BOOTSTRAP, *NAMES))
 
 
 def refusal(arguments: list[str]) -> str:

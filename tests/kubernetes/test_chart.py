@@ -11,10 +11,15 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from support import one_port
+from support.broker import Kafka as TestedKafka
+from support.consumers import Consumers
+from support.host_names import resolved
+from support.live_group import LiveGroup
 from support.waiting import eventually
 
 from tests.docs import pages
-from tests.kubernetes.conftest import Kafka, helm, run_helm
+from tests.kubernetes.conftest import NODES_LISTENER, Kafka, helm, run_helm
 from tests.kubernetes.group import Group, Seen, pod
 from tests.kubernetes.monitoring import targets
 from tests.kubernetes.spark import PAGE as SPARK_PAGE
@@ -24,6 +29,8 @@ from tests.kubernetes.walkthrough import PAGE, Reader
 from tests.skips import not_here
 from tools.chart import render
 from tools.chart.render import CHART
+from tools.kafka.cluster import Cluster, ExtraListener
+from tools.kafka.tls_files import TlsFiles
 from tools.kubernetes import custom_resources, network
 from tools.kubernetes.kafka import install
 from tools.kubernetes.kubectl import kubectl, succeeds
@@ -47,6 +54,7 @@ MONITOR = {
 PROMETHEUS = {"matchLabels": {"kubernetes.io/metadata.name": monitoring.NAMESPACE}}
 CONNECTIONS_FOR_THE_ADAPTER = 'epochgate_client_to_proxy_active_connections{namespace!="",pod!=""}'
 """What docs/how-to/kubernetes.md has prometheus-adapter ask."""
+ONE_PORT, NODE_PORT = "one-port", 30093
 NOWHERE = {"nodeSelector": {"epochgate-test": "nowhere"}}
 CERTIFICATE = {"enabled": True, "certManager": {"enabled": True, "issuerRef": {"name": "ca"}}}
 GATEWAY = {"enabled": True, "parentRefs": [{"name": "kafka"}]}
@@ -168,6 +176,55 @@ def test_a_rollout_restart_costs_no_rejoin_and_no_record(release, namespace, pro
         after = group.seen()
         assert after.rebalances == before[group.name].rebalances, group.name
         assert [at for at, times in after.read.items() if times > 1] == [], group.name
+
+
+def test_five_libraries_use_all_brokers_on_one_port(namespace, project_image, tmp_path):
+    """From this machine, by the one port of a node; the names of three brokers resolve to that node."""
+    tls = TlsFiles(tmp_path / "tls")
+    certificate, key = tls.issue("proxy", *one_port.CERTIFIED)
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": ONE_PORT},
+        "stringData": {"tls.crt": certificate.read_text(), "tls.key": key.read_text()},
+    }
+    kubectl("apply", "--namespace", namespace, "--filename=-", feed=json.dumps(secret))
+    values = {
+        "image": {"tag": project_image.rpartition(":")[2]},
+        "policy": {"default": "translate"},
+        "fleet": {"replication": 1},
+        "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}},
+        "listeners": {
+            "kafka": {
+                "port": NODE_PORT,
+                "nodesByName": one_port.TEMPLATE,
+                "bootstrapName": one_port.BOOTSTRAP,
+                "tls": {"enabled": True, "secretName": ONE_PORT},
+                "service": {"type": "NodePort"},
+            }
+        },
+    }
+    listener = ExtraListener(NODES_LISTENER, "PLAINTEXT", host=network.GATEWAY)
+    brokers = Cluster(tmp_path / "kafka", brokers=len(one_port.NODES), listeners=[listener])
+    consumers = Consumers(tmp_path)
+    with brokers, resolved(*one_port.NAMES, address=network.node_address(1)):
+        values["upstream"] = {"bootstrap": brokers.bootstrap_of(NODES_LISTENER).split(",")}
+        words = ["install", ONE_PORT, str(CHART), "--wait", "--timeout=90s", "--values=-"]
+        try:
+            helm(*words, feed=json.dumps(values))
+            service = f"{ONE_PORT}-epochgate-kafka"
+            ports = kubectl(
+                "get", "service", service, "--namespace", namespace, "--output=jsonpath={.spec.ports[*].port}"
+            )
+            assert ports == str(NODE_PORT), "one port"
+            kafka = TestedKafka(brokers.bootstrap, source="one port", version=brokers.version)
+            topic = kafka.new_topic(partitions=one_port.PARTITIONS)
+            live = LiveGroup(kafka, consumers, [], ONE_PORT, {topic: one_port.PARTITIONS})
+            one_port.tell(live, f"{one_port.BOOTSTRAP}:{NODE_PORT}", tls, tmp_path)
+        finally:
+            consumers.end()
+            helm("uninstall", ONE_PORT, "--ignore-not-found")
 
 
 def test_an_autoscaler_adds_and_removes_pods_at_no_rejoin(

@@ -10,7 +10,7 @@ from tools.chart.binaries import ROOT, binary
 CHART = ROOT / "charts" / "epochgate"
 CI = CHART / "ci"
 GOLDEN_FILES = ROOT / "tests" / "chart" / "golden"
-GOLDEN = ("minimal", "production", "per-broker", "gateway", "pipeline", "fleet", "preflight")
+GOLDEN = ("minimal", "production", "per-broker", "gateway", "one-port", "pipeline", "fleet", "preflight")
 """Variants whose manifests are kept, so that a change to the chart shows what it changes."""
 
 Manifest = dict[str, Any]

@@ -18,9 +18,9 @@ class TlsFiles:
         self.ca = folder / "ca.pem"
         self._authority.cert_pem.write_to_path(str(self.ca))
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Issue a certificate and its key (PKCS#8, as Kafka wants it) for loopback."""
-        issued = self._authority.issue_cert(LOOPBACK, common_name=name)
+    def issue(self, name: str, *hosts: str) -> tuple[Path, Path]:
+        """Issue a certificate and its key (PKCS#8, as Kafka wants it), for loopback unless ``hosts`` are given."""
+        issued = self._authority.issue_cert(*(hosts or (LOOPBACK,)), common_name=name)
         certificate, key = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
         private = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)

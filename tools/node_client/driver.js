@@ -54,6 +54,7 @@ const kafka = new Kafka({
   brokers: spec.bootstrap.split(','),
   clientId: spec.client_id,
   retry: { initialRetryTime: 50, retries: 10 },
+  ...spec.own_settings,
   logLevel: logLevel.DEBUG,
   logCreator: () => entry => {
     const said = entry.log.message

@@ -18,7 +18,23 @@
 {{- fail (printf "%s: clients are told port %s, which is no node port (30000 to 32767); choose `port` and `nodes` in that range" $what $port) -}}
 {{- end -}}
 {{- end -}}
-{{- if and (ne $listener.service.type "ClusterIP") (not $listener.advertisedHost) -}}
+{{- if $listener.nodesByName -}}
+{{- if not $listener.tls.enabled -}}
+{{- fail (printf "listeners.%s.nodesByName: needs tls; the server name in the TLS handshake selects the broker" $name) -}}
+{{- end -}}
+{{- if not $listener.bootstrapName -}}
+{{- fail (printf "listeners.%s.bootstrapName: needed with nodesByName; it is the name that clients begin with" $name) -}}
+{{- end -}}
+{{- range $key := list "advertisedHost" "nodes" -}}
+{{- if get $listener $key -}}{{- fail (printf "listeners.%s.%s: has no place beside nodesByName; see bootstrapName and nodeIds" $name $key) -}}{{- end -}}
+{{- end -}}
+{{- if $listener.service.perBroker -}}
+{{- fail (printf "listeners.%s.service.perBroker: has no use with nodesByName; one Service is that of all brokers" $name) -}}
+{{- end -}}
+{{- else if or $listener.bootstrapName $listener.nodeIds -}}
+{{- fail (printf "listeners.%s: bootstrapName and nodeIds need nodesByName" $name) -}}
+{{- end -}}
+{{- if and (ne $listener.service.type "ClusterIP") (not $listener.advertisedHost) (not $listener.nodesByName) -}}
 {{- fail (printf "listeners.%s.advertisedHost: needed with a Service of type %s; clients outside the cluster don't know its name inside" $name $listener.service.type) -}}
 {{- end -}}
 {{- if and (contains "{node_id}" $listener.advertisedHost) (not $listener.service.perBroker) (not $listener.gateway.enabled) -}}
@@ -26,8 +42,8 @@
 {{- end -}}
 {{- if $listener.gateway.enabled -}}
 {{- if not $listener.gateway.parentRefs -}}{{- fail (printf "listeners.%s.gateway.parentRefs: needed; it names the Gateway" $name) -}}{{- end -}}
-{{- if not (contains "{node_id}" $listener.advertisedHost) -}}
-{{- fail (printf "listeners.%s.advertisedHost: needs {node_id} with gateway.enabled; a Gateway tells brokers apart by host names" $name) -}}
+{{- if not (or $listener.nodesByName (contains "{node_id}" $listener.advertisedHost)) -}}
+{{- fail (printf "listeners.%s.advertisedHost: needs {node_id} with gateway.enabled, or nodesByName; a Gateway tells brokers apart by host names" $name) -}}
 {{- end -}}
 {{- if not $listener.tls.enabled -}}
 {{- fail (printf "listeners.%s.tls: needed with gateway.enabled; a TLSRoute goes by the host name of the TLS handshake, which ends in the pods" $name) -}}

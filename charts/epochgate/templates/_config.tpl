@@ -6,9 +6,15 @@
 {{- $of := dict "root" $ "name" $name "listener" $listener -}}
 {{- $one := dict
       "bind" "0.0.0.0"
-      "port" $listener.port
-      "advertised_host" (include "epochgate.advertisedHost" $of)
-      "nodes" $listener.nodes -}}
+      "port" $listener.port -}}
+{{- if $listener.nodesByName -}}
+{{- $_ := set $one "nodes_by_name" $listener.nodesByName -}}
+{{- $_ := set $one "bootstrap_name" $listener.bootstrapName -}}
+{{- with $listener.nodeIds -}}{{- $_ := set $one "node_ids" . -}}{{- end -}}
+{{- else -}}
+{{- $_ := set $one "advertised_host" (include "epochgate.advertisedHost" $of) -}}
+{{- $_ := set $one "nodes" $listener.nodes -}}
+{{- end -}}
 {{- if $listener.tls.enabled -}}
 {{- $folder := printf "/etc/epochgate/tls/%s" $name -}}
 {{- $tls := dict "certificate" (printf "%s/tls.crt" $folder) "key" (printf "%s/tls.key" $folder) -}}

@@ -17,6 +17,9 @@
 {{- define "epochgate.listener" -}}
 {{- $defaults := dict
       "advertisedHost" ""
+      "nodesByName" ""
+      "bootstrapName" ""
+      "nodeIds" list
       "identity" "none"
       "principalMappingRules" "DEFAULT"
       "tls" (dict "enabled" false "secretName" "" "clientCaSecretName" "" "clientAuth" "required"
@@ -28,7 +31,7 @@
       "gateway" (dict "enabled" false "apiVersion" "" "parentRefs" list "port" 9093 "annotations" dict) -}}
 {{- $listener := mergeOverwrite $defaults (deepCopy (get .root.Values.listeners .name)) -}}
 {{- /* Not a default in values.yaml, because Helm would merge the user's map into it instead of replacing it. */ -}}
-{{- if not $listener.nodes -}}{{- $_ := set $listener "nodes" (dict "0-9" 9100) -}}{{- end -}}
+{{- if not (or $listener.nodes $listener.nodesByName) -}}{{- $_ := set $listener "nodes" (dict "0-9" 9100) -}}{{- end -}}
 {{- toJson $listener -}}
 {{- end -}}
 
@@ -76,6 +79,9 @@
 
 {{/* host:port of a listener, for the clients' bootstrap.servers. */}}
 {{- define "epochgate.bootstrap" -}}
+{{- if .listener.nodesByName -}}
+{{- printf "%s:%v" .listener.bootstrapName (ternary .listener.gateway.port .listener.port .listener.gateway.enabled) -}}
+{{- else -}}
 {{- $node := ternary (dict "node" "bootstrap") (dict) .listener.service.perBroker -}}
 {{- $service := include "epochgate.listenerService" (merge $node (dict "root" .root "name" .name)) -}}
 {{- if .listener.gateway.enabled -}}
@@ -87,6 +93,12 @@
 {{- else -}}
 {{- printf "%s.%s.svc.%s:%v" $service .root.Release.Namespace .root.Values.clusterDomain .listener.port -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The host names of a listener with `nodesByName`, as a JSON list: the bootstrap name, and the brokers' as a wildcard. */}}
+{{- define "epochgate.serverNames" -}}
+{{- list .bootstrapName (regexReplaceAll "^[^.]*" .nodesByName "*") | toJson -}}
 {{- end -}}
 
 {{/* Secret with a listener's certificate. */}}

@@ -1,7 +1,7 @@
 """Whether the proxy's configuration fits the cluster: ports for every broker, addresses, processes."""
 
 from proxy.admin.preflight_report import Finding, Source
-from proxy.config.schema import NODE_ID, Listener
+from proxy.config.schema import Listener
 from proxy.groups.snapshot import GroupView
 from proxy.preflight.checks.check import Check, Found, count, nodes
 from proxy.preflight.checks.settings import shortest_session_ms
@@ -11,15 +11,17 @@ from proxy.preflight.facts import Facts, Unknown
 def _hidden(facts: Facts) -> Found:
     for listener in () if facts.config is None else facts.config.listeners:
         hidden = sorted(
-            one.node_id for one in facts.known_brokers() if one.node_id not in listener.node_ports
+            one.node_id for one in facts.known_brokers() if one.node_id not in listener.node_ids_served
         )
         if hidden:
+            by_name = listener.nodes_by_name is not None
+            what, do = ("name", "") if by_name else ("port", ", and open the ports")
+            example = f'node_ids: ["0-{hidden[-1]}"]' if by_name else f'nodes: {{"0-{hidden[-1]}": PORT}}'
             yield Finding(
                 check="hidden_nodes",
-                what=f"{nodes(hidden)} have no port at the listener on port {listener.port}: its clients are not told "
-                "of them, and can't use what they lead",
-                do="add their ids to `nodes` of the listener, and open the ports "
-                f'(`nodes: {{"0-{hidden[-1]}": PORT}}`)',
+                what=f"{nodes(hidden)} have no {what} at the listener on port {listener.port}: its clients are not "
+                "told of them, and can't use what they lead",
+                do=f"add their ids to `{'node_ids' if by_name else 'nodes'}` of the listener{do} (`{example}`)",
             )
 
 
@@ -42,8 +44,8 @@ def _loops(facts: Facts) -> Found:
 
 
 def _advertised(listener: Listener, node_id: int) -> tuple[str, int]:
-    host = listener.advertised_host.replace(NODE_ID, str(node_id)).lower()
-    return host, listener.advertised_port or listener.node_ports.get(node_id, 0)
+    port = listener.port if listener.nodes_by_name is not None else listener.node_ports.get(node_id, 0)
+    return listener.host_of(node_id).lower(), listener.advertised_port or port
 
 
 def _ports(facts: Facts) -> Found:

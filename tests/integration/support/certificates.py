@@ -96,6 +96,16 @@ class Client:
         """For the driver on franz-go, whose library takes a tls.Config."""
         return {"ca": str(self.ca), "certificate": str(self.certificate), "key": str(self.key)}
 
+    def kafkajs(self) -> dict[str, object]:
+        """For kafkajs, which takes the options of Node's tls.connect."""
+        return {
+            "ssl": {
+                "ca": [self.ca.read_text()],
+                "cert": self.certificate.read_text(),
+                "key": self.key.read_text(),
+            }
+        }
+
     def settings(self, kind: str) -> dict[str, object]:
         """For a kind of client, by its name."""
         return {
@@ -103,6 +113,7 @@ class Client:
             "java": self.java,
             "kafka-python": self.kafka_python,
             "franz-go": self.franz_go,
+            "kafkajs": self.kafkajs,
         }[kind]()
 
 

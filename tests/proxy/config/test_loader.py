@@ -54,6 +54,18 @@ def test_what_is_left_out_has_defaults(tmp_path):
     ("old", "new", "place", "said"),
     [
         (
+            '    nodes: {"0-9": 9100, "1001": 9200}\n',
+            "",
+            "5:5: listeners[0]",
+            "`nodes`: missing; expected the ports of the nodes, or `nodes_by_name`",
+        ),
+        (
+            "    tls: null",
+            "    bootstrap_name: kafka.example",
+            "9:5: listeners[0].bootstrap_name",
+            "needs `nodes_by_name`",
+        ),
+        (
             "port: 9080",
             "prt: 9080",
             "10:26: admin.prt",
@@ -63,8 +75,8 @@ def test_what_is_left_out_has_defaults(tmp_path):
         (
             "    advertised_host: localhost\n",
             "",
-            "5:5: listeners[0].advertised_host",
-            "missing; expected a text that is not empty",
+            "5:5: listeners[0]",
+            "`advertised_host`: missing; expected the host name for clients, or `nodes_by_name`",
         ),
         (
             "port: 9080",

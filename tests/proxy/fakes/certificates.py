@@ -27,9 +27,9 @@ class Authority:
         self.file = folder / f"{name}.pem"
         self._ca.cert_pem.write_to_path(str(self.file))
 
-    def issue(self, name: str, host: str = LOCAL, **options) -> tuple[Path, Path]:
-        """A certificate with its chain, and its key."""
-        issued = self._ca.issue_cert(host, **options)
+    def issue(self, name: str, *hosts: str, **options) -> tuple[Path, Path]:
+        """A certificate with its chain, and its key; for loopback if no other host is named."""
+        issued = self._ca.issue_cert(*(hosts or (LOCAL,)), **options)
         certificate, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
         certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
         issued.private_key_pem.write_to_path(str(key))
@@ -65,8 +65,8 @@ class Authority:
         file.write_bytes(listed.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
         return file
 
-    def listener_tls(self, name: str = "proxy", **keys) -> ListenerTls:
-        certificate, key = self.issue(name)
+    def listener_tls(self, name: str = "proxy", hosts: tuple[str, ...] = (), **keys) -> ListenerTls:
+        certificate, key = self.issue(name, *hosts)
         return ListenerTls(certificate=str(certificate), key=str(key), **keys)
 
     def upstream_tls(self, **keys) -> UpstreamTls:

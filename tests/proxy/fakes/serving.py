@@ -44,7 +44,7 @@ class Running:
 
     def port(self, node_id: int | None = None, listener: int = 0) -> int:
         bound = self.server.ports.listeners[listener]
-        return bound.port if node_id is None else bound.node_ports[node_id]
+        return bound.ports[node_id].number
 
     async def ask(self, stream: trio.abc.Stream, request: bytes) -> bytes | None:
         await stream.send_all(request)

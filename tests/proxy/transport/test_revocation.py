@@ -305,8 +305,8 @@ def see_principals(server: Server, seen: list[str]) -> None:
     principals = CertificatePrincipals(PrincipalRules("RULE:^.*CN=([^,]+).*$/$1/"))
     for certificates in server.certificates:
 
-        def spying(client, guard=certificates.guard):
-            stream = guard(client)
+        def spying(client, route=None, guard=certificates.guard):
+            stream = guard(client, route)
             handshake = stream.handshake
 
             async def seeing() -> None:

@@ -27,8 +27,8 @@ class View:
     def __init__(self) -> None:
         self.table = NodeTable()
         self.hidden = 0
-        ports = {node: 9100 + node for node in range(10)}
-        self.view = AdvertisedCluster(self.table, "proxy", ports, self._hide)
+        addresses = {node: Address("proxy", 9100 + node) for node in range(10)}
+        self.view = AdvertisedCluster(self.table, addresses, self._hide)
 
     def _hide(self) -> None:
         self.hidden += 1
