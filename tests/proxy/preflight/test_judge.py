@@ -192,6 +192,22 @@ def test_a_check_finds_its_fault_and_says_what_to_do(check):
     assert judge(known).status is Status.FOUND
 
 
+def test_a_node_without_a_name_is_hidden_and_one_that_advertises_its_name_here_is_a_loop():
+    listener = Listener(
+        port=9000,
+        nodes_by_name="Kafka-{node}.example",
+        bootstrap_name="kafka.example",
+        node_ids=("0-2",),
+        tls=ListenerTls(certificate="c", key="k"),
+    )
+    named = config(listeners=(listener,))
+    found = finding(facts(config=named, brokers=(broker(2), broker(10))), "hidden_nodes")
+    assert "broker 10 have no name" in found.what
+    assert '`node_ids: ["0-10"]`' in found.do
+    itself = msgspec.structs.replace(broker(2), host="kafka-2.example", port=9000)
+    assert "broker 2 advertise" in finding(facts(config=named, brokers=(itself,)), "loop").what
+
+
 def test_the_applications_that_a_move_all_at_once_can_end_are_named():
     assert (
         "commits in onPartitionsLost can end"
