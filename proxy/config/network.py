@@ -9,6 +9,7 @@ from msgspec import Meta, field
 
 from proxy.config.host_names import NODE, check_host, check_names, check_server_name, is_host
 from proxy.config.identity import IdentityMode
+from proxy.config.proxy_protocol import ProxyProtocol
 from proxy.config.section import Section
 from proxy.config.tls import ClientAuth, ListenerTls, UpstreamTls
 
@@ -142,6 +143,13 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
         ),
     ] = _DEFAULT_NODE_IDS
     tls: Annotated[ListenerTls | None, Meta(description="TLS towards clients; `null`: plain TCP.")] = None
+    proxy_protocol: Annotated[
+        ProxyProtocol | None,
+        Meta(
+            description="The clients' addresses are those that load balancers give by the PROXY protocol "
+            "(docs/how-to/load-balancers.md). `null`: those of the TCP connections."
+        ),
+    ] = None
     identity: Annotated[
         IdentityMode | None,
         Meta(

@@ -136,6 +136,13 @@ class Metrics:
             "client_to_proxy_accept_failures",
             "Times that a connection could not be accepted for lack of descriptors or memory; it waits and is retried.",
         )
+        self.proxy_headers = self._counter(
+            "client_to_proxy_proxy_headers",
+            "Connections of load balancers with a PROXY header to read (`listeners[].proxy_protocol`), by result: "
+            "`client` (the header names one), `peer` (a connection of the balancer's own), `health_check`, and what "
+            "ended the connection: `invalid`, `timeout`, `crowded_out`.",
+            "result",
+        )
         self.client_errors = self._counter(
             "client_to_proxy_errors", "Invalid data from clients that ended their connection.", "kind"
         )

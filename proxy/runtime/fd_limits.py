@@ -23,6 +23,9 @@ _MAX_PIPES = 256
 _DESCRIPTORS_PER_PIPE = 16
 """One pipe for this many descriptors. A pipe takes two, so pipes never take more than an eighth."""
 
+_MAX_HEADERS = 1024
+_DESCRIPTORS_PER_HEADER = 16
+
 
 def raise_file_limit() -> None:
     """Raise the soft limit on descriptors to the hard one. Each client takes two: its own and one to a broker."""
@@ -35,8 +38,13 @@ def pipe_limit() -> int:
     return min(_MAX_PIPES, _descriptors() // _DESCRIPTORS_PER_PIPE)
 
 
+def header_limit() -> int:
+    """Return how many connections of one listener may wait for their PROXY header."""
+    return min(_MAX_HEADERS, _descriptors() // _DESCRIPTORS_PER_HEADER)
+
+
 def connection_limit(limits: Limits, ports: int = 0) -> int:
-    """Return how many client connections to accept beside ``ports`` listening sockets.
+    """Return how many client connections to accept beside ``ports`` listening sockets and the like.
 
     It is ``limits.max_connections``, or what the descriptors allow at two for each connection.
     """

@@ -98,7 +98,7 @@ def compose(
     """Build the parts of a process that listens on ``bound``; the arguments are the server's."""
     rollout, clock, replica = translator.rollout, WallClock(), replica or replica_name()
     health = Health(metrics)
-    connections = ConnectionManager(config.limits, metrics, ports=sum(len(one.ports) for one in bound))
+    connections = ConnectionManager(config.limits, metrics, ports=sum(one.descriptors for one in bound))
     nodes = NodeTable(on_change=connections.node_learned)
     dialer = Dialer(config.upstream.addresses, nodes, config.upstream.connect_timeout_s, metrics, open_)
     broker_health = BrokerHealth(dialer, metrics, on_unreachable=on_unreachable, on_reachable=on_reachable)

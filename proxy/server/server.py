@@ -124,7 +124,8 @@ class Server:
         bound_so_far.callback(self._admin_socket.close)
         listeners = []
         for listener in self._config.listeners:
-            listeners.append(bind_listener(listener, self.metrics.accept_failures))
+            failures, headers = self.metrics.accept_failures, self.metrics.proxy_headers.labels
+            listeners.append(bind_listener(listener, failures, headers))
             bound_so_far.callback(listeners[-1].close)
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
         if self._config.control is not None:

@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from proxy.config.schema import Address, Listener
-from proxy.runtime.fd_limits import OUT_OF_RESOURCES
+from proxy.runtime.fd_limits import OUT_OF_RESOURCES, header_limit
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.transport.epoll import notify_closing, wait_readable
 
@@ -160,6 +160,11 @@ class BoundListener(msgspec.Struct, frozen=True):
         return None if self.listener.nodes_by_name is not None else self.ports.get(node_id)
 
     @property
+    def descriptors(self) -> int:
+        """How many descriptors it may take beside its clients' connections."""
+        return len(self.ports) + (0 if self.listener.proxy_protocol is None else header_limit())
+
+    @property
     def port(self) -> int:
         """The real number of the bootstrap port."""
         return self.ports[None].number
@@ -205,8 +210,8 @@ def _bind_error(address: tuple[str, int], error: OSError) -> BindError:
     return BindError(f"can't listen on {Address(*address)}: {reason}")
 
 
-def bind_listener(listener: Listener, failures: Counts) -> BoundListener:
-    """Bind all ports of a listener; ``failures`` is as for :class:`Port`.
+def bind_listener(listener: Listener, failures: Counts, headers: Callable[[str], Counts]) -> BoundListener:
+    """Bind all ports of a listener; ``failures`` is as for :class:`Port`, ``headers`` counts PROXY headers by result.
 
     :raises BindError: one of them can't be bound.
     """
@@ -219,4 +224,13 @@ def bind_listener(listener: Listener, failures: Counts) -> BoundListener:
         for reserved in ports.values():
             reserved.close()
         raise
-    return BoundListener(listener, ports)
+    if listener.proxy_protocol is None:
+        return BoundListener(listener, ports)
+    from proxy.transport.proxied_port import PendingHeaders, ProxiedPort  # noqa: PLC0415 - most have no balancer
+
+    pending = PendingHeaders(header_limit())
+    proxied = {
+        node_id: ProxiedPort(port, listener.proxy_protocol, pending, headers)
+        for node_id, port in ports.items()
+    }
+    return BoundListener(listener, proxied)

@@ -15,7 +15,7 @@ import trio
 
 from proxy.transport.tcp_stream import RECEIVE_SIZE, Take, TcpStream
 from proxy.transport.tls_errors import TlsError
-from proxy.wire.frame_splitter import HTTP_STARTS
+from proxy.wire.frame_splitter import HTTP_STARTS, PROXY_STARTS
 
 _RECORD = 16 * 1024
 _WRITE = 64 * 1024
@@ -130,6 +130,10 @@ class TlsStream(trio.abc.HalfCloseableStream):
             return
         if data[:4] in HTTP_STARTS:
             raise TlsError("http", f"HTTP without TLS on a Kafka port with TLS (it begins with {data[:4]!r})")
+        if data[:4] in PROXY_STARTS:
+            raise TlsError(
+                "proxy_header", "a PROXY header from an address that is not in `proxy_protocol.trusted`"
+            )
         if data[0] < _LOWEST_RECORD:
             raise TlsError(
                 "plaintext",

@@ -44,6 +44,8 @@ HTTP_STARTS = (
     b"PRI ",
     b"HTTP",
 )
+PROXY_STARTS = (b"PROX", b"\r\n\r\n")
+"""The first bytes of a header of the PROXY protocol, version 1 and 2."""
 
 
 class FrameError(Exception):
@@ -195,6 +197,10 @@ class FrameSplitter:
                 )
             if start in HTTP_STARTS:
                 raise FrameError("http", f"HTTP on a Kafka port (the first bytes are {start!r})")
+            if start in PROXY_STARTS:
+                raise FrameError(
+                    "proxy_header", "a PROXY header from an address that is not in `proxy_protocol.trusted`"
+                )
         if size < 0:
             raise FrameError("negative_size", f"a frame of negative size {size}")
         if size > self.max_size:

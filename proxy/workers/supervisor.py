@@ -77,7 +77,8 @@ class Supervisor:
             bound_so_far.callback(self._admin_socket.close)
             listeners = []
             for listener in config.listeners:
-                listeners.append(bind_listener(listener, self.metrics.accept_failures))
+                failures, headers = self.metrics.accept_failures, self.metrics.proxy_headers.labels
+                listeners.append(bind_listener(listener, failures, headers))
                 bound_so_far.callback(listeners[-1].close)
             self.control: ControlListener | None = None
             if config.control is not None:

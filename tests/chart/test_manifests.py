@@ -178,6 +178,13 @@ def test_the_proxy_takes_the_configuration_of_one_port(variant, tmp_path):
     assert read.config.listeners[0].server_names["b9.kafka.example"] == 9
 
 
+def test_a_listener_takes_proxy_headers_from_the_addresses_in_its_values():
+    manifests = render.documents(render.ci("proxy-protocol"))
+    config = render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"]
+    (listener,) = yaml.safe_load(config)["listeners"]
+    assert listener["proxy_protocol"] == {"trusted": ["10.0.7.0/28", "2001:db8:7::/64"], "timeout_s": 5}
+
+
 def test_pods_may_read_no_more_than_the_policy_and_only_if_they_watch_it():
     watching = ["--set", "policy.watch=true"]
     kinds = {at["kind"] for at in render.documents(render.ci("minimal"))}

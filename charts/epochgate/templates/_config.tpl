@@ -29,6 +29,9 @@
 {{- end -}}
 {{- $_ := set $one "tls" $tls -}}
 {{- end -}}
+{{- with $listener.proxyProtocol -}}
+{{- if .trusted -}}{{- $_ := set $one "proxy_protocol" (dict "trusted" .trusted "timeout_s" .timeoutSeconds) -}}{{- end -}}
+{{- end -}}
 {{- if $listener.gateway.enabled -}}{{- $_ := set $one "advertised_port" $listener.gateway.port -}}{{- end -}}
 {{- $listeners = append $listeners $one -}}
 {{- end -}}

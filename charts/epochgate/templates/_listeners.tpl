@@ -26,6 +26,7 @@
         "clientCrl" (dict "secretName" "" "key" "ca.crl")
         "certManager" (dict "enabled" false "issuerRef" (dict "kind" "Issuer" "group" "cert-manager.io") "dnsNames" list
           "duration" "2160h" "renewBefore" "720h"))
+      "proxyProtocol" (dict "trusted" list "timeoutSeconds" 5)
       "service" (dict "type" "ClusterIP" "perBroker" false "annotations" dict "loadBalancerClass" ""
         "loadBalancerSourceRanges" list "externalTrafficPolicy" "Local" "affinitySeconds" 10800)
       "gateway" (dict "enabled" false "apiVersion" "" "parentRefs" list "port" 9093 "annotations" dict) -}}

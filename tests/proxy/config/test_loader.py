@@ -158,6 +158,42 @@ def test_what_is_left_out_has_defaults(tmp_path):
             "`client_ca` needs `client_auth: required` or `optional`",
         ),
         (
+            "    tls: null",
+            "    proxy_protocol: {}",
+            "9:5: listeners[0].proxy_protocol.trusted",
+            "missing; expected a list that is not empty",
+        ),
+        (
+            "    tls: null",
+            "    proxy_protocol: {trusted: []}",
+            "listeners[0].proxy_protocol.trusted",
+            "expected a list that is not empty",
+        ),
+        (
+            "    tls: null",
+            "    proxy_protocol: {trusted: [10.0.0.7/8]}",
+            "listeners[0].proxy_protocol",
+            "expected an address or a network (CIDR): 10.0.0.7/8 has host bits set",
+        ),
+        (
+            "    tls: null",
+            "    proxy_protocol: {trusted: [balancer.example]}",
+            "listeners[0].proxy_protocol",
+            "'balancer.example' does not appear to be an IPv4 or IPv6 network",
+        ),
+        (
+            "    tls: null",
+            "    proxy_protocol: {trusted: ['::ffff:10.0.0.0/104']}",
+            "listeners[0].proxy_protocol",
+            "write an IPv4 network as one",
+        ),
+        (
+            "    tls: null",
+            "    proxy_protocol: {trusted: [10.0.0.0/8], timeout_s: 0}",
+            "listeners[0].proxy_protocol.timeout_s",
+            "expected a number",
+        ),
+        (
             "  tls: null\nl",
             "  tls: {certificate: a}\nl",
             "upstream.tls",

@@ -81,6 +81,8 @@ def test_frames_do_not_depend_on_how_they_are_cut(sizes, data):
         (b"\x15\x03\x03\x00\x02\x02\x46", "tls", "TLS alert"),
         (b"GET / HTTP/1.1\r\n", "http", "HTTP"),
         (b"HTTP/1.1 400 Bad", "http", "HTTP"),
+        (b"PROXY TCP4 192.0.2.7 ", "proxy_header", "a PROXY header from an address"),
+        (b"\r\n\r\n\0\r\nQUIT\n", "proxy_header", "a PROXY header from an address"),
     ],
 )
 def test_what_is_no_frame_is_named(data, kind, said):

@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from proxy.admin.process_queries import Readiness
+from proxy.config.proxy_protocol import ProxyProtocol
 from proxy.config.schema import Config, Limits, Listener, Upstream
 from proxy.groups.snapshot import Snapshot
 from proxy.reload.policy_reloader import PolicyReloader
@@ -26,6 +27,7 @@ from proxy.workers.supervisor import Supervisor, _worker_config
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.broker import a_cluster
 from tests.proxy.fakes.certificates import LOCAL, Authority
+from tests.proxy.fakes.proxy_headers import binary, line
 from tests.proxy.fakes.serving import Running, config_for
 from translation.policy.policy import Mode, Policy, Rule
 
@@ -110,6 +112,28 @@ async def test_a_worker_that_dies_costs_its_own_clients_only_and_is_started_agai
         assert await proxy.value("client_to_proxy_active_connections", node_id="bootstrap") == 2
         for stream in (first, second, other, again):
             await stream.aclose()
+
+
+@pytest.mark.parametrize("header", [line, binary], ids=["v1", "v2"])
+async def test_clients_behind_one_balancer_go_to_the_workers_of_their_own_addresses(header):
+    """The header is read before a worker is chosen, and TLS or Kafka goes on at the worker right behind it."""
+    here, there = TWO_HOSTS
+    async with a_cluster(1) as brokers:
+        config = config_for(brokers, workers=2)
+        (listener,) = config.listeners
+        listener = msgspec.structs.replace(listener, proxy_protocol=ProxyProtocol(trusted=("127.0.0.1",)))
+        async with supervising(msgspec.structs.replace(config, listeners=(listener,))) as proxy:
+            first, other, second = [await proxy.connect("127.0.0.1") for _ in range(3)]
+            for n, (stream, host) in enumerate(((first, here), (other, there), (second, here))):
+                assert await proxy.ask(stream, header(host) + messages.plain(n)) is not None
+            assert await proxy.value("client_to_proxy_proxy_headers_total", result="client") == 3
+            assert await proxy.value("client_to_proxy_connections_total", node_id="bootstrap") == 3
+            os.kill(proxy.pid_of(0), signal.SIGKILL)
+            for stream in (first, second):
+                assert await wire.FrameReader(stream).frame() is None
+            assert await proxy.ask(other, messages.plain(4)) is not None
+            for stream in (first, second, other):
+                await stream.aclose()
 
 
 # -- together ------------------------------------------------------------------------------------------------

@@ -1,0 +1,208 @@
+"""A port behind load balancers: what a trusted one sends first is a PROXY header, which names the client.
+
+The header is read where connections are accepted (with several processes by the supervisor), before TLS and before a
+worker is chosen, so everything after it knows the client's address only. Not one byte beyond the header is taken from
+the connection.
+
+Each header that has not come yet has a task of its own and a deadline, so a slow one delays no other connection. There
+are at most :attr:`PendingHeaders.limit` of them at a listener: one more ends the wait for the oldest, because a
+balancer sends the header at once, and a flood of silent connections must not keep those that do from being served.
+
+Health checks are quiet: connections that end before a byte of a client came, without a header or with one that names no
+client: LOCAL, UNKNOWN, or the balancer itself (HAProxy's checks in version 1).
+"""
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import structlog
+import trio
+
+from proxy.config.proxy_protocol import ProxyProtocol
+from proxy.runtime.log_throttle import LogThrottle
+from proxy.transport.epoll import wait_readable
+from proxy.transport.listeners import Accepted, Counts, Port, client_host
+from proxy.wire.proxy_header import MAX_HEADER, HeaderParser, ProxyHeaderError
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.proxied_port")
+
+
+class PendingHeaders:
+    """The connections of one listener whose header is being read, at most ``limit``."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._scopes: dict[trio.CancelScope, None] = {}
+        self._crowded_out: set[trio.CancelScope] = set()
+
+    def __len__(self) -> int:
+        return len(self._scopes)
+
+    @contextlib.contextmanager
+    def waiting(self, timeout_s: float) -> Iterator[trio.CancelScope]:
+        """Be one of them in this block, for so many seconds; it is cancelled if others need the place."""
+        if len(self._scopes) >= self.limit:
+            oldest = next(iter(self._scopes))
+            del self._scopes[oldest]
+            self._crowded_out.add(oldest)
+            oldest.cancel()
+        with trio.move_on_after(timeout_s) as scope:
+            self._scopes[scope] = None
+            try:
+                yield scope
+            finally:
+                self._scopes.pop(scope, None)
+
+    def was_crowded_out(self, scope: trio.CancelScope) -> bool:
+        """Whether this one had to end because there were too many. To be called once, after the block."""
+        try:
+            self._crowded_out.remove(scope)
+        except KeyError:
+            return False
+        return True
+
+
+class ProxiedPort:
+    """``port`` with PROXY headers; an :class:`proxy.transport.listeners.AcceptPort` itself.
+
+    ``count`` returns the counter of one result: ``client`` (the header names one), ``peer`` (a connection of the
+    balancer's own), ``health_check``, and what ends a connection: ``invalid``, ``timeout``, ``crowded_out``.
+    """
+
+    def __init__(
+        self,
+        port: Port,
+        settings: ProxyProtocol,
+        pending: PendingHeaders,
+        count: Callable[[str], Counts],
+    ) -> None:
+        self.number = port.number
+        self._port = port
+        self._settings = settings
+        self._pending = pending
+        self._count = count
+        self._throttle = LogThrottle()
+        self._closed = False
+
+    def listen(self) -> None:
+        """See :meth:`proxy.transport.listeners.Port.listen`."""
+        self._port.listen()
+
+    def suspend(self) -> None:
+        """See :meth:`proxy.transport.listeners.Port.suspend`. Connections that were accepted before go on."""
+        self._port.suspend()
+
+    def close(self) -> None:
+        """See :meth:`proxy.transport.listeners.Port.close`. Connections whose header is being read end."""
+        self._closed = True
+        self._port.close()
+
+    async def accept(self, accepted: Accepted) -> None:
+        """Give ``accepted`` each new connection with its client's address, until the port is closed."""
+        async with trio.open_nursery() as nursery:
+            await self._port.accept(partial(self._begin, nursery, accepted))
+            nursery.cancel_scope.cancel()
+
+    def _begin(
+        self, nursery: trio.Nursery, accepted: Accepted, connection: socket.socket, peer_host: str
+    ) -> None:
+        if self._trusts(peer_host):
+            nursery.start_soon(self._identify, accepted, connection, peer_host)
+        else:
+            accepted(connection, peer_host)
+
+    def _trusts(self, peer_host: str) -> bool:
+        address = ipaddress.ip_address(peer_host)
+        return any(address in network for network in self._settings.networks)
+
+    async def _identify(self, accepted: Accepted, connection: socket.socket, peer_host: str) -> None:
+        """Read the header of one connection and give it to ``accepted``, or close it."""
+        with contextlib.ExitStack() as closing:
+            closing.callback(connection.close)
+            parser = HeaderParser()
+            host = None
+            try:
+                with self._pending.waiting(self._settings.timeout_s) as scope:
+                    host = await self._client_of(connection, parser, peer_host)
+            except ProxyHeaderError as error:
+                self._refuse("invalid", peer_host, str(error))
+                return
+            except OSError as error:
+                self._ended(parser, peer_host, error.strerror or "the connection broke")
+                return
+            except Exception as error:  # noqa: BLE001  a bug ends one connection, never the process
+                self._count("invalid").inc()
+                _log.error("a PROXY header could not be read", load_balancer=peer_host, exc_info=error)
+                return
+            if scope.cancelled_caught:
+                self._cut(parser, peer_host, crowded_out=self._pending.was_crowded_out(scope))
+            elif host is None:
+                self._ended(parser, peer_host, "the connection was closed in the middle of its PROXY header")
+            elif not self._closed:
+                with contextlib.suppress(OSError):  # the client has reset it already
+                    accepted(connection, host)
+                    closing.pop_all()
+
+    async def _client_of(self, connection: socket.socket, parser: HeaderParser, peer_host: str) -> str | None:
+        """Read the header and return whose connection it is; None if that ended first.
+
+        :raises ProxyHeaderError: there is no valid header.
+        :raises OSError: the connection broke.
+        """
+        connection.settimeout(0)
+        while parser.header is None:
+            data = await _peek(connection, MAX_HEADER)
+            if not data:
+                return None
+            connection.recv(parser.feed(data))
+        named = parser.header.client_host
+        if named is not None and (host := client_host(named)) != peer_host:
+            self._count("client").inc()
+            return host
+        # A health check ends here. Anything else is a connection of the balancer's own.
+        if not await _peek(connection, 1):
+            return None
+        self._count("peer").inc()
+        return peer_host
+
+    def _ended(self, parser: HeaderParser, peer_host: str, reason: str) -> None:
+        if parser.header is None and parser.begun:
+            self._refuse("invalid", peer_host, reason)
+        else:
+            self._count("health_check").inc()
+
+    def _cut(self, parser: HeaderParser, peer_host: str, *, crowded_out: bool) -> None:
+        if parser.header is not None:
+            self._count("health_check").inc()
+        elif crowded_out:
+            reason = f"{self._pending.limit} newer connections wait for their PROXY header"
+            self._refuse("crowded_out", peer_host, reason)
+        else:
+            reason = f"no whole PROXY header within {self._settings.timeout_s:g} s"
+            self._refuse("timeout", peer_host, reason)
+
+    def _refuse(self, result: str, peer_host: str, reason: str) -> None:
+        self._count(result).inc()
+        if (suppressed := self._throttle.suppressed(result)) is not None:
+            _log.warning(
+                "connection refused",
+                load_balancer=peer_host,
+                port=self.number,
+                reason=reason,
+                suppressed=suppressed,
+            )
+
+
+async def _peek(connection: socket.socket, n: int) -> bytes:
+    """Wait for bytes and return up to ``n`` of them, which stay in the socket; empty at the end of the stream.
+
+    :raises OSError: the connection broke.
+    """
+    while True:
+        try:
+            return connection.recv(n, socket.MSG_PEEK)
+        except BlockingIOError:
+            await wait_readable(connection)
