@@ -105,7 +105,7 @@ class HeaderParser:
         _, command, family, length = _FIXED.unpack_from(self._read)
         if command not in (_VERSION << 4 | _LOCAL, _VERSION << 4 | _PROXY):
             raise ProxyHeaderError(f"no version and command of the PROXY protocol: 0x{command:02x}")
-        size = _FIXED.size + length
+        size: int = _FIXED.size + length
         if size > MAX_HEADER:
             raise ProxyHeaderError(f"a header of {size} bytes, more than {MAX_HEADER}")
         is_local = command & 0x0F == _LOCAL
