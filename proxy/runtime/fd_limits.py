@@ -40,7 +40,7 @@ def pipe_limit() -> int:
 
 def header_limit() -> int:
     """Return how many connections of one listener may wait for their PROXY header."""
-    return min(_MAX_HEADERS, _descriptors() // _DESCRIPTORS_PER_HEADER)
+    return max(1, min(_MAX_HEADERS, _descriptors() // _DESCRIPTORS_PER_HEADER))
 
 
 def connection_limit(limits: Limits, ports: int = 0) -> int:

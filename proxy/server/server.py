@@ -124,8 +124,7 @@ class Server:
         bound_so_far.callback(self._admin_socket.close)
         listeners = []
         for listener in self._config.listeners:
-            failures, headers = self.metrics.accept_failures, self.metrics.proxy_headers.labels
-            listeners.append(bind_listener(listener, failures, headers))
+            listeners.append(bind_listener(listener, self.metrics))
             bound_so_far.callback(listeners[-1].close)
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
         if self._config.control is not None:

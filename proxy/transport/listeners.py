@@ -10,6 +10,7 @@ import structlog
 import trio
 
 from proxy.config.schema import Address, Listener
+from proxy.metrics.registry import Metrics
 from proxy.runtime.fd_limits import OUT_OF_RESOURCES, header_limit
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.transport.epoll import notify_closing, wait_readable
@@ -210,16 +211,16 @@ def _bind_error(address: tuple[str, int], error: OSError) -> BindError:
     return BindError(f"can't listen on {Address(*address)}: {reason}")
 
 
-def bind_listener(listener: Listener, failures: Counts, headers: Callable[[str], Counts]) -> BoundListener:
-    """Bind all ports of a listener; ``failures`` is as for :class:`Port`, ``headers`` counts PROXY headers by result.
+def bind_listener(listener: Listener, metrics: Metrics) -> BoundListener:
+    """Bind all ports of a listener.
 
     :raises BindError: one of them can't be bound.
     """
     ports: dict[int | None, Port] = {}
     try:
-        ports[None] = Port(listener.bind, listener.port, failures)
+        ports[None] = Port(listener.bind, listener.port, metrics.accept_failures)
         for node_id, port in listener.node_ports.items():
-            ports[node_id] = Port(listener.bind, port, failures)
+            ports[node_id] = Port(listener.bind, port, metrics.accept_failures)
     except BindError:
         for reserved in ports.values():
             reserved.close()
@@ -230,7 +231,7 @@ def bind_listener(listener: Listener, failures: Counts, headers: Callable[[str],
 
     pending = PendingHeaders(header_limit())
     proxied = {
-        node_id: ProxiedPort(port, listener.proxy_protocol, pending, headers)
+        node_id: ProxiedPort(port, listener.proxy_protocol, pending, metrics)
         for node_id, port in ports.items()
     }
     return BoundListener(listener, proxied)

@@ -15,16 +15,17 @@ client: LOCAL, UNKNOWN, or the balancer itself (HAProxy's checks in version 1).
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import structlog
 import trio
 
 from proxy.config.proxy_protocol import ProxyProtocol
+from proxy.metrics.registry import Metrics
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.transport.epoll import wait_readable
-from proxy.transport.listeners import Accepted, Counts, Port, client_host
+from proxy.transport.listeners import Accepted, Port, client_host
 from proxy.wire.proxy_header import MAX_HEADER, HeaderParser, ProxyHeaderError
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.proxied_port")
@@ -36,7 +37,6 @@ class PendingHeaders:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._scopes: dict[trio.CancelScope, None] = {}
-        self._crowded_out: set[trio.CancelScope] = set()
 
     def __len__(self) -> int:
         return len(self._scopes)
@@ -47,7 +47,6 @@ class PendingHeaders:
         if len(self._scopes) >= self.limit:
             oldest = next(iter(self._scopes))
             del self._scopes[oldest]
-            self._crowded_out.add(oldest)
             oldest.cancel()
         with trio.move_on_after(timeout_s) as scope:
             self._scopes[scope] = None
@@ -56,34 +55,18 @@ class PendingHeaders:
             finally:
                 self._scopes.pop(scope, None)
 
-    def was_crowded_out(self, scope: trio.CancelScope) -> bool:
-        """Whether this one had to end because there were too many. To be called once, after the block."""
-        try:
-            self._crowded_out.remove(scope)
-        except KeyError:
-            return False
-        return True
-
 
 class ProxiedPort:
-    """``port`` with PROXY headers; an :class:`proxy.transport.listeners.AcceptPort` itself.
-
-    ``count`` returns the counter of one result: ``client`` (the header names one), ``peer`` (a connection of the
-    balancer's own), ``health_check``, and what ends a connection: ``invalid``, ``timeout``, ``crowded_out``.
-    """
+    """``port`` with PROXY headers; an :class:`proxy.transport.listeners.AcceptPort` itself."""
 
     def __init__(
-        self,
-        port: Port,
-        settings: ProxyProtocol,
-        pending: PendingHeaders,
-        count: Callable[[str], Counts],
+        self, port: Port, settings: ProxyProtocol, pending: PendingHeaders, metrics: Metrics
     ) -> None:
         self.number = port.number
         self._port = port
         self._settings = settings
         self._pending = pending
-        self._count = count
+        self._metrics = metrics
         self._throttle = LogThrottle()
         self._closed = False
 
@@ -134,11 +117,11 @@ class ProxiedPort:
                 self._ended(parser, peer_host, error.strerror or "the connection broke")
                 return
             except Exception as error:  # noqa: BLE001  a bug ends one connection, never the process
-                self._count("invalid").inc()
-                _log.error("a PROXY header could not be read", load_balancer=peer_host, exc_info=error)
+                self._metrics.internal_errors.labels("connection").inc()
+                _log.error("a connection failed", load_balancer=peer_host, exc_info=error)
                 return
             if scope.cancelled_caught:
-                self._cut(parser, peer_host, crowded_out=self._pending.was_crowded_out(scope))
+                self._cut(parser, peer_host, crowded_out=trio.current_time() < scope.deadline)
             elif host is None:
                 self._ended(parser, peer_host, "the connection was closed in the middle of its PROXY header")
             elif not self._closed:
@@ -160,23 +143,23 @@ class ProxiedPort:
             connection.recv(parser.feed(data))
         named = parser.header.client_host
         if named is not None and (host := client_host(named)) != peer_host:
-            self._count("client").inc()
+            self._metrics.proxy_headers.labels("client").inc()
             return host
         # A health check ends here. Anything else is a connection of the balancer's own.
         if not await _peek(connection, 1):
             return None
-        self._count("peer").inc()
+        self._metrics.proxy_headers.labels("peer").inc()
         return peer_host
 
     def _ended(self, parser: HeaderParser, peer_host: str, reason: str) -> None:
         if parser.header is None and parser.begun:
             self._refuse("invalid", peer_host, reason)
         else:
-            self._count("health_check").inc()
+            self._metrics.proxy_headers.labels("health_check").inc()
 
     def _cut(self, parser: HeaderParser, peer_host: str, *, crowded_out: bool) -> None:
         if parser.header is not None:
-            self._count("health_check").inc()
+            self._metrics.proxy_headers.labels("health_check").inc()
         elif crowded_out:
             reason = f"{self._pending.limit} newer connections wait for their PROXY header"
             self._refuse("crowded_out", peer_host, reason)
@@ -185,7 +168,7 @@ class ProxiedPort:
             self._refuse("timeout", peer_host, reason)
 
     def _refuse(self, result: str, peer_host: str, reason: str) -> None:
-        self._count(result).inc()
+        self._metrics.proxy_headers.labels(result).inc()
         if (suppressed := self._throttle.suppressed(result)) is not None:
             _log.warning(
                 "connection refused",

@@ -77,8 +77,7 @@ class Supervisor:
             bound_so_far.callback(self._admin_socket.close)
             listeners = []
             for listener in config.listeners:
-                failures, headers = self.metrics.accept_failures, self.metrics.proxy_headers.labels
-                listeners.append(bind_listener(listener, failures, headers))
+                listeners.append(bind_listener(listener, self.metrics))
                 bound_so_far.callback(listeners[-1].close)
             self.control: ControlListener | None = None
             if config.control is not None:

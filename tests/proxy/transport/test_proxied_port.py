@@ -10,11 +10,11 @@ import structlog
 import trio
 import trio.testing
 from msgspec.structs import replace
-from prometheus_client import Counter
 
 from proxy.config.proxy_protocol import ProxyProtocol
 from proxy.config.schema import Config, Limits
 from proxy.config.tls import ListenerTls
+from proxy.metrics.registry import Metrics
 from proxy.runtime.fd_limits import header_limit
 from proxy.transport import proxied_port
 from proxy.transport.listeners import Port
@@ -237,18 +237,18 @@ class Accepting:
     """A port on its own; ``taken`` are the connections that it gave away, with the address of each."""
 
     def __init__(self, limit: int = 10, timeout_s: float = 5.0) -> None:
-        self.counts = Counter("headers", "By result.", ["result"], registry=None)
+        self.metrics = Metrics()
         settings = ProxyProtocol(trusted=("127.0.0.0/30", "::1"), timeout_s=timeout_s)
-        failures = Counter("failures", "Of accept.", registry=None)
-        port = Port(BALANCER, 0, failures)
-        self.port = ProxiedPort(port, settings, PendingHeaders(limit), self.counts.labels)
+        port = Port(BALANCER, 0, self.metrics.accept_failures)
+        self.port = ProxiedPort(port, settings, PendingHeaders(limit), self.metrics)
         self.taken: list[tuple[socket.socket, str]] = []
 
     def accepted(self, connection: socket.socket, host: str) -> None:
         self.taken.append((connection, host))
 
     def count(self, result: str) -> float:
-        return self.counts.labels(result)._value.get()
+        name = "epochgate_client_to_proxy_proxy_headers_total"
+        return self.metrics.registry.get_sample_value(name, {"result": result}) or 0.0
 
     def hosts(self) -> list[str]:
         return [host for _, host in self.taken]
@@ -366,4 +366,5 @@ async def test_a_bug_in_reading_a_header_ends_one_connection(mock_clock, monkeyp
             sock.send(line(OTHER))
             await settled()
         assert proxy.hosts() == [OTHER]
-        assert proxy.count("invalid") == 1
+        name, place = "epochgate_internal_errors_total", {"where": "connection"}
+        assert proxy.metrics.registry.get_sample_value(name, place) == 1
