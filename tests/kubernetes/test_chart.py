@@ -12,7 +12,7 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from support import one_port
-from support.broker import Kafka as TestedKafka
+from support.broker import Kafka as BrokersUnderTest
 from support.consumers import Consumers
 from support.host_names import resolved
 from support.live_group import LiveGroup
@@ -218,7 +218,7 @@ def test_five_libraries_use_all_brokers_on_one_port(namespace, project_image, tm
                 "get", "service", service, "--namespace", namespace, "--output=jsonpath={.spec.ports[*].port}"
             )
             assert ports == str(NODE_PORT), "one port"
-            kafka = TestedKafka(brokers.bootstrap, source="one port", version=brokers.version)
+            kafka = BrokersUnderTest(brokers.bootstrap, source="one port", version=brokers.version)
             topic = kafka.new_topic(partitions=one_port.PARTITIONS)
             live = LiveGroup(kafka, consumers, [], ONE_PORT, {topic: one_port.PARTITIONS})
             one_port.tell(live, f"{one_port.BOOTSTRAP}:{NODE_PORT}", tls, tmp_path)
