@@ -222,8 +222,10 @@ last id of this page as `after`. The id is the cursor: a group that appears or e
 group to another page, so none is skipped or listed twice.
 
 **Errors** are JSON: `{{"error": "limit: expected an integer from 1 to 1000000, got 'x'"}}`. 400: a parameter that is
-unknown, given twice or malformed. 404: no such group (`group` is its id) or no such path. 405: the interface has GET
-and HEAD only. 503: no process answers, because all of them are restarting.
+unknown, given twice or malformed. 401 or 403: the port needs a token, or a client certificate ([the admin
+port](../explanation/security.md#the-admin-port)). 404: no such group (`group` is its id) or no such path. 405: the
+interface has GET and HEAD only. 421: the name in `Host` is not one of `admin.hosts`. 503: no process answers, because
+all of them are restarting.
 
 Percent-encode the group id in a URL. HTTP clients rewrite the paths `.` and `..`; for groups of these names use
 `/groups/?id=..`, also below `/api`. A group whose id is too long to be kept (`visibility.id_max_chars`) is not listed;

@@ -3,7 +3,7 @@
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from hypercorn.config import Config as HypercornConfig
 from hypercorn.trio import run as hypercorn_run
@@ -22,8 +22,13 @@ from proxy.admin.preflight_view import PreflightBoard
 from proxy.admin.process_queries import Processes, QueryHandlers, SingleProcess
 from proxy.admin.status_page import page_routes
 from proxy.admin.text_format import render_metrics
-from proxy.config.schema import Visibility
+from proxy.config.schema import Admin, Visibility
 from proxy.metrics.registry import Metrics
+
+if TYPE_CHECKING:
+    import trio
+
+    from proxy.admin.access import Access
 
 _OK = 200
 _UNAVAILABLE = 503
@@ -134,34 +139,74 @@ def _health_response(what: str, why_not: str | None) -> Response:
     return JSONResponse({what: False, "reason": why_not}, _UNAVAILABLE)
 
 
+def access_to(config: Admin, metrics: Metrics) -> "Access | None":
+    """Return the access to this admin port; None if it has neither TLS nor credentials.
+
+    :raises TlsFilesError: a certificate can't be used.
+    :raises UnreadableSecret: the token can't be used.
+    """
+    if config.tls is None and config.token_file is None:
+        return None
+    from proxy.admin.access import Access  # noqa: PLC0415 - many are on loopback, and have none
+
+    return Access(config, metrics)
+
+
+class _Settings(HypercornConfig):
+    access: "Access | None" = None
+
+
 class _Connection(TCPServer):
-    """A connection of the admin port that leaves nothing behind.
+    """A connection of the admin port that makes the TLS handshake, and leaves nothing behind.
 
     Hypercorn's protocol and its connection refer to each other, with the bytes that were read: 60 kB for a head without
     an end. Only a full collection finds such a cycle, and thousands of strangers' connections fit between two of these.
     """
 
+    config: _Settings
+
     async def run(self) -> None:
         try:
-            await super().run()
+            if await self._is_secured():
+                await super().run()
         finally:
             vars(self).clear()
+
+    async def _is_secured(self) -> bool:
+        """Make the handshake of a port with TLS; return whether the connection can go on."""
+        access = self.config.access
+        if access is None or access.certificates is None:
+            return True
+        secured = await access.secured(cast("trio.SocketStream", self.stream))
+        if secured is None:
+            return False
+        from proxy.admin.access import HAS_CERTIFICATE  # noqa: PLC0415 - loaded, as there is an access
+
+        self.stream, has_certificate = secured
+        self.state = {**self.state, HAS_CERTIFICATE: has_certificate}
+        return True
 
 
 vars(hypercorn_run)["TCPServer"] = _Connection  # there is no setting for it
 
 
 async def serve_admin(
-    sock: socket.socket, app: Starlette, until: Callable[[], Awaitable[None]], hosts: Iterable[str] = ()
+    sock: socket.socket,
+    app: Starlette,
+    until: Callable[[], Awaitable[None]],
+    hosts: Iterable[str] = (),
+    access: "Access | None" = None,
 ) -> None:
     """Serve the application on a bound socket until ``until()`` returns.
 
     ``hosts`` are names that clients may give as ``Host``, beside those that they always may
-    (:class:`~proxy.admin.allowed_hosts.AllowedHosts`).
+    (:class:`~proxy.admin.allowed_hosts.AllowedHosts`). ``access`` makes TLS, and asks for credentials.
     """
-    config = HypercornConfig()
+    config = _Settings()
+    config.access = access
     config.bind = [f"fd://{sock.detach()}"]  # closed by hypercorn
     config.graceful_timeout = _GRACEFUL_S
     config.errorlog = logging.getLogger("hypercorn.error")
     config.include_server_header = False
-    await serve(AllowedHosts(app, hosts), config, shutdown_trigger=until)  # type: ignore[arg-type]
+    guarded = AllowedHosts(app if access is None else access.guard(app), hosts)
+    await serve(guarded, config, shutdown_trigger=until)  # type: ignore[arg-type]

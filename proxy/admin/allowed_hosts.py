@@ -13,13 +13,17 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_MISDIRECTED = 421
-_UNCHECKED = frozenset({"/healthz", "/readyz"})
+UNCHECKED = frozenset({"/healthz", "/readyz"})
 """They tell no more than that the process serves, and load balancers name them as they like."""
+
+_BAD_REQUEST = 400
+_MISDIRECTED = 421
 
 
 class AllowedHosts:
     """An ASGI application that answers 421 to requests with a ``Host`` that is not allowed, and else is ``app``.
+
+    It answers 400 to requests with none, or with several.
 
     Allowed are IP addresses, names without a dot (``localhost``, the Services of a namespace), the machine's own name,
     and ``names``, of which those with ``*.`` at the beginning stand for all names below one.
@@ -33,9 +37,14 @@ class AllowedHosts:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See the ASGI specification."""
-        if scope["type"] == "http" and scope["path"] not in _UNCHECKED:
+        if scope["type"] == "http" and scope["path"] not in UNCHECKED:
             hosts = Headers(scope=scope).getlist("host")
-            if not all(map(self.allow, hosts)):
+            if len(hosts) != 1:
+                await JSONResponse({"error": "a request needs one `Host`"}, _BAD_REQUEST)(
+                    scope, receive, send
+                )
+                return
+            if not self.allow(hosts[0]):
                 text = "this name is not served here: use an IP address, or add the name to `hosts` (admin or exporter)"
                 await JSONResponse({"error": text}, _MISDIRECTED)(scope, receive, send)
                 return

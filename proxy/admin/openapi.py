@@ -25,6 +25,14 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
 
+_SECURITY = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of `admin.token_file`, if it is set.",
+    },
+    "password": {"type": "http", "scheme": "basic", "description": "The same as the password of any user."},
+}
 _SERVED = (Snapshot, GroupView, PreflightView, Problem, Alive, Ready)
 
 
@@ -108,7 +116,8 @@ def openapi(version: str) -> dict[str, Any]:
                 {"200": _answer("The document.", {"application/json": {"schema": {"type": "object"}}})},
             ),
         },
-        "components": {"schemas": schemas},
+        "components": {"schemas": schemas, "securitySchemes": _SECURITY},
+        "security": [{}, *({name: []} for name in _SECURITY)],
     }
 
 

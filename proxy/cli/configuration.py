@@ -46,7 +46,7 @@ def checked(file: Path) -> Checked:
     :raises ConfigError: with all that is wrong with them, and with the files and secrets that the configuration names.
     """
     config, document, problems = read_config(file)
-    for check in (check_fleet, _check_hook, _check_preflight):
+    for check in (check_fleet, _check_hook, _check_preflight, _check_admin_token):
         try:
             check(config)
         except INVALID as error:
@@ -92,6 +92,13 @@ def _check_preflight(config: Config) -> None:
         check_preflight(config)
 
 
+def _check_admin_token(config: Config) -> None:
+    if config.admin.token_file is not None:
+        from proxy.admin.access import read_tokens  # noqa: PLC0415 - many configurations have no token
+
+        read_tokens(config.admin.token_file)
+
+
 def _tls_sections(
     config: Config,
 ) -> Iterator[tuple[KeyPath, ListenerTls | UpstreamTls, Collection[str]]]:
@@ -99,6 +106,8 @@ def _tls_sections(
     for number, listener in enumerate(config.listeners):
         if listener.tls is not None:
             yield ("listeners", number, "tls"), listener.tls, listener.server_names
+    if config.admin.tls is not None:
+        yield ("admin", "tls"), config.admin.tls, ()
     if config.control is not None and config.control.tls is not None:
         yield ("control", "tls"), config.control.tls, ()
     if config.upstream.tls is not None:

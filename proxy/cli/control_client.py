@@ -32,24 +32,6 @@ ControlConfig = Annotated[
         help="Take the Unix socket from this configuration file, `control.socket`.",
     ),
 ]
-Certificate = Annotated[
-    Path | None,
-    typer.Option("--cert", metavar="FILE", help="With https: PEM file with your client certificate."),
-]
-Key = Annotated[
-    Path | None,
-    typer.Option("--key", metavar="FILE", help="With https: PEM file with its private key."),
-]
-Authorities = Annotated[
-    Path | None,
-    typer.Option(
-        "--ca",
-        metavar="FILE",
-        help="With https: PEM file with the authorities that the proxy's certificate comes from. Default: those of the "
-        "system.",
-    ),
-]
-
 _TIMEOUT_S = 25.0
 """Longer than the proxy waits for the member log."""
 

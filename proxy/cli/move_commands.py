@@ -7,16 +7,14 @@ import typer
 
 from protocol_codecs.printable import printable
 from proxy.cli.control_client import (
-    Authorities,
-    Certificate,
     CommandInvalid,
     ControlAddress,
     ControlConfig,
-    Key,
     NoControlError,
     give,
     place,
 )
+from proxy.cli.tls_options import Authorities, Certificate, Key
 from proxy.config.loader import ConfigError
 from proxy.control.requests import CommandAnswer, CommandBody
 from proxy.runtime.console_output import Output, OutputFormat, print_json

@@ -7,8 +7,16 @@ import typer
 
 from protocol_codecs.policy_manifest import MANIFEST
 from protocol_codecs.printable import printable
-from proxy.admin.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
+from proxy.admin.admin_client import (
+    AdminAddress,
+    AdminConfig,
+    NoAnswerError,
+    admin_url,
+    credentials_for,
+    fetch_groups,
+)
 from proxy.cli.configuration import refused
+from proxy.cli.tls_options import Authorities, Certificate, Key, TokenFile
 from proxy.config.loader import ConfigError
 from proxy.config.policy_explanation import assignor_notes, explain, note_on_moves, rule_reports, wave_reports
 from proxy.config.policy_plan import LiveGroups, plan_lines, summary, unused, unused_rules
@@ -74,6 +82,10 @@ def plan(
     file: PolicyPath,
     admin: AdminAddress = None,
     config: AdminConfig = None,
+    token_file: TokenFile = None,
+    ca: Authorities = None,
+    cert: Certificate = None,
+    key: Key = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Preview what a policy file would change in the live groups of a running proxy, and what it can't.
@@ -83,7 +95,8 @@ def plan(
     try:
         policy = load_policy_from(file).policy
         url = admin_url(admin, config)
-        live = fetch_groups(url, LiveGroups, timeout_s=_ADMIN_S)
+        credentials = credentials_for(config, token_file, ca, cert, key)
+        live = fetch_groups(url, LiveGroups, timeout_s=_ADMIN_S, credentials=credentials)
     except ConfigError as error:
         raise refused(error) from None
     except NoAnswerError as error:

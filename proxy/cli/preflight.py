@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from protocol_codecs.printable import printable
-from proxy.admin.admin_client import admin_url
+from proxy.admin.admin_client import Credentials, admin_url, credentials_for
 from proxy.admin.preflight_report import Finding, Report, Status
+from proxy.cli.tls_options import Authorities, Certificate, Key, TokenFile
 from proxy.config.fleet import UnreadableSecret
 from proxy.config.loader import ConfigError, load_config
 from proxy.config.policy_source import load_policy_from, policy_of
@@ -90,9 +91,14 @@ def preflight(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Admin port of all replicas, by a name that has the addresses of each, as a headless Service has.",
+            help="Admin port of all replicas, by a name that has the addresses of each, as a headless Service has. A "
+            "URL is fine too; without one it is https if --config has `admin.tls`.",
         ),
     ] = None,
+    token_file: TokenFile = None,
+    ca: Authorities = None,
+    cert: Certificate = None,
+    key: Key = None,
     kafka_version: Annotated[
         str | None,
         typer.Option(
@@ -139,7 +145,8 @@ def preflight(
             bootstrap=bootstrap,
             policy=policy,
             proxies=tuple(admin_url(one, None) for one in proxy or ()),
-            replicas=None if replicas is None else replicas_url(replicas),
+            replicas=replicas,
+            credentials=credentials_for(config, token_file, ca, cert, key),
             version=kafka_version,
             given=with_files(pairs(kafka_conf), pairs(kafka_conf_file)),
             timeout_s=timeout_s,
@@ -175,6 +182,7 @@ def _target(
     policy: Path | None,
     proxies: tuple[str, ...],
     replicas: str | None,
+    credentials: Credentials,
     version: str | None,
     given: dict[str, str],
     timeout_s: float,
@@ -190,10 +198,18 @@ def _target(
         policy=_policy(policy, loaded, config),
         config=loaded,
         proxies=proxies,
-        replicas=replicas,
+        replicas=None if replicas is None else _replicas(replicas, loaded),
+        credentials=credentials,
         version=None if version is None else Version.parse(version),
         timeout_s=timeout_s,
     )
+
+
+def _replicas(named: str, loaded: Config | None) -> str:
+    """The URL of ``--replicas``, which names it, or has only host and port."""
+    if "://" in named:
+        return admin_url(named, None)
+    return replicas_url(named, tls=loaded is not None and loaded.admin.tls is not None)
 
 
 def _policy(file: Path | None, loaded: Config | None, config: Path | None) -> Policy:

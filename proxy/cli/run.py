@@ -14,7 +14,7 @@ from proxy import VERSION
 from proxy.cli.configuration import load
 from proxy.config.hosting import check_hosting
 from proxy.config.policy_source import policy_path
-from proxy.config.schema import ALL_INTERFACES, Address, Admin, Config
+from proxy.config.schema import ALL_INTERFACES, Admin, Config
 from proxy.groups.observability import replica_name
 from proxy.metrics.periodic import keep_running
 from proxy.metrics.registry import Metrics
@@ -70,8 +70,7 @@ class _Start(trio.TaskStatus[None]):
 
 def _page_url(admin: Admin, port: int) -> str:
     """Where a browser finds the page. An address that is all addresses is replaced by the machine's name."""
-    host = socket.gethostname() if admin.bind in ALL_INTERFACES else admin.bind
-    return f"http://{Address(host, port)}/"
+    return f"{admin.url(port, socket.gethostname() if admin.bind in ALL_INTERFACES else None)}/"
 
 
 async def _serve(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:
@@ -139,6 +138,8 @@ async def _run(
                     keep_running, ConfigMapWatch(name, watch, labels=labels or "").run, process.metrics
                 )
         nursery.start_soon(keep_running, FileWatcher(reloadables).run, process.metrics)
+        if config.admin.exposure is not None:
+            _log.warning("the admin port is open", bind=config.admin.bind, reason=config.admin.exposure)
         _log.info("status page", url=_page_url(config.admin, process.ports.admin))
         await process.run(_Start(preflights))
         nursery.cancel_scope.cancel()

@@ -11,7 +11,17 @@ from rich.table import Table
 from rich.text import Text
 
 from protocol_codecs.printable import printable
-from proxy.admin.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
+from proxy.admin.admin_client import (
+    NO_CREDENTIALS,
+    AdminAddress,
+    AdminConfig,
+    Credentials,
+    NoAnswerError,
+    admin_url,
+    credentials_for,
+    fetch_groups,
+)
+from proxy.cli.tls_options import Authorities, Certificate, Key, TokenFile
 from proxy.config.loader import ConfigError
 from proxy.groups.fleet_view import FleetView
 from proxy.groups.formatting import ago, command_argument, count_partitions, duration, partitions, time_of_day
@@ -35,6 +45,10 @@ def status(
     ] = None,
     admin: AdminAddress = None,
     config: AdminConfig = None,
+    token_file: TokenFile = None,
+    ca: Authorities = None,
+    cert: Certificate = None,
+    key: Key = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second, until Ctrl-C.")] = False,
     output: Output = OutputFormat.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False,
@@ -48,10 +62,11 @@ def status(
     in_json = as_json or output is OutputFormat.JSON
     try:
         url = admin_url(admin, config)
+        credentials = credentials_for(config, token_file, ca, cert, key)
         if watch and not in_json:
-            _watch(url, group)
+            _watch(url, group, credentials)
             return
-        shown = fetch(url, group)
+        shown = fetch(url, group, credentials)
     except (NoAnswerError, ConfigError) as error:
         typer.echo(f"error: {printable(str(error))}", err=True)
         raise typer.Exit(ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED) from None
@@ -63,12 +78,16 @@ def status(
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
 
 
-def fetch(url: str, group: str | None) -> Snapshot:
+def fetch(url: str, group: str | None, credentials: Credentials = NO_CREDENTIALS) -> Snapshot:
     """Ask a proxy for its snapshot: of all groups, or of one with its events.
 
     :raises NoAnswerError: it does not answer, or something else does.
+    :raises ConfigError: a file of the credentials can't be used.
     """
-    return fetch_groups(url, Snapshot, timeout_s=_TIMEOUT_S, events=group is not None, group=group)
+    events = group is not None
+    return fetch_groups(
+        url, Snapshot, timeout_s=_TIMEOUT_S, events=events, group=group, credentials=credentials
+    )
 
 
 def rendered(snapshot: Snapshot, *, one: bool) -> RenderableType:
@@ -318,13 +337,13 @@ def _protocol_counts(group: GroupView) -> str:
     return ", ".join(f"{count} {way}" for way, count in counts.items() if count) or "none"
 
 
-def _watch(url: str, group: str | None) -> None:
+def _watch(url: str, group: str | None, credentials: Credentials) -> None:
     """Redraw every second until Ctrl-C; show an error while the proxy does not answer."""
     with Live(refresh_per_second=4, screen=True) as live:
         try:
             while True:
                 try:
-                    live.update(rendered(fetch(url, group), one=group is not None))
+                    live.update(rendered(fetch(url, group, credentials), one=group is not None))
                 except NoAnswerError as error:
                     live.update(Text(printable(str(error)), "bold red"))
                 time.sleep(1)

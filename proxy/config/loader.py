@@ -17,7 +17,7 @@ from proxy.config.control import with_absolute_control, with_absolute_hook
 from proxy.config.document import UNREADABLE, ConfigError, Document, KeyPath, dotted
 from proxy.config.fleet import with_absolute_secrets
 from proxy.config.identity import with_absolute_identity
-from proxy.config.network import Listener, Upstream
+from proxy.config.network import Listener, Upstream, with_absolute_admin
 from proxy.config.regular_file import read_regular_file, unreadable
 from proxy.config.schema import Config
 from proxy.config.tls import with_absolute_paths
@@ -137,6 +137,7 @@ def _with_absolute_paths(config: Config, folder: Path) -> Config:
         config,
         listeners=listeners,
         upstream=upstream,
+        admin=with_absolute_admin(config.admin, folder),
         fleet=fleet,
         control=control,
         hook=hook,

@@ -1,17 +1,20 @@
 """The network sections of the configuration: addresses, listeners, the brokers, the admin port."""
 
+import ipaddress
 import re
 from collections.abc import Collection
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from proxy.config.host_names import NODE, check_host, check_names, check_server_name, is_host
 from proxy.config.identity import IdentityMode
 from proxy.config.proxy_protocol import ProxyProtocol
 from proxy.config.section import Section
-from proxy.config.tls import ClientAuth, ListenerTls, UpstreamTls
+from proxy.config.tls import ClientAuth, ListenerTls, UpstreamTls, with_absolute_paths
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 _ServedPort = Annotated[int, Meta(ge=1, le=65535)]
@@ -25,7 +28,10 @@ NODE_ID = "{node_id}"
 _DEFAULT_NODE_IDS = ("0-99",)
 
 _MAX_NODE_PORTS = 5000
+_LOOPBACK = "127.0.0.1"
 _ALL_INTERFACES = "0.0.0.0"  # noqa: S104  clients are on other machines
+ALL_INTERFACES = frozenset({_ALL_INTERFACES, "::"})
+"""Addresses that cover all others."""
 
 
 class Address(NamedTuple):
@@ -307,7 +313,7 @@ class Admin(Section, frozen=True, kw_only=True):
     """HTTP for operators: `/metrics`, `/healthz`, `/readyz`. It changes nothing."""
 
     bind: Annotated[str, Meta(description="Address to listen on; loopback unless told otherwise.")] = (
-        "127.0.0.1"
+        _LOOPBACK
     )
     port: Annotated[Port, Meta(description="Port. 0: any free port.")] = 9080
     hosts: Annotated[
@@ -318,8 +324,68 @@ class Admin(Section, frozen=True, kw_only=True):
             "machine's own name always may."
         ),
     ] = ()
+    tls: Annotated[
+        ListenerTls | None,
+        Meta(
+            description="TLS; `null`: plain HTTP. With `client_auth: required` every path but `/healthz` and `/readyz` "
+            "needs a certificate of `client_ca`; with `optional` a certificate or a token."
+        ),
+    ] = None
+    token_file: Annotated[
+        str | None,
+        Meta(
+            description="File with a bearer token of at least 16 characters, relative to this file, that others on the "
+            "machine may not read. Every path but `/healthz` and `/readyz` needs it: as `Authorization: Bearer`, or as "
+            "the password of `Basic` with any user name, for browsers. Several lines are several tokens, so that one "
+            "can be replaced. Read again when it changes. `null`: no token."
+        ),
+    ] = None
+    metrics_need_credentials: Annotated[
+        bool,
+        Meta(description="`false`: `/metrics` needs neither token nor certificate. It has group ids."),
+    ] = True
 
     def __post_init__(self) -> None:
-        """Refuse what is no address; an empty one would be every address of the machine."""
+        """Refuse what is no address (an empty one would be all of them), and certificates that nobody has to show."""
         check_host("bind", self.bind)
         check_names(self.hosts)
+        if self.tls is not None and self.tls.client_auth is ClientAuth.OPTIONAL and self.token_file is None:
+            raise ValueError("`client_auth: optional` needs `token_file`: else nobody has to show anything")
+
+    @property
+    def needs_certificate(self) -> bool:
+        """Whether a token is not enough."""
+        return self.tls is not None and self.tls.client_auth is ClientAuth.REQUIRED
+
+    @property
+    def exposure(self) -> str | None:
+        """What other machines can do that they should not; None if this port is on loopback, or guarded."""
+        if _is_loopback(self.bind):
+            return None
+        if self.token_file is None and not self.needs_certificate:
+            return "every machine that reaches it can read it: set `admin.token_file`, or client certificates"
+        if self.tls is None:
+            return "tokens for it cross the network without TLS: set `admin.tls`"
+        return None
+
+    def url(self, port: int | None = None, host: str | None = None) -> str:
+        """The URL, by default for this machine: an address that is all addresses is then replaced by loopback."""
+        host = host or (_LOOPBACK if self.bind in ALL_INTERFACES else self.bind)
+        scheme = "http" if self.tls is None else "https"
+        return f"{scheme}://{Address(host, self.port if port is None else port)}"
+
+
+def with_absolute_admin(admin: Admin, folder: Path) -> Admin:
+    """Resolve the paths, which are relative to the configuration's folder."""
+    return replace(
+        admin,
+        tls=admin.tls and with_absolute_paths(admin.tls, folder),
+        token_file=None if admin.token_file is None else str(folder / admin.token_file),
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

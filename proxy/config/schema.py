@@ -14,7 +14,7 @@ from proxy.config.exporter import Exporter
 from proxy.config.fleet import Fleet
 from proxy.config.identity import Identity, IdentityMode
 from proxy.config.limits import Limits
-from proxy.config.network import NODE_ID, Address, Admin, Listener, Upstream
+from proxy.config.network import ALL_INTERFACES, NODE_ID, Address, Admin, Listener, Upstream
 from proxy.config.reporting import JournalSection, Log, MetricsSection, PreflightSection, Verify, Visibility
 from proxy.config.section import Section
 from proxy.config.shadow import Shadow
@@ -44,8 +44,6 @@ __all__ = [
     "Versions",
     "Visibility",
 ]
-
-ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104  addresses that cover all others
 
 
 class PolicySource(Section, frozen=True, kw_only=True):

@@ -407,6 +407,12 @@ class Metrics:
             "`pending` or `unavailable`, or something else (`invalid`).",
             "result",
         )
+        self.admin_refusals = self._counter(
+            "admin_refusals",
+            "Refused at the admin port: requests without credentials (`missing`), with `wrong` ones, or made by a page "
+            "of another site (`cross_site`), and failed TLS handshakes (`tls`).",
+            "reason",
+        )
         self.hook_calls = self._counter(
             "hook_calls",
             "Calls of the `hook`: it `agreed` to a step or gave a `veto` (also if it could not be reached), was `told` "

@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 import trio
 
+from proxy.admin.admin_client import NO_CREDENTIALS, Credentials
 from proxy.config.fleet import Property, kafka_properties
 from proxy.config.regular_file import read_regular_file
-from proxy.config.schema import ALL_INTERFACES, Address, Config, Upstream
+from proxy.config.schema import Address, Config, Upstream
 from proxy.config.tls import UpstreamTls
 from proxy.groups.snapshot import Snapshot
 from proxy.metrics.registry import Metrics
@@ -46,6 +47,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     config: Config | None = None
     proxies: tuple[str, ...] = ()
     replicas: str | None = None
+    credentials: Credentials = NO_CREDENTIALS
     version: Version | None = None
     timeout_s: float
 
@@ -57,7 +59,9 @@ async def ask(target: Target) -> Facts:
     :raises TlsFilesError: a file of the TLS settings can't be used.
     """
     learned = await _Asking(target).run()
-    seen = await trio.to_thread.run_sync(ask_proxies, target.proxies, target.replicas, target.timeout_s)
+    seen = await trio.to_thread.run_sync(
+        ask_proxies, target.proxies, target.replicas, target.timeout_s, target.credentials
+    )
     return msgspec.structs.replace(learned, proxy=seen.snapshot, complete_proxy=seen.lacks)
 
 
@@ -160,9 +164,9 @@ def taken_ports(config: Config) -> dict[str, str]:
 
 def _is_running(config: Config) -> bool:
     """Whether a proxy answers at the admin port of this configuration."""
-    bind_to, port = config.admin.bind, config.admin.port
-    url = f"http://{Address('127.0.0.1' if bind_to in ALL_INTERFACES else bind_to, port)}"
-    return isinstance(ask_proxies((url,), None, _ADMIN_S).snapshot, Snapshot)
+    admin = config.admin
+    seen = ask_proxies((admin.url(),), None, _ADMIN_S, Credentials.of(admin))
+    return isinstance(seen.snapshot, Snapshot)
 
 
 def account_of(
@@ -182,12 +186,12 @@ def account_of(
     return None if config is None or config.fleet is None else kafka_properties(config.fleet, os.environ)
 
 
-def replicas_url(address: str) -> str:
+def replicas_url(address: str, *, tls: bool = False) -> str:
     """The URL of an admin port whose host name has the addresses of all replicas.
 
     :raises ValueError: the address has another form than host:port.
     """
-    return f"http://{Address.parse(address)}"
+    return f"{'https' if tls else 'http'}://{Address.parse(address)}"
 
 
 def upstream_of(config: Config | None, bootstrap: str | None, given: Mapping[str, str]) -> Upstream:

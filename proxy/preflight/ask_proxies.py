@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from proxy.admin.admin_client import NoAnswerError, fetch_groups
+from proxy.admin.admin_client import NO_CREDENTIALS, Credentials, NoAnswerError, fetch_groups
+from proxy.config.document import ConfigError
 from proxy.config.schema import Address
 from proxy.groups.fleet_view import FleetMember, FleetView, GroupFleet
 from proxy.groups.snapshot import GroupView, Snapshot, merge
@@ -37,17 +38,22 @@ class Seen(msgspec.Struct, frozen=True):
     lacks: Unknown | None = None
 
 
-def ask_proxies(urls: Sequence[str], service: str | None, timeout_s: float) -> Seen:
+def ask_proxies(
+    urls: Sequence[str], service: str | None, timeout_s: float, credentials: Credentials = NO_CREDENTIALS
+) -> Seen:
     """Ask the proxies at these URLs, and at each address of the name in the URL ``service``. It blocks."""
     if not urls and service is None:
         return Seen(None)
     try:
-        every = [*urls, *(() if service is None else _addresses(service))]
+        of_service = [] if service is None else _addresses(service)
     except OSError as error:
         return Seen(Unknown(f"{service}: {error.strerror or error}", _RUNS_DO))
-    asked = list(dict.fromkeys(every))[:MOST_REPLICAS]
+    every = dict.fromkeys(urls, credentials)
+    for url in of_service:  # by addresses, which no certificate has
+        every.setdefault(url, replace(credentials, server_name=urlsplit(service).hostname))
+    asked = list(every)[:MOST_REPLICAS]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(lambda url: _fetch(url, timeout_s), asked))
+        answers = list(pool.map(lambda url: _fetch(url, timeout_s, every[url]), asked))
     found = [one for one in answers if isinstance(one, Snapshot)]
     failures = [one for one in answers if isinstance(one, NoAnswerError)]
     if not found:
@@ -60,11 +66,13 @@ def ask_proxies(urls: Sequence[str], service: str | None, timeout_s: float) -> S
     return Seen(snapshot, _lacks(snapshot.fleet))
 
 
-def _fetch(url: str, timeout_s: float) -> Snapshot | NoAnswerError:
+def _fetch(url: str, timeout_s: float, credentials: Credentials) -> Snapshot | NoAnswerError:
     try:
-        return fetch_groups(url, Snapshot, timeout_s=timeout_s, events=True)
+        return fetch_groups(url, Snapshot, timeout_s=timeout_s, events=True, credentials=credentials)
     except NoAnswerError as error:
         return error
+    except ConfigError as error:  # a file of the credentials has changed
+        return NoAnswerError(f"{url}: {error}")
 
 
 def _addresses(service: str) -> list[str]:
@@ -80,7 +88,7 @@ def _addresses(service: str) -> list[str]:
         raise OSError(str(error)) from error
     families = {family for family, *_ in found}
     chosen = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
-    return [f"http://{Address(str(at[0]), port)}" for family, *_, at in found if family == chosen]
+    return [f"{parts.scheme}://{Address(str(at[0]), port)}" for family, *_, at in found if family == chosen]
 
 
 def _lacks(fleet: FleetView | None) -> Unknown | None:

@@ -23,7 +23,7 @@ import trio
 from protocol_codecs.foreign import MsgpackDecoder, Undecodable
 from proxy.admin.preflight_report import Finding, Report, Status
 from proxy.admin.preflight_view import PreflightBoard, PreflightState
-from proxy.config.schema import Address, Config
+from proxy.config.schema import Config
 from proxy.metrics.registry import Metrics
 from proxy.preflight.order import Order
 from translation.policy.policy import Policy
@@ -44,7 +44,6 @@ _MOST_BYTES = 16 * 1024 * 1024
 _report = MsgpackDecoder(Report, _MOST_BYTES)
 _MOST_ERROR_BYTES = 16 * 1024
 _MARGIN_S = 5.0
-_EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  what an admin port may listen on
 _SAID = "the preflight's process "
 _COMMAND = (sys.executable, "-m", "proxy.preflight")
 
@@ -92,7 +91,7 @@ class BackgroundPreflight:
         self._policy = policy
         self._make = make or make_in_process
         self._jitter = jitter
-        self._admin = _admin_url(config, process.ports.admin)
+        self._admin = config.admin.url(process.ports.admin)
         self._serving = trio.Event()
         self._changed = trio.Event()
         self._logged: frozenset[tuple[str, str]] = frozenset()
@@ -201,11 +200,6 @@ def _log_finding(finding: Finding) -> None:
     write = _log.info if finding.unknown else _log.warning
     kind = "preflight: unknown" if finding.unknown else "preflight: found"
     write(kind, check=finding.check, what=finding.what, do=finding.do, **about)
-
-
-def _admin_url(config: Config, port: int) -> str:
-    host = "127.0.0.1" if config.admin.bind in _EVERYWHERE else config.admin.bind
-    return f"http://{Address(host, port)}"
 
 
 async def make_in_process(order: Order) -> Report:

@@ -15,6 +15,7 @@ from typing import BinaryIO
 import msgspec
 import trio
 
+from proxy.admin.admin_client import Credentials
 from proxy.admin.preflight_report import Report, Source, shortened
 from proxy.config.fleet import UnreadableSecret
 from proxy.config.schema import Config
@@ -86,12 +87,18 @@ async def _preflight(order: Order) -> Report:
             policy=order.policy,
             config=config,
             proxies=(order.admin,),
-            replicas=None if config.preflight.replicas is None else replicas_url(config.preflight.replicas),
+            replicas=_replicas(config),
+            credentials=Credentials.of(config.admin),
             version=None if version is None else Version.parse(version),
             timeout_s=_REQUEST_S,
         )
     )
     return _for_a_running_proxy(judge(facts, config.preflight.accept))
+
+
+def _replicas(config: Config) -> str | None:
+    named = config.preflight.replicas
+    return None if named is None else replicas_url(named, tls=config.admin.tls is not None)
 
 
 def _for_a_running_proxy(report: Report) -> Report:

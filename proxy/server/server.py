@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from proxy.admin.admin_http import SingleProcessBackend, admin_app, serve_admin
+from proxy.admin.admin_http import SingleProcessBackend, access_to, admin_app, serve_admin
 from proxy.admin.preflight_view import PreflightBoard
 from proxy.config.schema import Address, Config
 from proxy.connection.client_connection import ClientConnection
@@ -37,6 +37,7 @@ from translation.rollout.commands import Command
 from translation.translator import Translator
 
 if TYPE_CHECKING:
+    from proxy.admin.access import Access
     from proxy.control.listener import ControlListener
     from proxy.member_log.driver import FleetDriver
     from proxy.transport.tls_context import Certificates, Contents
@@ -65,7 +66,7 @@ class Server:
 
     :raises BindError: a port can't be bound.
     :raises TlsFilesError: a certificate can't be used.
-    :raises UnreadableSecret: a file of `identity` can't be used.
+    :raises UnreadableSecret: a file of `identity`, or the admin port's token, can't be used.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Server:
             open_, self._tls, self.certificates = found.open_ or open_, found.listeners, found.all
         self.preflight = PreflightBoard()
         self._admin_socket: socket.socket | None = None
+        self._admin_access: Access | None = None
         self.ports = Ports(tuple(listeners), 0)
         self.control: ControlListener | None = None
         with ExitStack() as bound_so_far:
@@ -120,6 +122,7 @@ class Server:
         self._starting = trio.CancelScope()
 
     def _bind(self, bound_so_far: ExitStack) -> None:
+        self._admin_access = access_to(self._config.admin, self.metrics)
         self._admin_socket = bind(self._config.admin.bind, self._config.admin.port)
         bound_so_far.callback(self._admin_socket.close)
         listeners = []
@@ -149,8 +152,10 @@ class Server:
                 if self._admin_socket is not None:
                     panel = SingleProcessBackend(self.metrics, self.health, self.query_handlers)
                     app = admin_app(panel, self._config.visibility, self.preflight)
-                    hosts = self._config.admin.hosts
-                    nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait, hosts)
+                    hosts, access = self._config.admin.hosts, self._admin_access
+                    nursery.start_soon(
+                        serve_admin, self._admin_socket, app, admin_may_close.wait, hosts, access
+                    )
                 self.health.not_ready("no broker reached yet")
                 with self._starting:
                     timeout_s = self._config.upstream.startup_timeout_s
@@ -216,7 +221,8 @@ class Server:
         """What has to be reloaded when its files change."""
         identities = self._parts.identities
         mapped = None if identities is None else identities.mapped
-        return [*self.certificates, *(() if mapped is None else (mapped,))]
+        access = () if self._admin_access is None else self._admin_access.reloadables
+        return [*self.certificates, *access, *(() if mapped is None else (mapped,))]
 
     async def command(self, command: Command) -> CommandOutcome:
         """Have the translation carry out a command, and wait until it counts."""

@@ -8,7 +8,7 @@ connections keep the certificate with which they began.
 import datetime as dt
 import os
 import ssl
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -283,19 +283,18 @@ class Certificates:
         """The context for the connections that are opened now."""
         return self._current.context
 
+    @property
+    def may_resume(self) -> Callable[[bytes], bool] | None:
+        """Whether a client with this certificate (DER) may resume a session; None if all may."""
+        lists = self._current.revocations
+        return None if lists is None else lists.are_current_for
+
     def guard(self, client: TcpStream, route: Route | None = None) -> TlsStream:
         """Wrap a client's connection in TLS with the current certificate; the caller makes the handshake.
 
         ``route`` is as for :class:`proxy.transport.tls_stream.TlsStream`.
         """
-        lists = self._current.revocations
-        return TlsStream(
-            client,
-            self.context,
-            server_side=True,
-            may_resume=None if lists is None else lists.are_current_for,
-            route=route,
-        )
+        return TlsStream(client, self.context, server_side=True, may_resume=self.may_resume, route=route)
 
     def reload(self, why: str) -> None:
         """Read the files again, for the connections that are opened from now on."""

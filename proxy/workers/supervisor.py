@@ -13,7 +13,7 @@ import structlog
 import trio
 from msgspec.structs import replace
 
-from proxy.admin.admin_http import admin_app, serve_admin
+from proxy.admin.admin_http import access_to, admin_app, serve_admin
 from proxy.admin.metrics_aggregation import MetricsAggregator
 from proxy.admin.preflight_view import PreflightBoard
 from proxy.admin.process_queries import Readiness
@@ -60,6 +60,7 @@ class Supervisor:
 
     :raises BindError: a port is taken or not allowed.
     :raises TlsFilesError: a certificate is invalid.
+    :raises UnreadableSecret: the admin port's token can't be used.
     """
 
     def __init__(self, config: Config, policy: Policy, folder: Path) -> None:
@@ -72,6 +73,7 @@ class Supervisor:
         self._policy = policy
         self._folder = folder
         self._tls = LastGoodTls(config)
+        self._admin_access = access_to(config.admin, self.metrics)
         with ExitStack() as bound_so_far:
             self._admin_socket = bind(config.admin.bind, config.admin.port)
             bound_so_far.callback(self._admin_socket.close)
@@ -118,7 +120,8 @@ class Supervisor:
             async with trio.open_nursery() as nursery:
                 app = admin_app(self, self._config.visibility, self.preflight)
                 hosts = self._config.admin.hosts
-                nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait, hosts)
+                access = self._admin_access
+                nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait, hosts, access)
                 async with trio.open_nursery() as working:
                     for worker in self._workers:
                         working.start_soon(keep_running, worker, self.metrics)
@@ -163,7 +166,8 @@ class Supervisor:
         own = (
             () if self.control is None or self.control.certificates is None else (self.control.certificates,)
         )
-        return (self._tls, _WorkerReloader(self._workers), *own)
+        access = () if self._admin_access is None else self._admin_access.reloadables
+        return (self._tls, _WorkerReloader(self._workers), *own, *access)
 
     async def command(self, command: Command) -> CommandOutcome:
         """Have a worker obey a command; another one, if it can't say anything. They share the member log."""

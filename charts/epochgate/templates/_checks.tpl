@@ -118,6 +118,7 @@
 {{- end -}}
 {{- end -}}
 {{- include "epochgate.checkRunningPods" . -}}
+{{- include "epochgate.checkAdmin" . -}}
 {{- with dig "upstream" dict .Values.config -}}
 {{- range $key := list "bootstrap" "tls" -}}
 {{- if hasKey $.Values.config.upstream $key -}}{{- fail (printf "config.upstream.%s: set upstream.%s instead" $key $key) -}}{{- end -}}

@@ -65,7 +65,7 @@
 {{- $config := dict
       "upstream" $upstream
       "listeners" $listeners
-      "admin" (dict "bind" "0.0.0.0" "port" .Values.admin.port "hosts" $hosts)
+      "admin" (merge (dict "bind" "0.0.0.0" "port" .Values.admin.port "hosts" $hosts) (include "epochgate.adminAccess" . | fromJson))
       "policy" $policy
       "drain" (dict "grace_s" .Values.drain.graceSeconds)
       "log" (dict "level" .Values.log.level "format" .Values.log.format)

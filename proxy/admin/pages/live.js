@@ -17,6 +17,7 @@ async function refresh() {
   const live = document.getElementById("live");
   try {
     const answer = await fetch(location.href, { cache: "no-store" });
+    if (!answer.ok && answer.status !== 404) throw new Error(answer.status); // no page: no login, or no process
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     const focused = where(document.activeElement);
     for (const id of parts) {

@@ -207,7 +207,7 @@ def test_a_name_with_more_addresses_than_replicas_anybody_has_is_not_asked_to_th
     url = serve("127.0.0.1", view(A))
     asked = []
 
-    def fetch(one: str, timeout_s: float) -> Snapshot:
+    def fetch(one: str, *_: object) -> Snapshot:
         asked.append(one)
         return view(A)
 
