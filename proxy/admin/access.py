@@ -146,7 +146,7 @@ class Access:
     ) -> "tuple[trio.SSLStream[trio.SocketStream], bool] | None":
         """Shake hands. Returns the stream, and whether the client has shown a certificate; None if it failed."""
         assert self.certificates is not None  # noqa: S101  who calls has looked
-        may_resume = self.certificates.may_resume
+        may_resume, peer = self.certificates.may_resume, _peer(stream)
         secured = trio.SSLStream(stream, self.certificates.context, server_side=True, https_compatible=True)
         failure = "no TLS handshake in time"
         with trio.move_on_after(HANDSHAKE_S):
@@ -163,7 +163,7 @@ class Access:
                 else "the revocation list of the client's authority is out of date"
             )
         if failure:
-            self._refused("tls", _peer(stream), failure)
+            self._refused("tls", peer, failure)
             return None
         return secured, certificate is not None
 

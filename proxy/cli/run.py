@@ -139,7 +139,7 @@ async def _run(
                 )
         nursery.start_soon(keep_running, FileWatcher(reloadables).run, process.metrics)
         if config.admin.exposure is not None:
-            _log.warning("the admin port is open", bind=config.admin.bind, reason=config.admin.exposure)
+            _log.warning("admin port exposed", bind=config.admin.bind, reason=config.admin.exposure)
         _log.info("status page", url=_page_url(config.admin, process.ports.admin))
         await process.run(_Start(preflights))
         nursery.cancel_scope.cancel()

@@ -310,7 +310,7 @@ def test_the_values_in_the_documentation_are_good(tmp_path):
     page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
     blocks = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     values = [yaml.safe_load(block) for block in blocks]
-    assert len(values) == 3
+    assert len(values) == 4
     arguments = []
     for number, block in enumerate(blocks):
         (tmp_path / f"{number}.yaml").write_text(block)
@@ -321,6 +321,8 @@ def test_the_values_in_the_documentation_are_good(tmp_path):
     for kind in ("ServiceMonitor", "PrometheusRule"):
         assert render.one(manifests, kind, "epochgate")["metadata"]["labels"]["release"] == "prometheus"
     assert render.one(manifests, "ConfigMap", "epochgate-dashboard")
+    (endpoint,) = render.one(manifests, "ServiceMonitor", "epochgate")["spec"]["endpoints"]
+    assert endpoint["authorization"]["credentials"]["name"] == values[3]["admin"]["auth"]["existingSecret"]
 
 
 def test_the_values_for_clients_with_certificates_in_the_documentation_are_good(tmp_path):
@@ -434,3 +436,80 @@ def test_the_admin_ports_answer_to_the_names_of_their_services():
     for name in ("epochgate-admin", "epochgate-replicas", "epochgate-exporter"):
         assert name in services
         assert {f"{name}.kafka", f"{name}.kafka.svc", f"{name}.kafka.svc.cluster.local"} <= hosts
+
+
+def policies(*options):
+    manifests = render.documents(render.ci("minimal", *options))
+    return [one["spec"] for one in manifests if one["kind"] == "NetworkPolicy"]
+
+
+@pytest.mark.parametrize("port", [9080, 1, 65535])
+def test_the_admin_port_alone_is_closed_until_it_has_credentials(port):
+    (spec,) = policies("--set", f"admin.port={port},preflight.askPods=true")
+    assert spec["policyTypes"] == ["Ingress"]
+    others, pods = spec["ingress"]
+    assert "from" not in others
+    open_ = {
+        (one["protocol"], number)
+        for one in others["ports"]
+        for number in range(one["port"], one["endPort"] + 1)
+    }
+    every = {(protocol, number) for protocol in ("TCP", "UDP") for number in range(1, 65536)}
+    assert every - open_ == {("TCP", port)}
+    assert pods["ports"] == [{"port": port, "protocol": "TCP"}]
+    assert len(pods["from"]) == 2
+
+
+@pytest.mark.parametrize("monitor", ["serviceMonitor", "podMonitor"])
+def test_an_operators_prometheus_may_scrape_unless_others_are_named(monitor):
+    on = f"metrics.{monitor}.enabled=true"
+    (spec,) = policies("--set", on)
+    (peer,) = spec["ingress"][1]["from"]
+    assert peer["namespaceSelector"] == {}
+    assert "prometheus" in peer["podSelector"]["matchExpressions"][0]["values"]
+    (spec,) = policies("--set", on, "--set-json", 'networkPolicy.monitoring=[{"podSelector":{}}]')
+    assert [rule["from"] for rule in spec["ingress"][1:]] == [[{"podSelector": {}}]]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "networkPolicy.adminPort=false",
+        "admin.auth.existingSecret=token",
+        "admin.tls.existingSecret=a,admin.tls.clientAuth=required,admin.tls.clientCaSecretName=b",
+    ],
+)
+def test_the_admin_port_is_open_with_credentials_or_on_request(values):
+    assert policies("--set", values) == []
+
+
+def test_the_admin_ports_secrets_are_where_the_configuration_looks_and_its_clients_use_them():
+    values = (
+        "admin.auth.existingSecret=token,admin.tls.existingSecret=tls,admin.tls.clientAuth=optional,"
+        "admin.tls.clientCaSecretName=clients,preflight.enabled=true,preflight.askPods=true,"
+        "metrics.podMonitor.enabled=true"
+    )
+    manifests = render.documents(render.ci("minimal", "--set", values))
+    config = yaml.safe_load(render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"])
+    admin = config["admin"]
+    secrets = {
+        admin["token_file"]: "token",
+        admin["tls"]["key"]: "tls",
+        admin["tls"]["certificate"]: "tls",
+        admin["tls"]["client_ca"]: "clients",
+    }
+    (job,) = [one for one in manifests if one["kind"] == "Job" and "preflight" in one["metadata"]["name"]]
+    pods = [
+        one["spec"]["template"]["spec"] for one in (render.one(manifests, "Deployment", "epochgate"), job)
+    ]
+    for pod in pods:
+        assert secrets_of(pod, secrets) == secrets
+    probes = [pods[0]["containers"][0][f"{name}Probe"] for name in ("startup", "liveness", "readiness")]
+    assert {probe["httpGet"]["scheme"] for probe in probes} == {"HTTPS"}
+    (endpoint,) = render.one(manifests, "PodMonitor", "epochgate")["spec"]["podMetricsEndpoints"]
+    assert endpoint["authorization"] == {"credentials": {"name": "token", "key": "token"}}
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"]["ca"] == {"secret": {"name": "tls", "key": "ca.crt"}}
+    open_ = render.documents(render.ci("minimal", "--set", f"{values},admin.auth.metrics=false"))
+    (endpoint,) = render.one(open_, "PodMonitor", "epochgate")["spec"]["podMetricsEndpoints"]
+    assert "authorization" not in endpoint

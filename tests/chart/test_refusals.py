@@ -169,6 +169,18 @@ CONTRADICTIONS = {
         ["--set", "listeners.kafka.port=9080"],
         "port 9080 is used twice: by admin.port",
     ),
+    "certificates for the admin port without TLS": (
+        ["--set", "admin.tls.clientAuth=required"],
+        "admin.tls.clientAuth: needs existingSecret and clientCaSecretName",
+    ),
+    "certificates for the admin port that nobody has to show": (
+        ["--set", "admin.tls.existingSecret=a,admin.tls.clientCaSecretName=b,admin.tls.clientAuth=optional"],
+        "admin.tls.clientAuth: optional needs admin.auth.existingSecret",
+    ),
+    "authorities for the admin port that nothing uses": (
+        ["--set", "admin.tls.existingSecret=a,admin.tls.clientCaSecretName=b"],
+        "admin.tls.clientCaSecretName: needs clientAuth",
+    ),
     "listeners on one port": (["--set", "listeners.other.port=9092"], "is used twice: by listeners.kafka"),
     "a node id in two ranges": (
         ["--set-json", 'listeners.kafka.nodes={"0-4":9100,"3-9":9200}'],

@@ -6,7 +6,7 @@ A room is a folder or a module right below the package; an arrow leads from a ro
 import grimp
 import pytest
 
-MOST = {"translation": (21, 118), "proxy": (23, 102)}
+MOST = {"translation": (21, 118), "proxy": (23, 103)}
 """Rooms and arrows as they are: fewer is better, and a new one takes the place of another."""
 
 

@@ -8,6 +8,8 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from structlog.testing import capture_logs
 
 from proxy.admin import access
 from proxy.admin.access import LEAST_CHARACTERS, MOST_TOKENS, Access, read_tokens
@@ -204,6 +206,22 @@ def test_no_header_gets_past_the_guard(tmp_path: Path):
     guarded = Access(Admin(token_file=str(token_file(tmp_path, TOKEN))), Metrics()).guard(app)
     each()
     assert served == []
+
+
+async def test_refusals_fill_no_log(tmp_path: Path):
+    guarded = Access(Admin(token_file=str(token_file(tmp_path, TOKEN))), Metrics()).guard(Starlette())
+
+    async def nothing(*_: object) -> dict[str, object]:
+        return {}
+
+    with capture_logs() as lines:
+        for _ in range(200):
+            headers = [(b"authorization", b"Bearer " + WRONG.encode())]
+            scope = {"type": "http", "path": "/\n" + WRONG, "headers": headers, "client": ("10.1.2.3", 1)}
+            await guarded(scope, nothing, nothing)
+    assert 1 <= len(lines) <= 6
+    assert lines[0]["peer"] == "10.1.2.3"
+    assert WRONG not in str(lines)
 
 
 # -- the token ------------------------------------------------------------------------------------------------

@@ -72,7 +72,10 @@ def test_a_proxy_that_does_not_answer_is_unknown_too(closed):
         (("--from", "127.0.0.1:1", "--policy", "/nowhere"), "/nowhere"),
         (("--from", "::1:9092"), "expected host:port, got '::1:9092'"),
         (("--from", "127.0.0.1:70000"), "expected host:port"),
-        (("--from", "127.0.0.1:1", "--replicas", "http://x:1"), "expected host:port, got 'http://x:1'"),
+        (
+            ("--from", "127.0.0.1:1", "--replicas", "ftp://x:1"),
+            "expected host:port or a URL, got 'ftp://x:1'",
+        ),
         (("--from", "127.0.0.1:1", "--fail-on", "always"), "--fail-on"),
     ],
 )

@@ -10,10 +10,12 @@ from proxy.admin.preflight_report import Report, Status, shortened
 from proxy.config.fleet import Fleet
 from proxy.config.reporting import PreflightSection
 from proxy.config.schema import Upstream
+from proxy.config.tls import ClientAuth
 from proxy.preflight import background
 from proxy.preflight.background import NoReport, make_in_process
 from proxy.preflight.judge import judge
 from proxy.preflight.order import Order
+from tests.proxy.admin.door import TOKEN, opened
 from tests.proxy.fakes.broker import FakeBroker, a_cluster
 from tests.proxy.preflight.facts import classic, config, facts
 from translation.policy.policy import Policy
@@ -43,6 +45,14 @@ async def test_it_asks_brokers_and_tells_what_it_found():
 
 def _nodes(brokers: dict[int, FakeBroker]) -> list[tuple[str, int]]:
     return [one.nodes[node_id] for node_id, one in brokers.items()]
+
+
+async def test_it_asks_its_own_proxy_with_what_that_needs(tmp_path):
+    async with opened(tmp_path, [TOKEN], tls=True, client_auth=ClientAuth.REQUIRED) as door:
+        replicas = PreflightSection(replicas=f"localhost:{door.port}")
+        asked = msgspec.structs.replace(order(section=replicas, admin=door.admin), admin=door.url)
+        report = await make_in_process(asked)
+    assert {one.check for one in report.findings if one.unknown} == {"brokers", "groups", "acls"}
 
 
 async def test_a_secret_that_is_not_there_is_said():

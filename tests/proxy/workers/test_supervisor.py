@@ -13,9 +13,10 @@ import msgspec
 import pytest
 import trio
 
+from proxy.admin.admin_client import Credentials, NoAnswerError, fetch_groups
 from proxy.admin.process_queries import Readiness
 from proxy.config.proxy_protocol import ProxyProtocol
-from proxy.config.schema import Config, Limits, Listener, Upstream
+from proxy.config.schema import Admin, Config, Limits, Listener, Upstream
 from proxy.groups.snapshot import Snapshot
 from proxy.reload.policy_reloader import PolicyReloader
 from proxy.server.process import StartError, leaves
@@ -24,6 +25,7 @@ from proxy.transport.tls_errors import TlsError, TlsFilesError
 from proxy.transport.tls_stream import TlsStream
 from proxy.workers.affinity import worker_of
 from proxy.workers.supervisor import Supervisor, _worker_config
+from tests.proxy.admin.door import OTHER, TOKEN, token_file
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.broker import a_cluster
 from tests.proxy.fakes.certificates import LOCAL, Authority
@@ -146,6 +148,23 @@ async def test_health_is_of_all_and_every_worker_answers():
         assert await proxy.server.query("readiness", Readiness) == [Readiness(None)] * 2
         assert await proxy.server.query("nothing that is known", Readiness) == []
         assert await proxy.value("workers") == 2
+
+
+async def test_its_admin_port_needs_the_token_that_is_configured(tmp_path):
+    admin = Admin(port=0, token_file=str(token_file(tmp_path, TOKEN)))
+    async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2, admin=admin)) as proxy:
+        assert (await proxy.get("/readyz"))[0] == 200
+        assert (await proxy.get("/metrics"))[0] == 401
+        credentials = Credentials(token_file=admin.token_file)
+        url = admin.url(proxy.server.ports.admin)
+        fetch = partial(fetch_groups, url, Snapshot, timeout_s=30, credentials=credentials)
+        assert (await trio.to_thread.run_sync(fetch)).ready
+        token_file(tmp_path, OTHER)
+        with pytest.raises(NoAnswerError, match="401"):
+            await trio.to_thread.run_sync(fetch)
+        for one in proxy.server.certificates:
+            one.reload("the file changed")
+        assert (await trio.to_thread.run_sync(fetch)).ready
 
 
 async def test_a_new_policy_reaches_every_worker_and_those_that_come_later():
