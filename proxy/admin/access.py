@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import hmac
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -146,8 +147,21 @@ class Access:
     ) -> "tuple[trio.SSLStream[trio.SocketStream], bool] | None":
         """Shake hands. Returns the stream, and whether the client has shown a certificate; None if it failed."""
         assert self.certificates is not None  # noqa: S101  who calls has looked
-        may_resume, peer = self.certificates.may_resume, _peer(stream)
         secured = trio.SSLStream(stream, self.certificates.context, server_side=True, https_compatible=True)
+        has_certificate = None
+        try:
+            has_certificate = await self._shake_hands(secured, self.certificates.may_resume, _peer(stream))
+        finally:
+            if has_certificate is None:
+                forget(secured)
+        return None if has_certificate is None else (secured, has_certificate)
+
+    async def _shake_hands(
+        self,
+        secured: "trio.SSLStream[trio.SocketStream]",
+        may_resume: Callable[[bytes], bool] | None,
+        peer: str,
+    ) -> bool | None:
         failure = "no TLS handshake in time"
         with trio.move_on_after(HANDSHAKE_S):
             try:
@@ -165,7 +179,7 @@ class Access:
         if failure:
             self._refused("tls", peer, failure)
             return None
-        return secured, certificate is not None
+        return certificate is not None
 
     def guard(self, app: ASGIApp) -> ASGIApp:
         """Return the application that refuses requests without credentials, and else is ``app``."""
@@ -207,6 +221,11 @@ class Access:
         self._refusals.labels(kind).inc()
         if (suppressed := self._throttle.suppressed(kind)) is not None:
             _log.warning("admin request refused", peer=peer, reason=reason, suppressed=suppressed)
+
+
+def forget(secured: "trio.SSLStream[trio.SocketStream]") -> None:
+    """Empty a stream that has ended. It refers to itself by a method, so only a full collection would find it."""
+    vars(secured).clear()
 
 
 def _digest(token: bytes) -> bytes:

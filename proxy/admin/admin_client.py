@@ -43,7 +43,7 @@ _PAGE = 6
 _ALL = 60
 """So many times the timeout a page may take to its end, and all pages; the timeout itself is for each piece of one."""
 _PIECE_BYTES = 256 * 1024
-_MOST_TOKEN_BYTES = 64 * 1024
+_MOST_FILE_BYTES = 64 * 1024
 
 
 class NoAnswerError(Exception):
@@ -130,7 +130,7 @@ _NEEDS = ": it needs a token or a client certificate (--token-file, --cert and -
 
 
 def _text(file: str) -> str:
-    return read_regular_file(Path(file), _MOST_TOKEN_BYTES).decode("ascii")
+    return read_regular_file(Path(file), _MOST_FILE_BYTES).decode("ascii")
 
 
 def credentials_for(

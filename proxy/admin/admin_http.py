@@ -5,6 +5,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Protocol, cast
 
+import trio
 from hypercorn.config import Config as HypercornConfig
 from hypercorn.trio import run as hypercorn_run
 from hypercorn.trio import serve
@@ -26,8 +27,6 @@ from proxy.config.schema import Admin, Visibility
 from proxy.metrics.registry import Metrics
 
 if TYPE_CHECKING:
-    import trio
-
     from proxy.admin.access import Access
 
 _OK = 200
@@ -170,6 +169,10 @@ class _Connection(TCPServer):
             if await self._is_secured():
                 await super().run()
         finally:
+            if isinstance(self.stream, trio.SSLStream):
+                from proxy.admin.access import forget  # noqa: PLC0415 - loaded, as it has secured the stream
+
+                forget(self.stream)
             vars(self).clear()
 
     async def _is_secured(self) -> bool:
@@ -177,11 +180,11 @@ class _Connection(TCPServer):
         access = self.config.access
         if access is None or access.certificates is None:
             return True
+        from proxy.admin.access import HAS_CERTIFICATE  # noqa: PLC0415 - loaded, as there is an access
+
         secured = await access.secured(cast("trio.SocketStream", self.stream))
         if secured is None:
             return False
-        from proxy.admin.access import HAS_CERTIFICATE  # noqa: PLC0415 - loaded, as there is an access
-
         self.stream, has_certificate = secured
         self.state = {**self.state, HAS_CERTIFICATE: has_certificate}
         return True

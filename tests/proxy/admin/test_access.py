@@ -20,8 +20,9 @@ from proxy.config.fleet import UnreadableSecret
 from proxy.config.schema import Admin
 from proxy.config.tls import ClientAuth
 from proxy.metrics.registry import Metrics
+from proxy.transport.revocation import RevocationLists
 from tests.proxy.admin.door import OTHER, TOKEN, Door, basic, bearer, opened, token_file
-from tests.proxy.fakes.certificates import Authority, connect_tls
+from tests.proxy.fakes.certificates import LOCAL, Authority, connect_tls
 
 HEALTH = {"/healthz", "/readyz"}
 WRONG = "wrong-token-0123456789abcdef"
@@ -348,6 +349,38 @@ async def test_a_certificate_of_another_authority_or_a_revoked_one_is_refused(tm
                 with pytest.raises(trio.BrokenResourceError):
                     await greeted(door, context)
                 assert door.refused("tls") == number
+
+
+async def test_a_session_is_not_resumed_once_its_authoritys_list_is_out_of_date(tmp_path: Path, monkeypatch):
+    authority = Authority(tmp_path / "certificates")
+    monkeypatch.setattr("tests.proxy.admin.door.Authority", lambda _: authority)
+    crl = authority.revoke()
+    async with opened(tmp_path, tls=True, client_auth=ClientAuth.REQUIRED, crl=crl) as door:
+        context = door.context(with_certificate=True)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2  # its session is known once the handshake is over
+        session, _ = await trio.to_thread.run_sync(answered, door.port, context, None)
+        _, answer = await trio.to_thread.run_sync(answered, door.port, context, session)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        monkeypatch.setattr(RevocationLists, "are_current_for", lambda *_: False)
+        with pytest.raises(OSError):  # noqa: PT011  closed or reset, as the kernel has it
+            await trio.to_thread.run_sync(answered, door.port, context, session)
+        assert door.refused("tls") == 1
+
+
+def answered(
+    port: int, context: ssl.SSLContext, session: ssl.SSLSession | None
+) -> tuple[ssl.SSLSession, bytes]:
+    """The session of a connection, which resumes another, and the answer; ConnectionError if there is none."""
+    with (
+        socket.create_connection((LOCAL, port)) as plain,
+        context.wrap_socket(plain, server_hostname=LOCAL, session=session) as stream,
+    ):
+        assert stream.session_reused == (session is not None)
+        stream.sendall(b"GET /api/groups HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = stream.recv(4096)
+        if not answer:
+            raise ConnectionError
+        return stream.session, answer
 
 
 async def greeted(door: Door, context: ssl.SSLContext) -> None:
