@@ -15,6 +15,7 @@ from proxy.metrics.group_families import FAMILIES, PREFIX
 
 _LOWEST = frozenset(
     {
+        f"{PREFIX}fleet_expires",
         f"{PREFIX}ready",
         f"{PREFIX}policy_is_current",
         f"{PREFIX}tls_certificate_expiry_timestamp_seconds",

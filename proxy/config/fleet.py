@@ -1,8 +1,9 @@
 """The section of the configuration about the member log, and the librdkafka properties that follow from it."""
 
+import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -17,6 +18,43 @@ from translation.member_log.settings import FleetSettings
 Property = str | int | float | bool
 
 _MAX_SECRET_BYTES = 64 * 1024
+
+
+class ReplicaNames(Section, frozen=True, kw_only=True):
+    """Names that resolve to the addresses of replicas, for ``expires: auto``. In the chart: headless Services."""
+
+    every: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Host name that resolves to the addresses of all processes that serve these clients, "
+            "those that are starting or ending too.",
+        ),
+    ]
+    writing: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Host name that resolves to the addresses of those among them that write this log.",
+        ),
+    ]
+    own_address: Annotated[
+        str | None,
+        Meta(
+            description="This process's own IP address among them; in a pod by the variable "
+            "`EPOCHGATE_FLEET__REPLICA_NAMES__OWN_ADDRESS` from `status.podIP`."
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuse an address that is none."""
+        if self.own_address is not None:
+            try:
+                ipaddress.ip_address(self.own_address)
+            except ValueError:
+                raise ValueError(
+                    f"`fleet.replica_names.own_address`: {self.own_address!r} is no IP address"
+                ) from None
 
 
 class Fleet(Section, frozen=True, kw_only=True):
@@ -76,13 +114,17 @@ class Fleet(Section, frozen=True, kw_only=True):
         ),
     ] = DEFAULT_FORMAT
     expires: Annotated[
-        bool,
+        bool | Literal["auto"],
         Meta(
             description="Whether a member whose timeout has passed is taken out of its group. `true` only when every "
             "process that serves these clients writes this log: first roll out `false` everywhere, then `true`; on the "
-            "way back in reverse."
+            "way back in reverse. `auto`: while `replica_names` say that every one does."
         ),
     ] = False
+    replica_names: Annotated[
+        ReplicaNames | None,
+        Meta(description="Where `expires: auto` learns whether every process writes this log."),
+    ] = None
     resumes: Annotated[
         bool,
         Meta(
@@ -130,6 +172,8 @@ class Fleet(Section, frozen=True, kw_only=True):
                 raise ValueError(f"`fleet.kafka`: {name!r} is given twice")
         if not {"bootstrap.servers", "metadata.broker.list"} & set(given):
             raise ValueError("`fleet.kafka`: `bootstrap.servers` is missing")
+        if (self.expires == "auto") != (self.replica_names is not None):
+            raise ValueError("`fleet.expires: auto` and `fleet.replica_names` need each other")
         if self.record_format not in FORMATS:
             raise ValueError(
                 f"`fleet.record_format`: this release knows {known_formats()}, not {self.record_format}"

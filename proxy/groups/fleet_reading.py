@@ -37,8 +37,12 @@ class LogSource(Protocol):
     log: MemberLog
     replicas: Replicas
     refused: str | None
-    warning: str | None
     ignored: Counter[Ignored]
+
+    @property
+    def warning(self) -> str | None:
+        """Why nobody is expired, though the configuration has it."""
+        ...
 
     @property
     def replica(self) -> Replica:

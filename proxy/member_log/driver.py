@@ -33,6 +33,7 @@ from proxy.member_log.log_metrics import LogMetrics
 from proxy.member_log.reader_watch import ReaderWatch
 from proxy.member_log.record_handling import RecordHandler
 from proxy.member_log.refusals import MemberLogRefused
+from proxy.member_log.writer_watch import WriterWatch, watch
 from proxy.metrics.registry import Metrics
 from proxy.runtime.pauses import Pauses
 from translation.member_log.group_mac import GroupMac
@@ -87,7 +88,7 @@ class FleetDriver:
             partitions=fleet.partitions,
             server=server,
             record_format=fleet.record_format,
-            expires=fleet.expires,
+            expires=fleet.expires is not False,
             resumes=fleet.resumes,
             most_members=fleet.max_members,
             members_of_group=fleet.max_group_members,
@@ -97,12 +98,14 @@ class FleetDriver:
         )
         mac = None if mac_key is None else GroupMac(mac_key)
         self.log = MemberLog(self._settings, self._client.writer, trio.current_time(), mac)
+        self._wrong_settings: str | None = None
+        self._why_not_all_write: str | None = None
+        if fleet.expires == "auto":
+            self.log.trust_silence(all_write=False)
         self.replicas = Replicas()
         """Who writes the log, for people."""
         self.refused: str | None = None
         """Why the log can't be used now, or None. It is tried again, but for an error of our own."""
-        self.warning: str | None = None
-        """Which settings of the topic are wrong, and what mends them; None if none is. Nobody is expired meanwhile."""
         self._reports = _NOT_RUN
         self._metrics = LogMetrics(metrics, self.log, self.replicas, self.replica)
         self._records = RecordHandler(self.log, self.replicas, self._metrics)
@@ -145,6 +148,10 @@ class FleetDriver:
                 await self._start()
                 task_status.started()
                 async with trio.open_nursery() as nursery:
+                    if (names := self._fleet.replica_names) is not None and names.own_address is not None:
+                        nursery.start_soon(
+                            watch, names.every, names.writing, names.own_address, self._note_writers
+                        )
                     nursery.start_soon(self._keep_client)
                     await self._keep_time()
         finally:
@@ -219,6 +226,13 @@ class FleetDriver:
     def stop(self) -> None:
         """Make :meth:`run` flush what was written, and return."""
         self._scope.cancel()
+
+    @property
+    def warning(self) -> str | None:
+        """Why nobody is expired, though ``fleet.expires`` has it: which settings of the topic are wrong, and what mends
+        them; or which replicas may not write the log. None if somebody silent is expired.
+        """
+        return self._wrong_settings or self._why_not_all_write
 
     @property
     def replica(self) -> Replica:
@@ -347,7 +361,7 @@ class FleetDriver:
 
     def _note_settings(self, wrong: str | None) -> None:
         """With wrong settings replicas may come to disagree, so nobody is expired here until they are mended."""
-        if wrong == self.warning:
+        if wrong == self._wrong_settings:
             return
         if wrong is None:
             _logger.info("the settings of the member log's topic are as they have to be again")
@@ -355,9 +369,20 @@ class FleetDriver:
             _logger.error(
                 "the member log's topic has wrong settings; nobody is expired until then", reason=wrong
             )
-        self.warning = wrong
+        self._wrong_settings = wrong
         self.log.pause_expiry(trio.current_time(), is_paused=wrong is not None)
         self._metrics.wrong_settings(is_wrong=wrong is not None)
+
+    def _note_writers(self, watched: WriterWatch) -> None:
+        """Beside a replica that does not write the log nobody is expired here: its clients may be served there."""
+        if watched.why_not != self._why_not_all_write:
+            self._why_not_all_write = watched.why_not
+            if watched.all_write:
+                _logger.info("every replica writes the member log: silent members are expired from now on")
+            else:
+                _logger.warning("no member is expired", reason=watched.why_not)
+        self.log.trust_silence(all_write=watched.all_write)
+        self.carry_out()
 
     def _fail(self, error: Exception) -> None:
         _logger.error("the member log failed", exc_info=error)

@@ -47,6 +47,7 @@ class LogMetrics:
         metrics.fleet_newest_age.set_function(
             lambda: trio.current_time() - min(self._read_at) if trio.lowlevel.in_trio_run() else 0.0
         )
+        metrics.fleet_expires.set_function(lambda: log.settings.expires)
         metrics.fleet_members_here.set_function(lambda: self._counts().here)
         for state in MemberState:
             metrics.fleet_members.labels(state).set_function(partial(self._members, state))

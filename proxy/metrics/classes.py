@@ -54,6 +54,7 @@ _EVERYBODYS = frozenset(
 _ONE_PROCESS = frozenset(
     {
         "build_info",
+        "fleet_expires",
         "fleet_log_away",
         "fleet_log_refused",
         "fleet_newest_record_age_seconds",

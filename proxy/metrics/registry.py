@@ -435,6 +435,11 @@ class Metrics:
             "1 while the member log can't be used, although its brokers answer; /readyz and the log say why. It is "
             "tried again every 8 s at least.",
         )
+        self.fleet_expires = self._gauge(
+            "fleet_expires",
+            "1 while members whose timeout has passed are expired by the member log: as `fleet.expires` says (`auto`: "
+            "while every replica writes the log), and not while a setting of its topic is wrong.",
+        )
         self.fleet_wrong_settings = self._gauge(
             "fleet_topic_settings_wrong",
             "1 while a setting of the member log's topic is not as it has to be: no member is expired meanwhile; the "

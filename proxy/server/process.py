@@ -118,6 +118,8 @@ def make_fleet(config: Config, server: str, metrics: Metrics) -> "FleetDriver | 
     if config.fleet is None:
         return None
     check_fleet(config)
+    if config.fleet.replica_names is not None and config.fleet.replica_names.own_address is None:
+        raise StartError("`fleet.replica_names.own_address` is missing: `expires: auto` needs it")
     from proxy.member_log.driver import FleetDriver  # noqa: PLC0415 - a proxy without a member log does without it
 
     return FleetDriver(

@@ -325,3 +325,42 @@ def test_a_replica_that_stands_still_for_longer_than_a_session_harms_nobody(
         )
     # The one behind the replica that stood still lost its membership; a broker's clock and a client's differ a little.
     assert [overlap for overlap in overlaps(consumers.logs) if not overlap.after_loss] == []
+
+
+@pytest.mark.kafka
+def test_a_killed_client_is_expired_where_every_replica_writes_the_log(
+    kafka, consumers, folder, fleet, group
+):
+    """Two names that resolve to the same: on this machine, that of the machine."""
+    names = {"every": "localhost", "writing": "localhost", "own_address": "127.0.0.1"}
+    fleet |= {"expires": "auto", "replica_names": names}
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    with running_proxy(kafka.bootstrap, folder / "proxy", sole_process=False, fleet=fleet) as proxy:
+        eventually(
+            lambda: metric(proxy, "epochgate_fleet_expires"),
+            lambda value: value == 1,
+            what="it expires members",
+        )
+        member = consumers.start(CONFLUENT, proxy.bootstrap, f"translate-{group}", topic, "range")
+        consumers.wait_until(lambda: len(member.owned()) == PARTITIONS, "it owns everything")
+        member.kill()
+        expired = 'epochgate_fleet_records_total{direction="written",kind="expiring"}'
+        eventually(
+            lambda: metric(proxy, expired),
+            lambda count: count == 1,
+            timeout_s=60,
+            what="the log says that it is dead",
+        )
+
+
+@pytest.mark.kafka
+def test_nobody_is_expired_where_a_replica_may_not_write_the_log(kafka, folder, fleet):
+    names = {"every": "localhost", "writing": "localhost", "own_address": "192.0.2.1"}
+    fleet |= {"expires": "auto", "replica_names": names}
+    with running_proxy(kafka.bootstrap, folder / "proxy", sole_process=False, fleet=fleet) as proxy:
+        eventually(
+            lambda: status(proxy),
+            lambda said: "replicas that may not write this log: 192.0.2.1" in said,
+            what="its status says which",
+        )
+        assert metric(proxy, "epochgate_fleet_expires") == 0

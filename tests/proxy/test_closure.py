@@ -46,7 +46,11 @@ admin: {bind: 127.0.0.1, port: 0}
 CONFIGURATIONS = {
     "smallest": f"{SMALLEST}preflight: {{enabled: false}}\nshadow: {{enabled: false}}\n",
     "default": SMALLEST,
-    "chart's": f"""{SMALLEST}fleet: {{topic: epochgate-members, kafka: {{"bootstrap.servers": "127.0.0.1:9"}}}}
+    "chart's": f"""{SMALLEST}fleet:
+  topic: epochgate-members
+  kafka: {{"bootstrap.servers": "127.0.0.1:9"}}
+  expires: auto
+  replica_names: {{every: replicas.example, writing: writers.example, own_address: 127.0.0.1}}
 journal: {{topic: epochgate-journal}}
 control: {{socket: FOLDER/control}}
 """,

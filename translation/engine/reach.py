@@ -149,6 +149,15 @@ class Reach:
                 ):
                     group.in_reach_at = self._environment.now
 
+    def expiry_began(self) -> None:
+        """Silent members are expired from now on: each client's session begins again, since it may have been heard by a
+        process that does not write the log."""
+        for group in list(self._registry.groups.values()):
+            for member in group.members.values():
+                if member.joined and member.deadlines.session_deadline < math.inf:
+                    session_timeout.restart(member, self._environment.now)
+                    self._environment.book(member)
+
     def _restart(self, members: Iterable[Member]) -> bool:
         """Give each client that may not have been heard a whole session timeout from now on. Return whether any is."""
         is_any = False

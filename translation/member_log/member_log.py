@@ -29,7 +29,15 @@ from translation.member_log.group_log import GroupLog
 from translation.member_log.group_mac import GroupMac
 from translation.member_log.group_records import GroupKey, StoredGroup
 from translation.member_log.members import Members
-from translation.member_log.outputs import Decision, Health, JoinTerms, Output, ServeDecision, terms_of
+from translation.member_log.outputs import (
+    Decision,
+    ExpiryBegan,
+    Health,
+    JoinTerms,
+    Output,
+    ServeDecision,
+    terms_of,
+)
 from translation.member_log.ownership import Ownership, OwnershipEvent, OwnershipMachine
 from translation.member_log.partition_health import PartitionHealth
 from translation.member_log.record_reader import RecordReader
@@ -55,6 +63,7 @@ class MemberLog:
         self.settings = settings
         self._expires = settings.expires
         self._is_paused = False
+        self._all_write = True
         self._members = Members(settings, writer, now)
         self._writes = WriteQueue(self._members, now)
         self._reader = RecordReader(self._members, self._writes)
@@ -218,9 +227,9 @@ class MemberLog:
         Members whose timeout passes meanwhile are left to the broker's session timeout, and what the log says of them
         stays. When expiry resumes, those that no other replica has served since are expired.
         """
-        self.settings = replace(self.settings, expires=self._expires and not is_paused)
-        self._is_paused = is_paused and self._expires
-        if is_paused:
+        self._is_paused = is_paused
+        self._decide_expiry()
+        if not self.settings.expires:
             return
         left, self._released = self._released, {}
         for key in left:
@@ -232,6 +241,25 @@ class MemberLog:
                 entry.served = entry.wants_expire = True
                 self._want(key, now)
 
+    def trust_silence(self, *, all_write: bool) -> None:
+        """Every process that serves these clients writes this log from now on, or one may not: expire, or leave it.
+
+        Beside a process that does not write it, a client that was silent here may have been served there, and be on
+        its way back. So those that were released are left to the broker's session timeout, and the others have a whole
+        session timeout from :class:`ExpiryBegan` on.
+        """
+        if all_write == self._all_write:
+            return
+        self._all_write = all_write
+        self._released.clear()
+        self._decide_expiry()
+        if self.settings.expires:
+            self._members.outputs.append(ExpiryBegan())
+
+    def _decide_expiry(self) -> None:
+        expires = self._expires and self._all_write and not self._is_paused
+        self.settings = replace(self.settings, expires=expires)
+
     def release(self, key: MemberKey) -> None:
         """The membership is forgotten here, and nothing is known of its end: its record is not renewed any more.
 
@@ -239,7 +267,8 @@ class MemberLog:
         """
         entry = self._members.entries.get(key)
         if entry is not None:
-            if entry.served and self._is_paused and len(self._released) < _MOST_RELEASED:
+            is_paused = self._is_paused and self._expires and self._all_write
+            if entry.served and is_paused and len(self._released) < _MOST_RELEASED:
                 self._released[key] = None
             entry.served = entry.issued = entry.wants_expire = False
             entry.generation = entry.snapshot = None

@@ -114,6 +114,10 @@ class HealthChanged(msgspec.Struct, frozen=True):
     health: Health
 
 
+class ExpiryBegan(msgspec.Struct, frozen=True):
+    """From now on this process expires members by the log, and did not before: each client's session begins again."""
+
+
 Output = (
     WriteRecord
     | Settled
@@ -125,6 +129,7 @@ Output = (
     | OtherRecordCounts
     | GroupServed
     | HealthChanged
+    | ExpiryBegan
 )
 
 

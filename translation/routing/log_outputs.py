@@ -14,6 +14,7 @@ from translation.member_log.outputs import (
     Dying,
     Ended,
     Expired,
+    ExpiryBegan,
     GroupServed,
     Health,
     HealthChanged,
@@ -64,6 +65,8 @@ class LogOutputs:
                         self._member_log.replaying.discard(partition)
                         self._forget_what_is_older(partition)
                     self._moves.look_through()
+                case ExpiryBegan():
+                    self._reach.expiry_began()
                 case Taken() | Expired() | Ended() | Dying() | OtherRecordCounts():
                     self._of_member(output)
         self._reach.log_is_ready(frozenset(ready))

@@ -20,6 +20,9 @@ listeners: [{advertised_host: localhost, nodes: {"0": 9100}}]
 """
 
 
+AUTO = "fleet: {kafka: {bootstrap.servers: k}, expires: auto"
+
+
 def load(folder, text, environment=None):
     file = folder / "epochgate.yaml"
     file.write_text(BASE + text)
@@ -56,6 +59,15 @@ def test_the_environment_overrides_what_is_one_value(tmp_path):
     assert config.fleet.expires is True
 
 
+def test_a_pod_gives_its_own_address_by_the_environment(tmp_path):
+    names = "{every: all.kafka.svc, writing: log.kafka.svc}"
+    text = f"fleet: {{kafka: {{bootstrap.servers: k}}, expires: auto, replica_names: {names}}}"
+    config = load(tmp_path, text, {"EPOCHGATE_FLEET__REPLICA_NAMES__OWN_ADDRESS": "10.0.0.7"})
+    assert config.fleet.expires == "auto"
+    assert config.fleet.replica_names.own_address == "10.0.0.7"
+    assert load(tmp_path, text).fleet.replica_names.own_address is None, "a Job beside them has none"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -71,6 +83,16 @@ def test_the_environment_overrides_what_is_one_value(tmp_path):
         ("fleet: {kafka: {bootstrap.servers: k}, partitions: 0}", "partitions"),
         ("fleet: {kafka: {bootstrap.servers: k}, replicas: 3}", "unknown key"),
         ("fleet: {kafka: {bootstrap.servers: [k]}}", "fleet.kafka"),
+        ("fleet: {kafka: {bootstrap.servers: k}, expires: maybe}", "fleet.expires"),
+        (f"{AUTO}}}", "`fleet.replica_names` need each other"),
+        (
+            "fleet: {kafka: {bootstrap.servers: k}, expires: true, replica_names: {every: a, writing: b}}",
+            "`fleet.replica_names` need each other",
+        ),
+        (
+            f"{AUTO}, replica_names: {{own_address: c, every: a, writing: b}}}}",
+            "is no IP address",
+        ),
     ],
 )
 def test_a_mistake_is_refused(tmp_path, text, said):

@@ -303,6 +303,49 @@ def test_a_client_that_goes_while_the_topic_has_a_wrong_setting_is_ended_when_it
     )
 
 
+# -- beside replicas that do not write the log --
+
+
+def test_who_went_silent_beside_a_replica_without_the_log_is_left_to_the_broker(log: SharedLog) -> None:
+    """Its client may have been served there, and be on its way back."""
+    one = log.replica()
+    served_member(one)
+    one.log.trust_silence(all_write=False)
+    fall_silent(one, SESSION_S + 1)
+    assert one.translator._context.registry.find(GROUP, A) is None
+    one.log.trust_silence(all_write=True)
+    log.settle()
+    fall_silent(one, 2 * SESSION_S)
+    assert log.kinds(A) == [Kind.SERVED]
+
+
+def test_when_all_write_the_log_a_client_that_was_not_heard_has_a_whole_session(log: SharedLog) -> None:
+    one = log.replica()
+    served_member(one)
+    one.log.trust_silence(all_write=False)
+    fall_silent(one, SESSION_S - 1)
+    one.log.trust_silence(all_write=True)
+    log.settle()
+    fall_silent(one, SESSION_S - 1)
+    assert log.kinds(A) == [Kind.SERVED]
+    fall_silent(one, 2)
+    assert log.kinds(A) == [Kind.SERVED, Kind.EXPIRING]
+
+
+def test_a_wrong_setting_and_a_replica_without_the_log_keep_expiry_off_each_by_itself(log: SharedLog) -> None:
+    one = log.replica()
+    one.log.trust_silence(all_write=False)
+    one.log.pause_expiry(one.now, is_paused=True)
+    one.log.trust_silence(all_write=True)
+    assert not one.log.settings.expires
+    one.log.trust_silence(all_write=False)
+    one.log.pause_expiry(one.now, is_paused=False)
+    assert not one.log.settings.expires
+    one.log.trust_silence(all_write=True)
+    assert one.log.settings.expires
+    assert not log.replica(expires=False).log.settings.expires
+
+
 def test_an_older_generation_is_not_refused_for_good_while_the_log_is_away() -> None:
     """Another replica may have answered it since, and the newer one here has found nobody: the client tries again."""
     log = SharedLog()
