@@ -1,6 +1,7 @@
-"""``epochgate config check|schema``."""
+"""``epochgate config check|brokers|schema``."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +11,12 @@ import typer
 from proxy.cli.configuration import checked, refused
 from proxy.cli.policy import policy_report, print_policy
 from proxy.config.document import ConfigError
+from proxy.config.fleet import UnreadableSecret, kafka_properties
+from proxy.config.loader import load_config
 from proxy.config.policy_source import policy_path
 from proxy.config.schema import Config
 from proxy.runtime.console_output import Output, OutputFormat, print_json
+from proxy.runtime.exit_codes import ExitCode
 
 
 def check(
@@ -38,6 +42,37 @@ def check(
         typer.echo("no policy: every group is observed, and none is moved")
     else:
         print_policy(source, policy)
+
+
+def brokers(file: Annotated[Path, typer.Argument(help="The configuration file.")]) -> None:
+    """Learn from the brokers what security they want, and say what the configuration lacks for it.
+
+    Nothing is started and nothing written. The account of `fleet` is tried if it has what the brokers want. The exit
+    code is 0 if nothing is missing, 1 if no broker answers, 2 if the configuration is invalid, and 3 if something is
+    missing.
+    """
+    import trio  # noqa: PLC0415 - only this command of the module needs it
+
+    from proxy.preflight.broker_security import NotLearned, problems  # noqa: PLC0415
+
+    try:
+        config = load_config(file)
+        given = {} if config.fleet is None else kafka_properties(config.fleet, os.environ)
+    except (ConfigError, UnreadableSecret) as error:
+        raise refused(error) from None
+    try:
+        found = trio.run(problems, config, given)
+    except NotLearned as error:
+        raise refused(error, ExitCode.FAILED) from None
+    if not found:
+        typer.echo("the brokers want nothing that the configuration lacks")
+        return
+    if config.fleet is not None:
+        found.append(
+            f"the account of the member log needs Read, Write, Describe and DescribeConfigs on the topic "
+            f"{config.fleet.topic}, and Create if it is to make it"
+        )
+    raise refused(ValueError("\n".join(found)), ExitCode.PROBLEM_FOUND)
 
 
 def schema() -> None:

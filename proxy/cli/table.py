@@ -76,6 +76,10 @@ COMMANDS: Mapping[str, Body] = {
         "proxy.cli.config:check",
         "Check a configuration file, the TLS files, secrets and policy that it names, without starting anything.",
     ),
+    "config brokers": Body(
+        "proxy.cli.config:brokers",
+        "Learn from the brokers what security they want, and say what the configuration lacks for it.",
+    ),
     "config schema": Body(
         "proxy.cli.config:schema",
         "Print the JSON schema of the configuration file.",

@@ -1,0 +1,246 @@
+"""What security brokers want of whoever connects, and what a configuration lacks for it: before anything is started.
+
+A listener says that without credentials. It closes a connection that speaks plain text to a TLS port, and to
+SaslHandshake with a mechanism that it does not have it answers with those that it has, or with ILLEGAL_SASL_STATE if it
+wants no authentication (KIP-43). No certificate is verified here and nothing secret is sent.
+"""
+
+import ssl
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import trio
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from protocol_codecs.printable import printable
+from proxy.config.fleet import Fleet, Property
+from proxy.config.schema import Address, Config
+from proxy.config.tls import UpstreamTls
+from proxy.transport.broker_calls import BrokerCalls, ConnectionClosedError, NoAnswerError
+
+TIMEOUT_S = 5.0
+"""For each of the connections that it takes to learn what a broker wants."""
+
+_CLIENT_ID = "epochgate-preflight"
+_MOST_BYTES = 1024 * 1024
+_MOST_ELEMENTS = 20_000
+_MOST_MECHANISMS = 10
+_MOST_CHARS = 300
+_FAILURES = (
+    OSError,
+    UnicodeError,
+    ssl.SSLError,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    trio.TooSlowError,
+    NoAnswerError,
+)
+_PREFERRED = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+_NO_PASSWORD = frozenset({"GSSAPI", "OAUTHBEARER"})
+"""Mechanisms whose account is not a name with a password."""
+
+
+class NotLearned(Exception):
+    """No broker says what it wants. The message has the reason for each address."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a listener of a broker wants: TLS, a certificate of the client, one of these SASL mechanisms (none: no
+    SASL).
+
+    ``mechanisms`` is None if it wants authentication and does not say by which.
+    """
+
+    address: Address
+    tls: bool
+    certificate: bool = False
+    mechanisms: tuple[str, ...] | None = ()
+
+    @property
+    def protocol(self) -> str:
+        """The listener's security protocol, as Kafka names it."""
+        if self.mechanisms == ():
+            return "SSL" if self.tls else "PLAINTEXT"
+        return "SASL_SSL" if self.tls else "SASL_PLAINTEXT"
+
+    def __str__(self) -> str:
+        """For people: the protocol, the mechanisms, and a certificate."""
+        how = [self.protocol]
+        if self.mechanisms:
+            how.append("by " + " or ".join(self.mechanisms))
+        if self.certificate:
+            how.append("with a client certificate")
+        return " ".join(how)
+
+
+async def learn(addresses: Sequence[Address]) -> Wanted:
+    """Ask these brokers, one after another until one answers, what they want.
+
+    :raises NotLearned: none answers.
+    """
+    reasons: list[str] = []
+    for address in addresses:
+        try:
+            return await _learn(address)
+        except _FAILURES as error:
+            why = "no answer" if isinstance(error, trio.TooSlowError) else str(error) or type(error).__name__
+            reasons.append(f"{address}: {why}"[:_MOST_CHARS])
+    raise NotLearned(printable("; ".join(reasons)))
+
+
+async def _learn(address: Address) -> Wanted:
+    try:
+        with trio.fail_after(TIMEOUT_S):
+            return await _ask(address, await _connect(address), tls=False)
+    except (NoAnswerError, trio.BrokenResourceError, trio.TooSlowError) as error:
+        plain: Exception = error
+    try:
+        with trio.fail_after(TIMEOUT_S):
+            stream = trio.SSLStream(await _connect(address), _anybody(), server_hostname=address.host)
+            try:
+                return await _ask(address, stream, tls=True)
+            except trio.BrokenResourceError as error:
+                if "certificate required" in _reason(error):
+                    return Wanted(address, tls=True, certificate=True)
+                raise
+    except (NoAnswerError, trio.BrokenResourceError, trio.TooSlowError):
+        raise plain from None  # it is no TLS port either
+
+
+async def _connect(address: Address) -> trio.SocketStream:
+    return await trio.open_tcp_stream(address.host, address.port)
+
+
+async def _ask(address: Address, stream: trio.abc.Stream, *, tls: bool) -> Wanted:
+    calls = BrokerCalls(stream, _CLIENT_ID, _MOST_BYTES, _MOST_ELEMENTS)
+    try:
+        await calls.api_versions("preflight")
+        try:
+            answer = await calls.call(
+                ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism=""), SaslHandshakeResponse
+            )
+        except ConnectionClosedError:
+            return Wanted(address, tls, mechanisms=None)
+    finally:
+        await calls.aclose()
+    if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        return Wanted(address, tls)
+    return Wanted(
+        address, tls, mechanisms=tuple(map(printable, answer.mechanisms[:_MOST_MECHANISMS])) or None
+    )
+
+
+def _anybody() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _reason(error: BaseException) -> str:
+    cause = error.__cause__
+    return f"{error} {cause}".lower().replace("_", " ")
+
+
+def upstream_problem(tls: UpstreamTls | None, wanted: Wanted) -> str | None:
+    """What `upstream` lacks to connect clients to such a listener; None if nothing."""
+    where = f"the brokers want {wanted} at {wanted.address}"
+    if wanted.tls and tls is None:
+        return f"{where}, and `upstream.tls` is not set"
+    if tls is not None and not wanted.tls:
+        return f"{where}, and `upstream.tls` is set"
+    if wanted.certificate and (tls is None or tls.certificate is None):
+        return f"{where}, and `upstream.tls.certificate` is not set"
+    return None
+
+
+def account_problem(given: Mapping[str, Property], wanted: Wanted) -> str | None:
+    """What the properties of `fleet.kafka` lack to connect to such a listener; None if nothing, as far as it says."""
+    protocol = str(given.get("security.protocol", "PLAINTEXT")).upper()
+    mechanism = str(given.get("sasl.mechanisms", given.get("sasl.mechanism", "")))
+    where = f"the brokers want {wanted} at {wanted.address}"
+    is_sasl = wanted.protocol.startswith("SASL")
+    if is_sasl and not protocol.startswith("SASL"):
+        return f"the member log has no account: {where}. {_how(wanted)}"
+    if protocol != wanted.protocol:
+        return f"{where}, and `fleet.kafka` has `security.protocol: {protocol}`. {_how(wanted)}"
+    if is_sasl and wanted.mechanisms is not None and (mechanism or "GSSAPI") not in wanted.mechanisms:
+        return f"{where}, and `fleet.kafka` has `sasl.mechanisms: {mechanism or 'GSSAPI'}`. {_how(wanted)}"
+    if is_sasl and (mechanism or "GSSAPI") not in _NO_PASSWORD:
+        missing = [name for name in ("sasl.username", "sasl.password") if not given.get(name)]
+        if missing:
+            what = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+            return f"the member log has no account: {where}, and {what}. {_how(wanted)}"
+    if wanted.certificate and not {
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.keystore.location",
+    } & {*given}:
+        return f"the member log has no account: {where}, and `fleet.kafka` has no `ssl.certificate.location`"
+    return None
+
+
+def _how(wanted: Wanted) -> str:
+    if not wanted.protocol.startswith("SASL"):
+        return f"Set `security.protocol: {wanted.protocol}` there"
+    offered = wanted.mechanisms or ()
+    mechanism = next((one for one in _PREFERRED if one in offered), (*offered, "MECHANISM")[0])
+    properties = f"security.protocol: {wanted.protocol}, sasl.mechanisms: {mechanism}, sasl.username: NAME"
+    return (
+        f"Set `fleet.kafka: {{{properties}}}`, and its password from a Secret: in the chart `fleet.secretName` and "
+        "`fleet.secretFiles: {sasl.password: KEY}`, else `fleet.kafka_files`"
+    )
+
+
+def log_problem(fleet: Fleet, given: Mapping[str, Property]) -> str | None:
+    """What the brokers say to the account when it asks for the topic of the log; None if it may. It blocks."""
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - a proxy without a member log has none
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+
+    from proxy.member_log.refusals import TopicRefused  # noqa: PLC0415
+    from proxy.member_log.topic import identify_topic, wrong_settings  # noqa: PLC0415
+
+    errors: list[KafkaError] = []
+    try:
+        properties: dict[str, Any] = {"log_level": 0, **given, "error_cb": errors.append}
+        admin = AdminClient(properties)
+        found = identify_topic(admin, fleet)
+        return None if found is None else wrong_settings(admin, fleet, found.replication)
+    except TopicRefused as refused:
+        return str(refused)
+    except (KafkaException, TypeError, ValueError) as error:
+        said = [one.str() for one in errors if one.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001 its public name
+        why = said[-1] if said else str(error)
+    except TimeoutError:
+        why = errors[-1].str() if errors else "no answer"
+    return printable(f"the brokers refuse the member log's account: {why}"[: 2 * _MOST_CHARS])
+
+
+async def problems(config: Config, given: Mapping[str, Property]) -> list[str]:
+    """What the configuration lacks, the most important first. ``given`` is `fleet.kafka` with its secrets.
+
+    :raises NotLearned: no broker answers.
+    """
+    addresses = config.upstream.addresses
+    wanted = await learn(addresses)
+    found = [upstream_problem(config.upstream.tls, wanted)]
+    if config.fleet is not None:
+        brokers = _addresses(given)
+        of_log = wanted if set(brokers) <= set(addresses) else await learn(brokers)
+        problem = account_problem(given, of_log)
+        if problem is None:
+            problem = await trio.to_thread.run_sync(log_problem, config.fleet, given)
+        found.insert(0, problem)
+    return [one for one in found if one is not None]
+
+
+def _addresses(given: Mapping[str, Property]) -> list[Address]:
+    text = str(given.get("bootstrap.servers", given.get("metadata.broker.list", "")))
+    found = []
+    for part in text.split(","):
+        with suppress(ValueError):  # librdkafka takes other forms too
+            found.append(Address.parse(part.strip().rpartition("://")[2]))
+    return found
