@@ -112,7 +112,11 @@ class Pod:
         plain = {
             at["name"]: self.inside(str(at["value"])) for at in self.container.get("env", []) if "value" in at
         }
-        secret = {at["name"]: "secret" for at in self.container.get("env", []) if "valueFrom" in at}
+        secret = {
+            at["name"]: "127.0.0.1" if "fieldRef" in at["valueFrom"] else "secret"
+            for at in self.container.get("env", [])
+            if "valueFrom" in at
+        }
         process: dict[str, Any] = {"env": self._image.environment(**plain, **secret), "cwd": self.root}
         if os.geteuid() == 0 and self._everybody_may_run_it():
             (user,) = [at.text for at in stage("epochgate") if at.name == "USER"]

@@ -222,7 +222,7 @@ def test_pods_may_read_no_more_than_the_policy_and_only_if_they_watch_it():
 def test_the_network_policy_lets_the_test_in_and_the_policy_be_watched():
     manifests = render.documents(render.ci("production"))
     spec = render.one(manifests, "NetworkPolicy", "epochgate")["spec"]
-    (job,) = [at for at in manifests if at["kind"] == "Job"]
+    job = render.one(manifests, "Job", "epochgate-test")
     labels = job["spec"]["template"]["metadata"]["labels"].items()
     allowed = [
         peer["podSelector"]["matchLabels"].items()
@@ -240,7 +240,11 @@ def test_the_network_policy_lets_the_test_in_and_the_policy_be_watched():
 def test_the_test_ends_in_time_and_goes_by_itself():
     """helm deletes no hook at `uninstall`; and the deadline of a Pod does not count while it waits for a node."""
     manifests = render.documents(render.ci("minimal", "--set", "tests.timeoutSeconds=60"))
-    hooks = {at["kind"]: at for at in manifests if "helm.sh/hook" in at["metadata"].get("annotations", {})}
+    hooks = {
+        at["kind"]: at
+        for at in manifests
+        if at["metadata"].get("annotations", {}).get("helm.sh/hook") == "test"
+    }
     assert set(hooks) == {"ConfigMap", "Job"}
     for hook in hooks.values():
         policies = hook["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
@@ -513,3 +517,26 @@ def test_the_admin_ports_secrets_are_where_the_configuration_looks_and_its_clien
     open_ = render.documents(render.ci("minimal", "--set", f"{values},admin.auth.metrics=false"))
     (endpoint,) = render.one(open_, "PodMonitor", "epochgate")["spec"]["podMetricsEndpoints"]
     assert "authorization" not in endpoint
+
+
+ONE_BROKER = ("--set-json", 'upstream.bootstrap=["kafka:9092"]')
+
+
+def test_all_images_are_from_the_registry():
+    """Hooks and tests too, and what Spark starts."""
+    values = "pipeline.report.enabled=true,pipeline.outputClaim=a,pipeline.spark.enabled=true,preflight.enabled=true"
+    registry = ("--set", f"global.imageRegistry=mirror.example:5000/a,{values},exporter.enabled=true")
+    text = render.template(*ONE_BROKER, *registry)
+    images = [line.split("image: ")[1].strip('" ') for line in text.splitlines() if "image: " in line]
+    images += [line.split("=")[1] for line in text.splitlines() if "kubernetes.container.image=" in line]
+    assert len(images) >= 6
+    assert {one for one in images if not one.startswith("mirror.example:5000/a/epochgate")} == set()
+
+
+def test_a_registry_of_one_image():
+    values = ("--set", "image.registry=mine.example,image.digest=sha256:" + "a" * 64)
+    deployment = render.one(
+        render.documents(render.template(*ONE_BROKER, *values)), "Deployment", "epochgate"
+    )
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "mine.example/epochgate@sha256:" + "a" * 64

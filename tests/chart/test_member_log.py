@@ -1,6 +1,7 @@
-"""When the chart lets pods expire members by the log: never beside a pod of the release that does not write it.
+"""How the chart has pods expire members by the log: never beside a pod of the release that does not write it.
 
-helm's `lookup` asks a server here that answers as the API server of a cluster does.
+Pods learn that by themselves (tests/proxy/member_log/test_writer_watch.py). helm's `lookup`, by which some upgrades are
+refused, asks a server here that answers as the API server of a cluster does.
 """
 
 import json
@@ -19,7 +20,6 @@ DEPLOYMENT = "/apis/apps/v1/namespaces/kafka/deployments/epochgate"
 NAMESPACE = {
     "/api/v1/namespaces/kafka/configmaps/kube-root-ca.crt": {"kind": "ConfigMap", "apiVersion": "v1"}
 }
-NO_NAMESPACE_YET = {"/api/v1/namespaces/kube-system": {"kind": "Namespace", "apiVersion": "v1"}}
 NO_CLUSTER: dict[str, Any] = {}
 
 
@@ -42,121 +42,172 @@ def pods(
     return {DEPLOYMENT: deployment, **NAMESPACE}
 
 
-def writing(topic: str = LOG, *, expires: bool = False) -> dict[str, str]:
-    return {"member-log/topic": topic, "member-log/expires": str(expires).lower()}
+def writing(topic: str = LOG, *, expires: str = "false") -> dict[str, str]:
+    return {"epochgate.io/member-log-topic": topic, "epochgate.io/member-log-expires": expires}
 
 
-def rendered(objects: dict[str, Any], *arguments: str) -> tuple[bool, str]:
-    """Whether the pods expire members, and what the notes say."""
+EXPIRING = writing(expires="auto")
+OF_BEFORE = {"member-log/topic": LOG, "member-log/expires": "true"}
+"""How builds of the main branch wrote it."""
+
+
+def documents_of(objects: dict[str, Any], *arguments: str) -> list[render.Manifest]:
+    with cluster.running(objects) as running:
+        server = ("--dry-run=server", "--kube-apiserver", running.url)
+        found = render.documents(render.ci("minimal", *server, *arguments))
+    assert running.asked.count(DEPLOYMENT) == 1, "a rollout may end between two looks"
+    return found
+
+
+def fleet_of(documents: list[render.Manifest]) -> dict[str, Any]:
+    config = render.one(documents, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"]
+    return yaml.safe_load(config)["fleet"]
+
+
+# -- by themselves, without a look at the cluster --
+
+
+@pytest.mark.parametrize(
+    ("objects", "arguments"),
+    [
+        (NO_CLUSTER, ()),
+        (NAMESPACE, ()),
+        (pods(None), ("--is-upgrade",)),
+        (pods(EXPIRING), ("--is-upgrade",)),
+        (pods(OF_BEFORE, updated=1), ("--is-upgrade",)),
+    ],
+    ids=["helm template", "a new one", "pods without a log", "pods with it", "a rollout under way"],
+)
+def test_whatever_helm_sees_pods_learn_it_by_themselves(
+    objects: dict[str, Any], arguments: tuple[str, ...]
+) -> None:
+    """So `helm template`, and Argo CD by it, renders what an installation or an upgrade does."""
+    fleet = fleet_of(documents_of(objects, *arguments))
+    assert fleet["expires"] == "auto"
+    assert fleet["replica_names"] == {
+        "every": "epochgate-replicas.kafka.svc.cluster.local.",
+        "writing": "epochgate-log-writers.kafka.svc.cluster.local.",
+    }
+
+
+def selectors(documents: list[render.Manifest]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """What the Services of all pods and of those with the log select, and the labels of pods."""
+    every, writing = [
+        render.one(documents, "Service", f"epochgate-{name}")["spec"] for name in ("replicas", "log-writers")
+    ]
+    for service in (every, writing):
+        assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
+    template = render.one(documents, "Deployment", "epochgate")["spec"]["template"]
+    return every["selector"], writing["selector"], template["metadata"]["labels"]
+
+
+def test_two_services_have_all_pods_and_those_that_write_the_log() -> None:
+    every, writing, labels = selectors(render.documents(render.ci("minimal")))
+    assert every.items() <= writing.items() <= labels.items()
+    assert set(writing) - set(every) == {"epochgate.io/member-log"}
+
+
+def test_pods_learn_their_own_address() -> None:
+    deployment = render.one(render.documents(render.ci("minimal")), "Deployment", "epochgate")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["env"] == [
+        {
+            "name": "EPOCHGATE_FLEET__REPLICA_NAMES__OWN_ADDRESS",
+            "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "fleet.topic=members",
+        "fleet.kafka.bootstrap\\.servers=other:9092",
+        "upstream.bootstrap={other:9092}",
+        "fleet.secretName=a,fleet.secretFiles.bootstrap\\.servers=brokers",
+    ],
+)
+def test_pods_with_another_log_are_none_of_those_that_write_this_one(change: str) -> None:
+    _, _, before = selectors(render.documents(render.ci("minimal")))
+    _, writing, _ = selectors(render.documents(render.ci("minimal", "--set", change)))
+    assert not writing.items() <= before.items()
+
+
+def test_pods_with_another_account_are() -> None:
+    _, _, before = selectors(render.documents(render.ci("minimal")))
+    account = "fleet.kafka.security\\.protocol=SASL_SSL,fleet.replication=1,fleet.resumes=false"
+    _, writing, _ = selectors(render.documents(render.ci("minimal", "--set", account)))
+    assert writing.items() <= before.items()
+
+
+def test_pods_without_a_log_are_not() -> None:
+    documents = render.documents(render.ci("minimal", "--set", "fleet.enabled=false"))
+    labels = render.one(documents, "Deployment", "epochgate")["spec"]["template"]["metadata"]["labels"]
+    assert "epochgate.io/member-log" not in labels
+    assert not [
+        at for at in documents if at["metadata"]["name"] in ("epochgate-replicas", "epochgate-log-writers")
+    ]
+
+
+# -- when it is said --
+
+
+@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("objects", [NO_CLUSTER, NAMESPACE, pods(None), pods(EXPIRING)])
+def test_who_says_it_gets_it(objects: dict[str, Any], said: bool) -> None:
+    documents = documents_of(objects, "--set", f"fleet.expires={str(said).lower()}")
+    fleet = fleet_of(documents)
+    assert fleet["expires"] is said
+    assert "replica_names" not in fleet
+    annotations = render.one(documents, "Deployment", "epochgate")["spec"]["template"]["metadata"][
+        "annotations"
+    ]
+    assert annotations["epochgate.io/member-log-topic"] == fleet["topic"]
+    assert annotations["epochgate.io/member-log-expires"] == str(said).lower()
+
+
+@pytest.mark.parametrize(
+    ("expires", "said"),
+    [
+        ("auto", "from when every pod of this release writes this log"),
+        ("true", "after its own session timeout"),
+        ("false", "expire nobody (`fleet.expires: false`)"),
+    ],
+)
+def test_the_notes_say_from_when_members_are_expired(expires: str, said: str) -> None:
     notes = {
         "apiVersion": "v1",
         "kind": "Notes",
         "metadata": {"name": "shown"},
         "said": '{{ include "epochgate/templates/NOTES.txt" . | toJson }}',
     }
-    with cluster.running(objects) as running:
-        documents = render.documents(
-            render.ci(
-                "minimal",
-                "--dry-run=server",
-                "--kube-apiserver",
-                running.url,
-                "--set-json",
-                f"extraObjects=[{json.dumps(notes)}]",
-                *arguments,
-            )
-        )
-    config = yaml.safe_load(render.one(documents, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"])
-    deployment = render.one(documents, "Deployment", "epochgate")
-    annotations = deployment["spec"]["template"]["metadata"]["annotations"]
-    expires = config["fleet"]["expires"]
-    assert annotations["member-log/topic"] == config["fleet"]["topic"]
-    assert annotations["member-log/expires"] == str(expires).lower()
-    assert running.asked.count(DEPLOYMENT) == 1, "a rollout may end between two looks"
-    return expires, json.loads(render.one(documents, "Notes", "shown")["said"])
+    objects = ("--set-json", f"extraObjects=[{json.dumps(notes)}]", "--set", f"fleet.expires={expires}")
+    documents = render.documents(render.ci("minimal", *objects))
+    assert said in json.loads(render.one(documents, "Notes", "shown")["said"]).replace("\n", " ")
 
 
-SAFE = {
-    "a new installation": (NAMESPACE, ()),
-    "a new installation that makes its namespace": (NO_NAMESPACE_YET, ()),
-    "all pods write the log": (pods(writing()), ("--is-upgrade",)),
-    "they expire by it already": (pods(writing(expires=True)), ("--is-upgrade",)),
-    "they do, and the rollout of that has not ended": (
-        pods(writing(expires=True), updated=1),
-        ("--is-upgrade",),
-    ),
-}
-
-UNSAFE = {
-    "helm template": (NO_CLUSTER, (), "It could not be seen whether"),
-    "an upgrade that finds no Deployment of its name": (NAMESPACE, ("--is-upgrade",), "It could not be seen"),
-    "pods of a chart without a log": (pods(None), ("--is-upgrade",), "same `helm upgrade` once more"),
-    "pods with other annotations": (
-        pods({"checksum/config": "a"}),
-        ("--is-upgrade",),
-        "do not write this log",
-    ),
-    "pods that an installation finds": (pods(None), (), "do not write this log"),
-    "pods that write another log": (pods(writing("members")), ("--is-upgrade",), "do not write this log"),
-    "a rollout that has not ended": (
-        pods(writing(), updated=2),
-        ("--is-upgrade",),
-        "The rollout before had not ended",
-    ),
-    "a rollout that has not begun": (
-        pods(writing(), generation=8),
-        ("--is-upgrade",),
-        "The rollout before had not ended",
-    ),
-}
+# -- where helm can look --
 
 
-@pytest.mark.parametrize("case", SAFE)
-def test_members_are_expired_where_all_pods_write_the_log(case: str) -> None:
-    objects, arguments = SAFE[case]
-    expires, notes = rendered(objects, *arguments)
-    assert expires
-    assert "after its own session timeout" in notes
-    assert "NOTE: the pods write" not in notes
-
-
-@pytest.mark.parametrize("case", UNSAFE)
-def test_nobody_is_expired_where_a_pod_may_not_write_the_log(case: str) -> None:
-    objects, arguments, reason = UNSAFE[case]
-    expires, notes = rendered(objects, *arguments)
-    assert not expires
-    assert "expire nobody yet" in notes
-    assert reason in notes
-
-
-@pytest.mark.parametrize("said", [True, False])
-@pytest.mark.parametrize("objects", [NO_CLUSTER, NAMESPACE, pods(None), pods(writing(expires=True))])
-def test_who_says_it_gets_it(objects: dict[str, Any], said: bool) -> None:
-    expires, _notes = rendered(objects, "--set", f"fleet.expires={str(said).lower()}")
-    assert expires is said
-
-
+@pytest.mark.parametrize("before", [EXPIRING, writing(expires="true"), OF_BEFORE])
 @pytest.mark.parametrize(
     "change", ["fleet.enabled=false", "fleet.topic=members", "fleet.topic=members,fleet.expires=false"]
 )
-def test_pods_that_expire_members_are_not_replaced_by_pods_without_their_log(change: str) -> None:
+def test_pods_that_expire_members_are_not_replaced_by_pods_without_their_log(
+    change: str, before: dict[str, str]
+) -> None:
     with pytest.raises(render.HelmError, match=f"expire members by the log in the topic {LOG}"):
-        rendered(pods(writing(expires=True)), "--is-upgrade", "--set", change)
-    with cluster.running(pods(writing())) as running:
-        render.ci("minimal", "--dry-run=server", "--kube-apiserver", running.url, "--set", change)
+        documents_of(pods(before), "--is-upgrade", "--set", change)
+    documents_of(pods(writing()), "--set", change)
 
 
 def deployment(objects: dict[str, Any], *arguments: str) -> dict[str, Any]:
-    with cluster.running(objects) as running:
-        server = ("--is-upgrade", "--dry-run=server", "--kube-apiserver", running.url)
-        return render.one(
-            render.documents(render.ci("minimal", *server, *arguments)), "Deployment", "epochgate"
-        )
+    return render.one(documents_of(objects, "--is-upgrade", *arguments), "Deployment", "epochgate")
 
 
 @pytest.mark.parametrize("change", ["fleet.enabled=false", "fleet.topic=members"])
 def test_nor_while_they_are_still_being_replaced_by_pods_that_expire_nobody(change: str) -> None:
-    before, silent = pods(writing(expires=True)), "fleet.expires=false"
+    before, silent = pods(EXPIRING), "fleet.expires=false"
     own = deployment(before, "--set", silent)["metadata"].get("annotations")
     with pytest.raises(render.HelmError, match="expire members by the log"):
         deployment(pods(writing(), updated=2, own=own), "--set", change)
@@ -167,8 +218,9 @@ def test_nor_while_they_are_still_being_replaced_by_pods_that_expire_nobody(chan
 
 
 def test_a_first_rollout_of_the_log_that_is_stuck_may_be_taken_back() -> None:
+    """With `auto` none of its pods expires members, since those that do not write the log are still there."""
     own = deployment(pods(None))["metadata"].get("annotations")
-    deployment(pods(writing(), updated=1, own=own), "--set", "fleet.enabled=false")
+    deployment(pods(EXPIRING, updated=1, own=own), "--set", "fleet.enabled=false")
 
 
 def test_a_plaintext_cluster_needs_no_account() -> None:
@@ -198,7 +250,7 @@ def account(*arguments: str) -> dict[str, Any]:
 
 def test_without_the_log_no_pod_counts_as_the_only_process() -> None:
     documents = render.documents(render.ci("single", "--set", "fleet.enabled=false"))
-    (config,) = [at["data"]["epochgate.yaml"] for at in documents if "epochgate.yaml" in at.get("data", {})]
+    config = render.one(documents, "ConfigMap", "kafka-migration-config")["data"]["epochgate.yaml"]
     assert yaml.safe_load(config)["sole_process"] is False
 
 

@@ -19,7 +19,9 @@ HOOK_KEY = "helm.sh/hook"
 
 
 def rendered(*arguments: str) -> list[render.Manifest]:
-    return render.documents(render.template("--skip-tests", *arguments))
+    return render.documents(
+        render.template("--skip-tests", "--set", "installCheck.enabled=false", *arguments)
+    )
 
 
 def the_job(manifests: list[render.Manifest]) -> render.Manifest:

@@ -121,6 +121,11 @@ MISTAKES = {
         "at '/preflight/kafkaVersion'",
         "does not match pattern",
     ),
+    "a registry with a scheme": (
+        ["--set", "global.imageRegistry=https://registry.example"],
+        "at '/global/imageRegistry'",
+        "does not match pattern",
+    ),
     "a schedule that is none": (
         ["--set", "pipeline.readiness.schedule=daily"],
         "at '/pipeline/readiness/schedule'",
@@ -449,6 +454,8 @@ SECRETS = (
     "sasl.oauthbearer.client.secret",
     "sasl.oauthbearer.assertion.private.key.passphrase",
     "sasl.jaas.config",
+    "sasl.oauthbearer.token",
+    "some.private.key",
 )
 
 

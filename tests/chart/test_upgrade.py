@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("helm")
 BEFORE = Path(__file__).parent / "before" / "values.yaml"
 NEW_ONES_OFF = (
     "verticalPodAutoscaler.enabled=false,metrics.podMonitor.enabled=false,exporter.enabled=false,"
-    "preflight.enabled=false,preflight.hook=false"
+    "preflight.enabled=false,preflight.hook=false,installCheck.enabled=false"
 )
 """What came after it, has defaults of its own, and so needs `--reset-then-reuse-values`."""
 WITHOUT_JOURNAL = "journal.to=none"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.prometheus import Prometheus
+from support.secured import sasl_settings
 
 from tests.kubernetes.monitoring import forwarded
 from tests.skips import Need, not_here, without
@@ -23,6 +24,7 @@ from tools.image import packages, project
 from tools.image.paths import ImageError
 from tools.kafka import jars
 from tools.kafka.cluster import RUN, Cluster, ExtraListener
+from tools.kafka.settings import GROUP_DEFAULTS
 from tools.kubernetes import binaries, cluster, custom_resources, network
 from tools.kubernetes.kafka import install
 from tools.kubernetes.kubectl import kubectl, succeeds
@@ -33,15 +35,16 @@ from tools.kubernetes.prometheus import install as monitoring
 BUILD = "EPOCHGATE_KUBERNETES"
 HINT = f"python -m tools.kubernetes build, or {BUILD}=build"
 NAMESPACE = "epochgate-test"
-NODES_LISTENER = "NODES"
+NODES_LISTENER, SECURED_LISTENER = "NODES", "SECURED"
 
 
 @dataclass(frozen=True)
 class Kafka:
-    """A broker, as this machine reaches it and as pods do."""
+    """A broker, as this machine reaches it and as pods do, without and with authentication."""
 
     bootstrap: str
     for_pods: str
+    secured: str
 
 
 @pytest.fixture(scope="package")
@@ -80,12 +83,18 @@ def pipeline_image(kubernetes: None) -> str:
 @pytest.fixture(scope="package")
 def kafka(kubernetes: None) -> Iterator[Kafka]:
     """A real broker of this machine's, on the bridge too."""
-    listener = ExtraListener(NODES_LISTENER, "PLAINTEXT", host=network.GATEWAY)
-    broker = Cluster(RUN / f"kubernetes-{os.getpid()}", listeners=[listener])
+    listeners = [
+        ExtraListener(NODES_LISTENER, "PLAINTEXT", host=network.GATEWAY),
+        ExtraListener(SECURED_LISTENER, "SASL_PLAINTEXT", sasl_settings(), host=network.GATEWAY),
+    ]
+    # So that a client's own session timeout is shorter.
+    session = {"group.consumer.session.timeout.ms": GROUP_DEFAULTS["group.consumer.session.timeout.ms"]}
+    broker = Cluster(RUN / f"kubernetes-{os.getpid()}", listeners=listeners, overrides=session)
     broker.save(owner_pid=os.getpid())
     try:
         with broker:
-            yield Kafka(broker.bootstrap, broker.bootstrap_of(NODES_LISTENER))
+            reached = map(broker.bootstrap_of, (NODES_LISTENER, SECURED_LISTENER))
+            yield Kafka(broker.bootstrap, *reached)
     except jars.KafkaUnavailableError as reason:
         without(Need.KAFKA, f"no Kafka: {reason}")
     finally:

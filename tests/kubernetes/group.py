@@ -125,4 +125,20 @@ class Group:
             "ASSIGNOR": self.assignor,
             "TOPIC": self.topic,
         }
-        return pod(name, self.image, ["python", "/scripts/member.py"], environment, scripts=self.name)
+        # Not process 1, which nobody in its pod can kill.
+        command = [
+            "sh",
+            "-c",
+            "trap 'kill $!' TERM; python /scripts/member.py & wait $!; wait $!; sleep infinity",
+        ]
+        return pod(name, self.image, command, environment, scripts=self.name)
+
+    def kill(self, pod: str) -> None:
+        """Kill a member as a crash does; its pod stays."""
+        script = (
+            "import os, pathlib, signal\n"
+            "for at in pathlib.Path('/proc').glob('[0-9]*/cmdline'):\n"
+            "    if at.read_bytes().startswith(b'python\\0/scripts/member.py'):\n"
+            "        os.kill(int(at.parent.name), signal.SIGKILL)\n"
+        )
+        kubectl("exec", "--namespace", self.namespace, pod, "--", "python", "-c", script)

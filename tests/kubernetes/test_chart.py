@@ -29,9 +29,10 @@ from tests.kubernetes.walkthrough import PAGE, Reader
 from tests.skips import not_here
 from tools.chart import render
 from tools.chart.render import CHART
+from tools.image import project
 from tools.kafka.cluster import Cluster, ExtraListener
 from tools.kafka.tls_files import TlsFiles
-from tools.kubernetes import custom_resources, network
+from tools.kubernetes import cluster, custom_resources, network
 from tools.kubernetes.kafka import install
 from tools.kubernetes.kubectl import kubectl, succeeds
 from tools.kubernetes.paths import ClusterError
@@ -55,6 +56,8 @@ PROMETHEUS = {"matchLabels": {"kubernetes.io/metadata.name": monitoring.NAMESPAC
 CONNECTIONS_FOR_THE_ADAPTER = 'epochgate_client_to_proxy_active_connections{namespace!="",pod!=""}'
 """What docs/how-to/kubernetes.md has prometheus-adapter ask."""
 ONE_PORT, NODE_PORT = "one-port", 30093
+MIRRORED = "mirror.example/library/epochgate:argo"
+"""The project's image under the name of another registry."""
 NOWHERE = {"nodeSelector": {"epochgate-test": "nowhere"}}
 CERTIFICATE = {"enabled": True, "certManager": {"enabled": True, "issuerRef": {"name": "ca"}}}
 GATEWAY = {"enabled": True, "parentRefs": [{"name": "kafka"}]}
@@ -286,6 +289,82 @@ def test_a_network_policy_lets_nobody_through_who_is_not_named(release, namespac
         upgrade(release, {"networkPolicy": {"enabled": False}})
 
 
+def test_as_argo_cd_installs_it_a_killed_client_is_noticed_after_its_own_session(
+    namespace, project_image, kafka
+):
+    """Manifests of `helm template`, which sees no cluster; all images from a registry; a NetworkPolicy."""
+    project.tag(project_image, MIRRORED)
+    cluster.import_images([MIRRORED])
+    values = {
+        "global": {"imageRegistry": MIRRORED.rpartition("/")[0]},
+        "image": {"tag": MIRRORED.rpartition(":")[2], "pullPolicy": "Never"},
+        "upstream": {"bootstrap": [kafka.for_pods]},
+        "policy": {"default": "translate"},
+        "fleet": {"replication": 1, "topic": "argo-members"},
+        "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}},
+        "networkPolicy": {"enabled": True},
+    }
+    there = f"--namespace={namespace}"
+    manifests = render.documents(
+        render.helm("template", "argo", str(CHART), there, "--values=-", feed=json.dumps(values))
+    )
+    before = [at for at in manifests if "pre-install" in hook_of(at)]
+    kubectl("apply", there, "--filename=-", feed=yaml.safe_dump_all(before))
+    try:
+        kubectl(
+            "wait", there, "job/argo-epochgate-install-check", "--for=condition=Complete", "--timeout=90s"
+        )
+        plain = [at for at in manifests if not hook_of(at)]
+        kubectl("apply", there, "--filename=-", feed=yaml.safe_dump_all(plain))
+        kubectl("rollout", "status", there, "deployment/argo-epochgate", "--timeout=120s")
+        wait_until(lambda: expiring(namespace, "argo") == [1.0, 1.0], "both pods expire silent members")
+        group = Group(namespace, "argo", 2, "range", "argo", "argo-epochgate-kafka:9092", project_image)
+        make_topics(kafka, [group.topic])
+        group.start()
+        wait_until(lambda: everything_is_owned(group.seen()), "the group has its partitions")
+        victim, survivor = group.pods
+        killed = time.monotonic()
+        group.kill(victim)
+        wait_until(lambda: len(group.seen().assigned[survivor]) == PARTITIONS, "the other has them")
+        assert time.monotonic() - killed < 20, "the client's session is 10 s, the broker's 45 s"
+    finally:
+        kubectl(
+            "delete",
+            there,
+            "--ignore-not-found",
+            "--wait=false",
+            "--filename=-",
+            feed=yaml.safe_dump_all(manifests),
+        )
+
+
+def test_a_first_upgrade_to_a_log_expires_members_when_the_last_pod_without_it_has_gone(
+    release, namespace, project_image, kafka
+):
+    upgrade(release, {"fleet": {"enabled": False}, "journal": {"to": "none"}})
+    upgrade(release, {"fleet": {"enabled": True, "expires": "auto"}})
+    wait_until(lambda: expiring(namespace, release) == [1.0] * 3, "all pods expire silent members")
+
+
+def test_a_quick_install_on_brokers_with_authentication_says_what_is_missing(namespace, project_image, kafka):
+    """Before anything starts."""
+    values = {
+        "image": {"tag": project_image.rpartition(":")[2]},
+        "upstream": {"bootstrap": [kafka.secured]},
+    }
+    try:
+        done = run_helm(
+            "install", "quick", str(CHART), "--timeout=90s", "--values=-", feed=json.dumps(values)
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode
+        assert "error: the member log has no account: the brokers want SASL_PLAINTEXT by " in said
+        assert "fleet.secretName" in said
+        assert not succeeds("get", f"--namespace={namespace}", "deployment/quick-epochgate")
+    finally:
+        helm("uninstall", "quick", "--ignore-not-found")
+
+
 @pytest.fixture(scope="module")
 def watched(release, namespace, project_image, kafka, prometheus):
     """The release with all that the chart makes for Prometheus, which a NetworkPolicy names, and a group at work."""
@@ -444,6 +523,31 @@ def connects(namespace: str, source: str, target: str) -> bool:
     host, _, port = target.rpartition(":")
     script = f"import socket; socket.create_connection(({host!r}, {port}), 3)"
     return succeeds("exec", "--namespace", namespace, source, "--", "python", "-c", script)
+
+
+def hook_of(manifest: render.Manifest) -> str:
+    """When helm makes it, if not with the others."""
+    hook: str = manifest["metadata"].get("annotations", {}).get("helm.sh/hook", "")
+    return hook
+
+
+def expiring(namespace: str, release: str) -> list[float]:
+    """Whether each pod of a release expires silent members, as its metrics say."""
+    selector = f"{PROXY},app.kubernetes.io/instance={release}"
+    found = []
+    for name in kubectl(
+        "get", "pods", f"--namespace={namespace}", "--output=name", f"--selector={selector}"
+    ).split():
+        script = (
+            "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9080/metrics').read().decode())"
+        )
+        text = kubectl("exec", f"--namespace={namespace}", name, "--", "python", "-c", script)
+        found += [
+            float(line.split()[1])
+            for line in text.splitlines()
+            if line.startswith("epochgate_fleet_expires ")
+        ]
+    return found
 
 
 def pods_of(namespace: str) -> set[str]:

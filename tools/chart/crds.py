@@ -59,7 +59,11 @@ GATEWAY_API = Source(
     "sigs.k8s.io/gateway-api",
     "v1.5.1",
     "h1:RqVRIlkhLhUO8wOHKTLnTJA6o/1un4po4/6M1nRzdd0=",
-    ("config/crd/experimental/gateway.networking.k8s.io_tlsroutes.yaml",),
+    (
+        "config/crd/experimental/gateway.networking.k8s.io_tlsroutes.yaml",
+        "config/crd/experimental/gateway.networking.k8s.io_httproutes.yaml",
+        "config/crd/experimental/gateway.networking.k8s.io_backendtlspolicies.yaml",
+    ),
 )
 VERTICAL_POD_AUTOSCALER = Source(
     "k8s.io/autoscaler/vertical-pod-autoscaler",

@@ -44,12 +44,14 @@ def template(*arguments: str) -> str:
     return helm("template", "epochgate", str(CHART), "--namespace", "kafka", *arguments)
 
 
-def helm(*arguments: str) -> str:
-    """Run helm and return its output.
+def helm(*arguments: str, feed: str | None = None) -> str:
+    """Run helm, with ``feed`` as its input, and return its output.
 
     :raises HelmError: it failed.
     """
-    done = subprocess.run([str(binary("helm")), *arguments], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(binary("helm")), *arguments], check=False, capture_output=True, text=True, input=feed
+    )
     if done.returncode:
         raise HelmError(done.stdout + done.stderr)
     return done.stdout

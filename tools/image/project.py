@@ -38,6 +38,11 @@ def build(tag: str = "", target: str = "epochgate") -> str:
     return name
 
 
+def tag(name: str, other: str) -> None:
+    """Give an image another name besides."""
+    podman("tag", name, other)
+
+
 def _version() -> str:
     return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 

@@ -31,7 +31,7 @@ the `section` that names a Secret for them, or `instead`, the value that names o
 */}}
 {{- define "epochgate.checkNoSecrets" -}}
 {{- range $property, $_ := .kafka -}}
-{{- if regexMatch "(?i)(password|passphrase|secret|jaas[.]config|key[.]pem)$" $property -}}
+{{- if regexMatch "(?i)(password|passphrase|secret|token|jaas[.]config|key[.]pem|(^|[.])key)$" $property -}}
 {{- $place := $.instead -}}
 {{- if not $place -}}{{- $place = printf "%s.secretName" $.section -}}{{- end -}}
 {{- $how := ternary "" (printf ", and name its key in %s.secretFiles" $.section) (not $.section) -}}

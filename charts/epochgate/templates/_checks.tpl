@@ -155,6 +155,7 @@
 {{- include "epochgate.needs" (dict "root" $ "api" "monitoring.coreos.com/v1" "kind" "ServiceMonitor" "value" "exporter.serviceMonitor.enabled" "of" "the Prometheus operator") -}}
 {{- end -}}
 {{- include "epochgate.checkNoSecrets" (dict "kafka" .Values.tests.clientProperties "key" "tests.clientProperties" "instead" "tests.clientPropertiesSecret") -}}
+{{- include "epochgate.checkStatusPage" . -}}
 {{- include "epochgate.checkIdentity" . -}}
 {{- include "epochgate.checkJournal" . -}}
 {{- include "epochgate.checkPipeline" . -}}
@@ -191,6 +192,7 @@
 {{- fail "policy.set: name and files are two sources; give one of them" -}}
 {{- end -}}
 {{- end -}}
+{{- include "epochgate.checkPolicy" . -}}
 {{- if and .Values.policy.existingConfigMap .Values.policy.assignorsAllowed -}}
 {{- fail "policy.assignorsAllowed: has no effect with policy.existingConfigMap" -}}
 {{- end -}}

@@ -62,6 +62,7 @@
 {{- $hosts = concat $hosts (include "epochgate.serviceNames" (dict "root" . "suffix" "replicas") | fromJson).names -}}
 {{- end -}}
 {{- $hosts = concat $hosts (.Values.admin.hosts | default list) -}}
+{{- with (include "epochgate.statusPage" . | fromJson).host -}}{{- $hosts = append $hosts . -}}{{- end -}}
 {{- $config := dict
       "upstream" $upstream
       "listeners" $listeners
@@ -79,8 +80,13 @@
       "topic" .topic
       "partitions" .partitions
       "replication" .replication
-      "expires" (include "epochgate.expiry" $ | fromJson).expires
+      "expires" .expires
       "resumes" .resumes -}}
+{{- if include "epochgate.learnsWriters" $ -}}
+{{- $every := include "epochgate.absoluteName" (dict "root" $ "suffix" "replicas") -}}
+{{- $writing := include "epochgate.absoluteName" (dict "root" $ "suffix" "log-writers") -}}
+{{- $_ := set $fleet "replica_names" (dict "every" $every "writing" $writing) -}}
+{{- end -}}
 {{- if .recordFormat -}}{{- $_ := set $fleet "record_format" .recordFormat -}}{{- end -}}
 {{- if .macKey -}}{{- $_ := set $fleet "mac_key_file" (printf "/etc/epochgate/fleet/%s" .macKey) -}}{{- end -}}
 {{- $files := dict -}}

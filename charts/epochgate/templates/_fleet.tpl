@@ -12,57 +12,60 @@
 {{- end -}}
 
 {{/*
-The pods of this release that run now, as JSON: whether there are none, or that is not known (`unseen`), how many there
-are to be, which log they write, whether all do, and whether some may expire members by it. Annotations of the Deployment's pods say so; a chart
-without a log wrote none. They speak of the newest pods only, so an annotation of the Deployment itself says whether
-those that they replace may expire members, until all are replaced.
+Which log a pod writes: its topic and its brokers. The pods' label, so that a Service can select those that write this one.
+Pods with other brokers for the same log count as others until the rollout has ended.
+*/}}
+{{- define "epochgate.memberLogLabel" -}}
+{{- $brokers := include "epochgate.fleetKafka" . | fromJson | dig "bootstrap.servers" "" -}}
+{{- list .Values.fleet.topic $brokers .Values.fleet.secretName (pick .Values.fleet.secretFiles "bootstrap.servers") (pick .Values.fleet.secretEnvironment "bootstrap.servers") | toJson | sha256sum | trunc 16 -}}
+{{- end -}}
+
+{{/* Whether pods learn by themselves, from the addresses of two Services, that every one of them writes the log. */}}
+{{- define "epochgate.learnsWriters" -}}
+{{- if and .Values.fleet.enabled (eq (toString .Values.fleet.expires) "auto") -}}true{{- end -}}
+{{- end -}}
+
+{{/* The headless Service of all pods is needed by it, and by preflights that ask pods. */}}
+{{- define "epochgate.hasReplicasService" -}}
+{{- if or (.Values.preflight).askPods (include "epochgate.learnsWriters" .) -}}true{{- end -}}
+{{- end -}}
+
+{{/* An absolute name of a Service. Takes (dict "root" $ "suffix" …). */}}
+{{- define "epochgate.absoluteName" -}}
+{{- printf "%s-%s.%s.svc.%s." (include "epochgate.fullname" .root) .suffix .root.Release.Namespace .root.Values.clusterDomain -}}
+{{- end -}}
+
+{{/*
+The pods of this release that run now, as JSON: how many there are to be, which log they write, whether all do, and whether
+some may expire members by it. Annotations of the Deployment's pods say so; a chart without a log wrote none. They speak of
+the newest pods only, so an annotation of the Deployment itself says whether those that they replace may expire members,
+until all are replaced. Where helm can't see the cluster (`helm template`, Argo CD) there are none.
 
 The cluster is asked once for all manifests, since a rollout may end in between.
 */}}
 {{- define "epochgate.runningPods" -}}
 {{- if not (hasKey . "EpochgateRunningPods") -}}
-{{- $pods := dict "none" false "unseen" false "replicas" 0 "log" "" "all" false "expire" false -}}
+{{- $pods := dict "replicas" 0 "log" "" "all" false "expire" false -}}
 {{- $deployment := lookup "apps/v1" "Deployment" .Release.Namespace (include "epochgate.fullname" .) -}}
 {{- if $deployment -}}
 {{- $said := dig "spec" "template" "metadata" "annotations" dict $deployment -}}
+{{- $own := dig "metadata" "annotations" dict $deployment -}}
 {{- $status := dig "status" dict $deployment -}}
 {{- $isRead := eq (int (dig "observedGeneration" 0 $status)) (int $deployment.metadata.generation) -}}
 {{- $isNew := eq (int (dig "updatedReplicas" 0 $status)) (int (dig "replicas" 0 $status)) -}}
 {{- $_ := set $pods "replicas" (dig "spec" "replicas" 0 $deployment) -}}
-{{- $_ := set $pods "log" (get $said "member-log/topic") -}}
 {{- $_ := set $pods "all" (and $isRead $isNew) -}}
-{{- $replaced := dig "metadata" "annotations" "member-log/replaces-expiring" "" $deployment -}}
-{{- $_ := set $pods "expire" (or (eq (get $said "member-log/expires") "true") (and (not $pods.all) (eq $replaced "true"))) -}}
-{{- /* Every namespace has this ConfigMap; one that is made with the release (--create-namespace) has not yet. */ -}}
-{{- else if and (not .Release.IsUpgrade) (or (lookup "v1" "ConfigMap" .Release.Namespace "kube-root-ca.crt") (lookup "v1" "Namespace" "" "kube-system")) -}}
-{{- $_ := set $pods "none" true -}}
-{{- else -}}
-{{- $_ := set $pods "unseen" true -}}
+{{- /* Builds before this one called them member-log/…. */ -}}
+{{- $_ := set $pods "log" (get $said "epochgate.io/member-log-topic" | default (get $said "member-log/topic")) -}}
+{{- $expires := get $said "epochgate.io/member-log-expires" | default (get $said "member-log/expires") -}}
+{{- $replaced := get $own "epochgate.io/replaces-expiring" | default (get $own "member-log/replaces-expiring") -}}
+{{- $isReplacing := and (not $pods.all) (eq $replaced "true") -}}
+{{- /* With auto none does while pods are replaced that did not. */ -}}
+{{- $_ := set $pods "expire" (or (eq $expires "true") (and (eq $expires "auto") $pods.all) $isReplacing) -}}
 {{- end -}}
 {{- $_ := set . "EpochgateRunningPods" $pods -}}
 {{- end -}}
 {{- toJson .EpochgateRunningPods -}}
-{{- end -}}
-
-{{/*
-Whether members are expired, and why, as JSON. `auto` does so if no pod of this release runs that does not write the
-log. What can't be seen is taken to be unsafe: `helm template`, and so GitOps, renders the same for an installation and
-for an upgrade.
-*/}}
-{{- define "epochgate.expiry" -}}
-{{- $why := "unseen" -}}
-{{- if ne (toString .Values.fleet.expires) "auto" -}}
-{{- $why = ternary "asked" "refused" .Values.fleet.expires -}}
-{{- else -}}
-{{- $pods := include "epochgate.runningPods" . | fromJson -}}
-{{- if $pods.none -}}
-{{- $why = "new" -}}
-{{- else if not $pods.unseen -}}
-{{- /* Pods expire by this log only since all wrote it, so a rollout under way does not matter then. */ -}}
-{{- $why = ternary (ternary "joined" "rolling" (or $pods.all $pods.expire)) "behind" (eq $pods.log .Values.fleet.topic) -}}
-{{- end -}}
-{{- end -}}
-{{- toJson (dict "expires" (has $why (list "asked" "new" "joined")) "why" $why) -}}
 {{- end -}}
 
 {{/* Refuses to replace pods that expire members by pods that do not write their log. */}}

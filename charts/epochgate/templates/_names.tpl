@@ -62,10 +62,12 @@ annotations:
 
 {{/* An image; takes (dict "root" $ "image" .Values.image). */}}
 {{- define "epochgate.image" -}}
+{{- $registry := (.root.Values.global).imageRegistry | default .image.registry | default "" -}}
+{{- $repository := ternary (printf "%s/%s" $registry .image.repository) .image.repository (ne $registry "") -}}
 {{- if .image.digest -}}
-{{- printf "%s@%s" .image.repository .image.digest -}}
+{{- printf "%s@%s" $repository .image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .image.repository (default .root.Chart.AppVersion .image.tag) -}}
+{{- printf "%s:%s" $repository (default .root.Chart.AppVersion .image.tag) -}}
 {{- end -}}
 {{- end -}}
 
