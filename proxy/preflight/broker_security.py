@@ -38,6 +38,7 @@ _FAILURES = (
     trio.TooSlowError,
     NoAnswerError,
 )
+_NO_CERTIFICATE = ("ALERT_CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE")
 _PREFERRED = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 _NO_PASSWORD = frozenset({"GSSAPI", "OAUTHBEARER"})
 """Mechanisms whose account is not a name with a password."""
@@ -101,11 +102,14 @@ async def _learn(address: Address) -> Wanted:
         with trio.fail_after(TIMEOUT_S):
             stream = trio.SSLStream(await _connect(address), _anybody(), server_hostname=address.host)
             try:
+                await stream.do_handshake()
                 return await _ask(address, stream, tls=True)
-            except trio.BrokenResourceError as error:
-                if "certificate required" in _reason(error):
+            except (NoAnswerError, trio.BrokenResourceError) as error:
+                if _wants_certificate(error):
                     return Wanted(address, tls=True, certificate=True)
                 raise
+            finally:
+                await trio.aclose_forcefully(stream)
     except (NoAnswerError, trio.BrokenResourceError, trio.TooSlowError):
         raise plain from None  # it is no TLS port either
 
@@ -140,9 +144,13 @@ def _anybody() -> ssl.SSLContext:
     return context
 
 
-def _reason(error: BaseException) -> str:
-    cause = error.__cause__
-    return f"{error} {cause}".lower().replace("_", " ")
+def _wants_certificate(error: BaseException | None) -> bool:
+    """Whether the broker ended TLS since no certificate was shown: 1.3 has an alert for it, Java another in 1.2."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and any(one in (error.reason or "") for one in _NO_CERTIFICATE):
+            return True
+        error = error.__cause__
+    return False
 
 
 def upstream_problem(tls: UpstreamTls | None, wanted: Wanted) -> str | None:
@@ -204,6 +212,7 @@ def log_problem(fleet: Fleet, given: Mapping[str, Property]) -> str | None:
     from proxy.member_log.topic import identify_topic, wrong_settings  # noqa: PLC0415
 
     errors: list[KafkaError] = []
+    admin = None
     try:
         properties: dict[str, Any] = {"log_level": 0, **given, "error_cb": errors.append}
         admin = AdminClient(properties)
@@ -211,11 +220,11 @@ def log_problem(fleet: Fleet, given: Mapping[str, Property]) -> str | None:
         return None if found is None else wrong_settings(admin, fleet, found.replication)
     except TopicRefused as refused:
         return str(refused)
-    except (KafkaException, TypeError, ValueError) as error:
+    except (KafkaException, TypeError, ValueError, TimeoutError) as error:
+        if admin is not None:
+            admin.poll(0)  # has what went wrong on the way put into `errors`
         said = [one.str() for one in errors if one.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001 its public name
-        why = said[-1] if said else str(error)
-    except TimeoutError:
-        why = errors[-1].str() if errors else "no answer"
+        why = said[-1] if said else str(error) or "no answer"
     return printable(f"the brokers refuse the member log's account: {why}"[: 2 * _MOST_CHARS])
 
 

@@ -132,10 +132,10 @@ def test_an_account_without_rights_on_the_topic_is_told_which(cluster, folder):
 
 
 def test_tls_that_is_set_or_missing_on_one_side_is_named(cluster, folder, tls):
-    ca = {"ca": str(tls.authority.file)}
+    ca = {"ca": str(tls.ca)}
     _, lines = told(cluster, folder, "", upstream_tls=ca)
     assert any("want PLAINTEXT" in line and "`upstream.tls` is set" in line for line in lines)
-    log = {"security.protocol": "SSL", "ssl.ca.location": str(tls.authority.file)}
+    log = {"security.protocol": "SSL", "ssl.ca.location": str(tls.ca)}
     _, lines = told(cluster, folder, "MUTUAL_TLS", upstream_tls=ca, **log)
     assert "`fleet.kafka` has no `ssl.certificate.location`" in lines[0]
     assert any("`upstream.tls.certificate` is not set" in line for line in lines)

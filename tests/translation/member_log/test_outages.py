@@ -323,7 +323,7 @@ def test_when_all_write_the_log_a_client_that_was_not_heard_has_a_whole_session(
     one = log.replica()
     served_member(one)
     one.log.trust_silence(all_write=False)
-    fall_silent(one, SESSION_S - 1)
+    fall_silent(one, SESSION_S - 3)
     one.log.trust_silence(all_write=True)
     log.settle()
     fall_silent(one, SESSION_S - 1)
