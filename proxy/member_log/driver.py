@@ -33,7 +33,7 @@ from proxy.member_log.log_metrics import LogMetrics
 from proxy.member_log.reader_watch import ReaderWatch
 from proxy.member_log.record_handling import RecordHandler
 from proxy.member_log.refusals import MemberLogRefused
-from proxy.member_log.writer_watch import WriterWatch, watch
+from proxy.member_log.writer_watch import NOT_KNOWN_YET, WriterWatch, watch
 from proxy.metrics.registry import Metrics
 from proxy.runtime.pauses import Pauses
 from translation.member_log.group_mac import GroupMac
@@ -101,6 +101,7 @@ class FleetDriver:
         self._wrong_settings: str | None = None
         self._why_not_all_write: str | None = None
         if fleet.expires == "auto":
+            self._why_not_all_write = NOT_KNOWN_YET
             self.log.trust_silence(all_write=False)
         self.replicas = Replicas()
         """Who writes the log, for people."""
@@ -381,8 +382,11 @@ class FleetDriver:
                 _logger.info("every replica writes the member log: silent members are expired from now on")
             else:
                 _logger.warning("no member is expired", reason=watched.why_not)
-        self.log.trust_silence(all_write=watched.all_write)
-        self.carry_out()
+        try:
+            self.log.trust_silence(all_write=watched.all_write)
+            self.carry_out()
+        except Exception as error:  # noqa: BLE001  as in _handle
+            self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         _logger.error("the member log failed", exc_info=error)

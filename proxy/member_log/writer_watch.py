@@ -17,6 +17,8 @@ LOOK_EVERY_S = 5.0
 """Name servers keep an answer for 5 to 30 s."""
 DOUBT_S = 10.0
 """So long an address may be without its label, while the two names are read from caches of different age."""
+NOT_KNOWN_YET = "it is not known yet whether every replica writes this log"
+
 _SHOWN = 5
 """Addresses that a message names at most."""
 
@@ -38,7 +40,7 @@ class WriterWatch:
     def __init__(self, own_address: str) -> None:
         self._own = str(ipaddress.ip_address(own_address))
         self.all_write = False
-        self.why_not: str | None = "it is not known yet whether every replica writes this log"
+        self.why_not: str | None = NOT_KNOWN_YET
         self._missing_since: dict[str, float] = {}
 
     def seen(self, look: Look, now: float) -> None:

@@ -16,7 +16,7 @@ import trio
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol_codecs.printable import printable
-from proxy.config.fleet import Fleet, Property
+from proxy.config.fleet import Property
 from proxy.config.schema import Address, Config
 from proxy.config.tls import UpstreamTls
 from proxy.transport.broker_calls import BrokerCalls, ConnectionClosedError, NoAnswerError
@@ -24,6 +24,7 @@ from proxy.transport.broker_calls import BrokerCalls, ConnectionClosedError, NoA
 TIMEOUT_S = 5.0
 """For each of the connections that it takes to learn what a broker wants."""
 
+_REQUEST_S = 10.0
 _CLIENT_ID = "epochgate-preflight"
 _MOST_BYTES = 1024 * 1024
 _MOST_ELEMENTS = 20_000
@@ -203,29 +204,38 @@ def _how(wanted: Wanted) -> str:
     )
 
 
-def log_problem(fleet: Fleet, given: Mapping[str, Property]) -> str | None:
-    """What the brokers say to the account when it asks for the topic of the log; None if it may. It blocks."""
-    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - a proxy without a member log has none
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
-
-    from proxy.member_log.refusals import TopicRefused  # noqa: PLC0415
-    from proxy.member_log.topic import identify_topic, wrong_settings  # noqa: PLC0415
+def log_problem(topic: str, given: Mapping[str, Property]) -> str | None:
+    """What the brokers say to the account when it asks for its rights on the topic of the log; None if it has those
+    that it needs, or there is no such topic yet. It blocks.
+    """
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection  # noqa: PLC0415 - only with a member log
+    from confluent_kafka.admin import AclOperation, AdminClient  # noqa: PLC0415
 
     errors: list[KafkaError] = []
+    properties: dict[str, Any] = {"log_level": 0, **given, "error_cb": errors.append}
     admin = None
     try:
-        properties: dict[str, Any] = {"log_level": 0, **given, "error_cb": errors.append}
         admin = AdminClient(properties)
-        found = identify_topic(admin, fleet)
-        return None if found is None else wrong_settings(admin, fleet, found.replication)
-    except TopicRefused as refused:
-        return str(refused)
+        asked = admin.describe_topics(
+            TopicCollection([topic]), include_authorized_operations=True, request_timeout=_REQUEST_S
+        )
+        may = asked[topic].result(_REQUEST_S + 1).authorized_operations
     except (KafkaException, TypeError, ValueError, TimeoutError) as error:
+        code = error.args[0].code() if isinstance(error, KafkaException) else None
+        if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return f"the account of `fleet.kafka` may not describe the topic {topic}"
         if admin is not None:
             admin.poll(0)  # has what went wrong on the way put into `errors`
         said = [one.str() for one in errors if one.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001 its public name
         why = said[-1] if said else str(error) or "no answer"
-    return printable(f"the brokers refuse the member log's account: {why}"[: 2 * _MOST_CHARS])
+        return printable(f"the brokers refuse the member log's account: {why}"[: 2 * _MOST_CHARS])
+    needed = (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+    missing = [one.name for one in needed if may is not None and one not in may]
+    return (
+        f"the account of `fleet.kafka` lacks {', '.join(missing)} on the topic {topic}" if missing else None
+    )
 
 
 async def problems(config: Config, given: Mapping[str, Property]) -> list[str]:
@@ -241,7 +251,7 @@ async def problems(config: Config, given: Mapping[str, Property]) -> list[str]:
         of_log = wanted if set(brokers) <= set(addresses) else await learn(brokers)
         problem = account_problem(given, of_log)
         if problem is None:
-            problem = await trio.to_thread.run_sync(log_problem, config.fleet, given)
+            problem = await trio.to_thread.run_sync(log_problem, config.fleet.topic, given)
         found.insert(0, problem)
     return [one for one in found if one is not None]
 

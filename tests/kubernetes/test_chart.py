@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 import pytest
+import trustme
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -58,6 +59,7 @@ CONNECTIONS_FOR_THE_ADAPTER = 'epochgate_client_to_proxy_active_connections{name
 ONE_PORT, NODE_PORT = "one-port", 30093
 MIRRORED = "mirror.example/library/epochgate:argo"
 """The project's image under the name of another registry."""
+PAGE_HOST, PAGE_TOKEN = "epochgate.example", "0123456789abcdef0123456789abcdef"
 NOWHERE = {"nodeSelector": {"epochgate-test": "nowhere"}}
 CERTIFICATE = {"enabled": True, "certManager": {"enabled": True, "issuerRef": {"name": "ca"}}}
 GATEWAY = {"enabled": True, "parentRefs": [{"name": "kafka"}]}
@@ -66,6 +68,8 @@ ROUTED = {
     "gateway": GATEWAY,
     "advertisedHost": "kafka-{node_id}.example",
 }
+GUARDED = {"auth": {"existingSecret": "any"}, "tls": {"existingSecret": "any"}}
+ROUTED_PAGE = {"host": "epochgate.example", "httpRoute": GATEWAY}
 OF_UNKNOWN_KINDS = {
     "listeners.kafka.tls.certManager.enabled": (
         "Certificate",
@@ -76,6 +80,7 @@ OF_UNKNOWN_KINDS = {
     "metrics.serviceMonitor.enabled": ("ServiceMonitor", {"metrics": {"serviceMonitor": {"enabled": True}}}),
     "metrics.podMonitor.enabled": ("PodMonitor", {"metrics": {"podMonitor": {"enabled": True}}}),
     "metrics.prometheusRule.enabled": ("PrometheusRule", {"metrics": {"prometheusRule": {"enabled": True}}}),
+    "statusPage.httpRoute.enabled": ("HTTPRoute", {"admin": GUARDED, "statusPage": ROUTED_PAGE}),
 }
 """By the value that asks for it, a kind that no cluster has of itself, and values that ask for it."""
 
@@ -292,9 +297,26 @@ def test_a_network_policy_lets_nobody_through_who_is_not_named(release, namespac
 def test_as_argo_cd_installs_it_a_killed_client_is_noticed_after_its_own_session(
     namespace, project_image, kafka
 ):
-    """Manifests of `helm template`, which sees no cluster; all images from a registry; a NetworkPolicy."""
+    """Manifests of `helm template`, which sees no cluster; all images from a registry; a NetworkPolicy; the status page
+    at a name, for the pods of a controller.
+    """
     project.tag(project_image, MIRRORED)
     cluster.import_images([MIRRORED])
+    there = f"--namespace={namespace}"
+    authority = trustme.CA()
+    issued = authority.issue_cert(f"argo-epochgate-admin.{namespace}.svc", PAGE_HOST)
+    secrets = {
+        "argo-admin": {"token": PAGE_TOKEN},
+        "argo-admin-tls": {
+            "tls.crt": b"".join(one.bytes() for one in issued.cert_chain_pems).decode(),
+            "tls.key": issued.private_key_pem.bytes().decode(),
+            "ca.crt": authority.cert_pem.bytes().decode(),
+        },
+    }
+    for name, texts in secrets.items():
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": texts}
+        kubectl("apply", there, "--filename=-", feed=json.dumps(secret))
+    controller = [{"podSelector": {"matchLabels": {"epochgate-test": "controller"}}}]
     values = {
         "global": {"imageRegistry": MIRRORED.rpartition("/")[0]},
         "image": {"tag": MIRRORED.rpartition(":")[2], "pullPolicy": "Never"},
@@ -303,8 +325,12 @@ def test_as_argo_cd_installs_it_a_killed_client_is_noticed_after_its_own_session
         "fleet": {"replication": 1, "topic": "argo-members"},
         "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}},
         "networkPolicy": {"enabled": True},
+        "admin": {
+            "auth": {"existingSecret": "argo-admin", "metrics": False},
+            "tls": {"existingSecret": "argo-admin-tls"},
+        },
+        "statusPage": {"host": PAGE_HOST, "from": controller, "ingress": {"enabled": True}},
     }
-    there = f"--namespace={namespace}"
     manifests = render.documents(
         render.helm("template", "argo", str(CHART), there, "--values=-", feed=json.dumps(values))
     )
@@ -317,7 +343,9 @@ def test_as_argo_cd_installs_it_a_killed_client_is_noticed_after_its_own_session
         plain = [at for at in manifests if not hook_of(at)]
         kubectl("apply", there, "--filename=-", feed=yaml.safe_dump_all(plain))
         kubectl("rollout", "status", there, "deployment/argo-epochgate", "--timeout=120s")
-        wait_until(lambda: expiring(namespace, "argo") == [1.0, 1.0], "both pods expire silent members")
+        wait_until(
+            lambda: expiring(namespace, "argo", "https") == [1.0, 1.0], "both pods expire silent members"
+        )
         group = Group(namespace, "argo", 2, "range", "argo", "argo-epochgate-kafka:9092", project_image)
         make_topics(kafka, [group.topic])
         group.start()
@@ -327,15 +355,16 @@ def test_as_argo_cd_installs_it_a_killed_client_is_noticed_after_its_own_session
         group.kill(victim)
         wait_until(lambda: len(group.seen().assigned[survivor]) == PARTITIONS, "the other has them")
         assert time.monotonic() - killed < 20, "the client's session is 10 s, the broker's 45 s"
+        for name in ("controller", "passer-by"):
+            idle = pod(name, project_image, ["sleep", "infinity"])
+            kubectl("apply", there, "--filename=-", feed=json.dumps(idle))
+        kubectl("wait", "--for=condition=Ready", "pod/controller", "pod/passer-by", there)
+        assert not connects(namespace, "pod/passer-by", "argo-epochgate-admin:9080")
+        assert page(namespace, "controller", PAGE_TOKEN) == 200
+        assert page(namespace, "controller", "another token") == 401
     finally:
-        kubectl(
-            "delete",
-            there,
-            "--ignore-not-found",
-            "--wait=false",
-            "--filename=-",
-            feed=yaml.safe_dump_all(manifests),
-        )
+        documents = yaml.safe_dump_all(manifests)
+        kubectl("delete", there, "--ignore-not-found", "--wait=false", "--filename=-", feed=documents)
 
 
 def test_a_first_upgrade_to_a_log_expires_members_when_the_last_pod_without_it_has_gone(
@@ -531,23 +560,30 @@ def hook_of(manifest: render.Manifest) -> str:
     return hook
 
 
-def expiring(namespace: str, release: str) -> list[float]:
+def expiring(namespace: str, release: str, scheme: str = "http") -> list[float]:
     """Whether each pod of a release expires silent members, as its metrics say."""
-    selector = f"{PROXY},app.kubernetes.io/instance={release}"
+    selector = f"--selector={PROXY},app.kubernetes.io/instance={release}"
+    script = (
+        "import ssl, urllib.request as r; context = ssl._create_unverified_context();"
+        f"print(r.urlopen('{scheme}://127.0.0.1:9080/metrics', context=context).read().decode())"
+    )
     found = []
-    for name in kubectl(
-        "get", "pods", f"--namespace={namespace}", "--output=name", f"--selector={selector}"
-    ).split():
-        script = (
-            "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9080/metrics').read().decode())"
-        )
+    for name in kubectl("get", "pods", f"--namespace={namespace}", "--output=name", selector).split():
         text = kubectl("exec", f"--namespace={namespace}", name, "--", "python", "-c", script)
-        found += [
-            float(line.split()[1])
-            for line in text.splitlines()
-            if line.startswith("epochgate_fleet_expires ")
-        ]
+        lines = [line for line in text.splitlines() if line.startswith("epochgate_fleet_expires ")]
+        found += [float(line.split()[1]) for line in lines]
     return found
+
+
+def page(namespace: str, source: str, token: str) -> int:
+    """What a pod is answered that asks for the status page as a controller does, by the name of the page."""
+    script = (
+        "import http.client, ssl;"
+        "c = http.client.HTTPSConnection('argo-epochgate-admin', 9080, context=ssl._create_unverified_context());"
+        f"c.request('GET', '/', headers={{'Host': {PAGE_HOST!r}, 'Authorization': 'Bearer {token}'}});"
+        "print(c.getresponse().status)"
+    )
+    return int(kubectl("exec", f"--namespace={namespace}", source, "--", "python", "-c", script))
 
 
 def pods_of(namespace: str) -> set[str]:

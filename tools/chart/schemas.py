@@ -25,6 +25,7 @@ _KINDS = (
     "cronjob-batch-v1",
     "deployment-apps-v1",
     "horizontalpodautoscaler-autoscaling-v2",
+    "ingress-networking-v1",
     "job-batch-v1",
     "networkpolicy-networking-v1",
     "persistentvolumeclaim-v1",

@@ -1,10 +1,12 @@
 """What the driver of the member log makes of what its client reads, without a broker (with one: tests/integration)."""
 
+from typing import Any
+
 import pytest
 import trio
 from structlog.testing import capture_logs
 
-from proxy.config.fleet import Fleet
+from proxy.config.fleet import Fleet, ReplicaNames
 from proxy.member_log.driver import FleetDriver, Reports
 from proxy.member_log.log_events import (
     AccessLost,
@@ -19,12 +21,14 @@ from proxy.member_log.log_messages import Begun
 from proxy.member_log.reader_watch import PATIENCE_S
 from proxy.member_log.record_decoding import RawRecord, decode_record
 from proxy.member_log.refusals import MemberLogRefused
+from proxy.member_log.writer_watch import DOUBT_S, NOT_KNOWN_YET, Look, WriterWatch
 from proxy.metrics.registry import Metrics
 from translation.member_log.counting import Stored
 from translation.member_log.formats import FORMATS
 from translation.member_log.group_log import UNKNOWN_MS
 from translation.member_log.group_records import MOVE, GroupRecord, Move, StoredGroup, group_key
 from translation.member_log.outputs import (
+    ExpiryBegan,
     Health,
     HealthChanged,
     Output,
@@ -53,9 +57,9 @@ PROPERTIES = {"bootstrap.servers": "127.0.0.1:1"}
 class Bench:
     """A driver whose client writes to a list; each record is read back when the test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.metrics = Metrics()
-        fleet = Fleet(kafka=dict(PROPERTIES), partitions=PARTITIONS)
+        fleet = Fleet(kafka=dict(PROPERTIES), partitions=PARTITIONS, **settings)
         self.driver = FleetDriver(fleet, dict(PROPERTIES), self.metrics)
         self.said: list[Output] = []
         self.refusals: list[str] = []
@@ -106,6 +110,27 @@ async def test_what_is_written_and_read_is_counted_and_what_is_said_is_told():
     for kind, count in (("probe", PARTITIONS), ("served", 1), ("ended", 0)):
         for direction in ("read", "written"):
             assert bench.metric("fleet_records_total", kind=kind, direction=direction) == count
+
+
+async def test_members_are_expired_while_every_replica_writes_the_log():
+    bench = Bench(expires="auto", replica_names=ReplicaNames(every="a", writing="b")).start()
+    assert bench.metric("fleet_expires") == 0
+    assert bench.driver.warning == NOT_KNOWN_YET
+    watched = WriterWatch("10.0.0.1")
+    everybody, others = frozenset({"10.0.0.1"}), frozenset({"10.0.0.2"})
+    watched.seen(Look(everybody, everybody), 0)
+    with capture_logs() as logs:
+        bench.driver._note_writers(watched)
+        bench.driver._note_writers(watched)
+    assert [line["log_level"] for line in logs] == ["info"]
+    assert bench.said[-1] == ExpiryBegan()
+    assert (bench.metric("fleet_expires"), bench.driver.warning) == (1, None)
+    for now in (0, DOUBT_S):
+        watched.seen(Look(everybody | others, everybody), now)
+    bench.driver._note_writers(watched)
+    assert bench.metric("fleet_expires") == 0
+    assert bench.driver.warning is not None
+    assert "10.0.0.2" in bench.driver.warning
 
 
 async def test_the_newest_record_grows_older_while_nothing_is_read(mock_clock):
