@@ -45,9 +45,9 @@ def check(
 
 
 def brokers(file: Annotated[Path, typer.Argument(help="The configuration file.")]) -> None:
-    """Learn from the brokers what security they want, and say what the configuration lacks for it.
+    """Find out which security the brokers require, and list what the configuration lacks for it.
 
-    Nothing is started and nothing written. The account of `fleet` is tried if it has what the brokers want. The exit
+    Nothing is started and nothing written. The account of `fleet` is tried if it has what the brokers require. The exit
     code is 0 if nothing is missing, 1 if no broker answers, 2 if the configuration is invalid, and 3 if something is
     missing.
     """
@@ -65,7 +65,7 @@ def brokers(file: Annotated[Path, typer.Argument(help="The configuration file.")
     except NotLearned as error:
         raise refused(error, ExitCode.FAILED) from None
     if not found:
-        typer.echo("the brokers want nothing that the configuration lacks")
+        typer.echo("the brokers require nothing that the configuration lacks")
         return
     if config.fleet is not None:
         found.append(

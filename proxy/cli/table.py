@@ -78,7 +78,7 @@ COMMANDS: Mapping[str, Body] = {
     ),
     "config brokers": Body(
         "proxy.cli.config:brokers",
-        "Learn from the brokers what security they want, and say what the configuration lacks for it.",
+        "Find out which security the brokers require, and list what the configuration lacks for it.",
     ),
     "config schema": Body(
         "proxy.cli.config:schema",

@@ -1,8 +1,8 @@
-"""What security brokers want of whoever connects, and what a configuration lacks for it: before anything is started.
+"""What security brokers require of whoever connects, and what a configuration lacks for it: before anything is started.
 
 A listener says that without credentials. It closes a connection that speaks plain text to a TLS port, and to
 SaslHandshake with a mechanism that it does not have it answers with those that it has, or with ILLEGAL_SASL_STATE if it
-wants no authentication (KIP-43). No certificate is verified here and nothing secret is sent.
+requires no authentication (KIP-43). No certificate is verified here and nothing secret is sent.
 """
 
 import ssl
@@ -22,7 +22,7 @@ from proxy.config.tls import UpstreamTls
 from proxy.transport.broker_calls import BrokerCalls, ConnectionClosedError, NoAnswerError
 
 TIMEOUT_S = 5.0
-"""For each of the connections that it takes to learn what a broker wants."""
+"""For each of the connections that it takes to learn what a broker requires."""
 
 _REQUEST_S = 10.0
 _CLIENT_ID = "epochgate-preflight"
@@ -46,14 +46,14 @@ _NO_PASSWORD = frozenset({"GSSAPI", "OAUTHBEARER"})
 
 
 class NotLearned(Exception):
-    """No broker says what it wants. The message has the reason for each address."""
+    """No broker says what it requires. The message has the reason for each address."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What a listener of a broker wants: TLS, a certificate of the client, one of these SASL mechanisms (none: no
+class Required(msgspec.Struct, frozen=True):
+    """what a listener of a broker requires: TLS, a certificate of the client, one of these SASL mechanisms (none: no
     SASL).
 
-    ``mechanisms`` is None if it wants authentication and does not say by which.
+    ``mechanisms`` is None if it requires authentication and does not say by which.
     """
 
     address: Address
@@ -78,8 +78,8 @@ class Wanted(msgspec.Struct, frozen=True):
         return " ".join(how)
 
 
-async def learn(addresses: Sequence[Address]) -> Wanted:
-    """Ask these brokers, one after another until one answers, what they want.
+async def learn(addresses: Sequence[Address]) -> Required:
+    """Ask these brokers, one after another until one answers, what they require.
 
     :raises NotLearned: none answers.
     """
@@ -93,7 +93,7 @@ async def learn(addresses: Sequence[Address]) -> Wanted:
     raise NotLearned(printable("; ".join(reasons)))
 
 
-async def _learn(address: Address) -> Wanted:
+async def _learn(address: Address) -> Required:
     try:
         with trio.fail_after(TIMEOUT_S):
             return await _ask(address, await _connect(address), tls=False)
@@ -106,8 +106,8 @@ async def _learn(address: Address) -> Wanted:
                 await stream.do_handshake()
                 return await _ask(address, stream, tls=True)
             except (NoAnswerError, trio.BrokenResourceError) as error:
-                if _wants_certificate(error):
-                    return Wanted(address, tls=True, certificate=True)
+                if _requires_certificate(error):
+                    return Required(address, tls=True, certificate=True)
                 raise
             finally:
                 await trio.aclose_forcefully(stream)
@@ -119,7 +119,7 @@ async def _connect(address: Address) -> trio.SocketStream:
     return await trio.open_tcp_stream(address.host, address.port)
 
 
-async def _ask(address: Address, stream: trio.abc.Stream, *, tls: bool) -> Wanted:
+async def _ask(address: Address, stream: trio.abc.Stream, *, tls: bool) -> Required:
     calls = BrokerCalls(stream, _CLIENT_ID, _MOST_BYTES, _MOST_ELEMENTS)
     try:
         await calls.api_versions("preflight")
@@ -128,12 +128,12 @@ async def _ask(address: Address, stream: trio.abc.Stream, *, tls: bool) -> Wante
                 ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism=""), SaslHandshakeResponse
             )
         except ConnectionClosedError:
-            return Wanted(address, tls, mechanisms=None)
+            return Required(address, tls, mechanisms=None)
     finally:
         await calls.aclose()
     if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-        return Wanted(address, tls)
-    return Wanted(
+        return Required(address, tls)
+    return Required(
         address, tls, mechanisms=tuple(map(printable, answer.mechanisms[:_MOST_MECHANISMS])) or None
     )
 
@@ -145,7 +145,7 @@ def _anybody() -> ssl.SSLContext:
     return context
 
 
-def _wants_certificate(error: BaseException | None) -> bool:
+def _requires_certificate(error: BaseException | None) -> bool:
     """Whether the broker ended TLS since no certificate was shown: 1.3 has an alert for it, Java another in 1.2."""
     while error is not None:
         if isinstance(error, ssl.SSLError) and any(one in (error.reason or "") for one in _NO_CERTIFICATE):
@@ -154,36 +154,36 @@ def _wants_certificate(error: BaseException | None) -> bool:
     return False
 
 
-def upstream_problem(tls: UpstreamTls | None, wanted: Wanted) -> str | None:
+def upstream_problem(tls: UpstreamTls | None, required: Required) -> str | None:
     """What `upstream` lacks to connect clients to such a listener; None if nothing."""
-    where = f"the brokers want {wanted} at {wanted.address}"
-    if wanted.tls and tls is None:
+    where = f"the brokers require {required} at {required.address}"
+    if required.tls and tls is None:
         return f"{where}, and `upstream.tls` is not set"
-    if tls is not None and not wanted.tls:
+    if tls is not None and not required.tls:
         return f"{where}, and `upstream.tls` is set"
-    if wanted.certificate and (tls is None or tls.certificate is None):
+    if required.certificate and (tls is None or tls.certificate is None):
         return f"{where}, and `upstream.tls.certificate` is not set"
     return None
 
 
-def account_problem(given: Mapping[str, Property], wanted: Wanted) -> str | None:
+def account_problem(given: Mapping[str, Property], required: Required) -> str | None:
     """What the properties of `fleet.kafka` lack to connect to such a listener; None if nothing, as far as it says."""
     protocol = str(given.get("security.protocol", "PLAINTEXT")).upper()
     mechanism = str(given.get("sasl.mechanisms", given.get("sasl.mechanism", "")))
-    where = f"the brokers want {wanted} at {wanted.address}"
-    is_sasl = wanted.protocol.startswith("SASL")
+    where = f"the brokers require {required} at {required.address}"
+    is_sasl = required.protocol.startswith("SASL")
     if is_sasl and not protocol.startswith("SASL"):
-        return f"the member log has no account: {where}. {_how(wanted)}"
-    if protocol != wanted.protocol:
-        return f"{where}, and `fleet.kafka` has `security.protocol: {protocol}`. {_how(wanted)}"
-    if is_sasl and wanted.mechanisms is not None and (mechanism or "GSSAPI") not in wanted.mechanisms:
-        return f"{where}, and `fleet.kafka` has `sasl.mechanisms: {mechanism or 'GSSAPI'}`. {_how(wanted)}"
+        return f"the member log has no account: {where}. {_how(required)}"
+    if protocol != required.protocol:
+        return f"{where}, and `fleet.kafka` has `security.protocol: {protocol}`. {_how(required)}"
+    if is_sasl and required.mechanisms is not None and (mechanism or "GSSAPI") not in required.mechanisms:
+        return f"{where}, and `fleet.kafka` has `sasl.mechanisms: {mechanism or 'GSSAPI'}`. {_how(required)}"
     if is_sasl and (mechanism or "GSSAPI") not in _NO_PASSWORD:
         missing = [name for name in ("sasl.username", "sasl.password") if not given.get(name)]
         if missing:
             what = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
-            return f"the member log has no account: {where}, and {what}. {_how(wanted)}"
-    if wanted.certificate and not {
+            return f"the member log has no account: {where}, and {what}. {_how(required)}"
+    if required.certificate and not {
         "ssl.certificate.location",
         "ssl.certificate.pem",
         "ssl.keystore.location",
@@ -192,12 +192,12 @@ def account_problem(given: Mapping[str, Property], wanted: Wanted) -> str | None
     return None
 
 
-def _how(wanted: Wanted) -> str:
-    if not wanted.protocol.startswith("SASL"):
-        return f"Set `security.protocol: {wanted.protocol}` there"
-    offered = wanted.mechanisms or ()
+def _how(required: Required) -> str:
+    if not required.protocol.startswith("SASL"):
+        return f"Set `security.protocol: {required.protocol}` there"
+    offered = required.mechanisms or ()
     mechanism = next((one for one in _PREFERRED if one in offered), (*offered, "MECHANISM")[0])
-    properties = f"security.protocol: {wanted.protocol}, sasl.mechanisms: {mechanism}, sasl.username: NAME"
+    properties = f"security.protocol: {required.protocol}, sasl.mechanisms: {mechanism}, sasl.username: NAME"
     return (
         f"Set `fleet.kafka: {{{properties}}}`, and its password from a Secret: in the chart `fleet.secretName` and "
         "`fleet.secretFiles: {sasl.password: KEY}`, else `fleet.kafka_files`"
@@ -244,11 +244,11 @@ async def problems(config: Config, given: Mapping[str, Property]) -> list[str]:
     :raises NotLearned: no broker answers.
     """
     addresses = config.upstream.addresses
-    wanted = await learn(addresses)
-    found = [upstream_problem(config.upstream.tls, wanted)]
+    required = await learn(addresses)
+    found = [upstream_problem(config.upstream.tls, required)]
     if config.fleet is not None:
         brokers = _addresses(given)
-        of_log = wanted if set(brokers) <= set(addresses) else await learn(brokers)
+        of_log = required if set(brokers) <= set(addresses) else await learn(brokers)
         problem = account_problem(given, of_log)
         if problem is None:
             problem = await trio.to_thread.run_sync(log_problem, config.fleet.topic, given)

@@ -81,4 +81,4 @@ def test_its_command_says_what_is_missing(kafka, image):
     manifests, job = rendered(*brokers, "--set", "fleet.kafka.security\\.protocol=SASL_PLAINTEXT")
     done = Pod(manifests, job, image, empty(PODS / "bad")).run()
     assert done.returncode == ExitCode.PROBLEM_FOUND
-    assert done.stderr.splitlines()[0].startswith("error: the brokers want PLAINTEXT at ")
+    assert done.stderr.splitlines()[0].startswith("error: the brokers require PLAINTEXT at ")

@@ -1,4 +1,4 @@
-"""`epochgate config brokers` on a real broker with every kind of listener: what it wants, and what is missing."""
+"""`epochgate config brokers` on a real broker with every kind of listener: what it requires, and what is missing."""
 
 import subprocess
 import sys
@@ -68,23 +68,23 @@ def told(
         ("MUTUAL_TLS", "SSL", (), True),
     ],
 )
-def test_a_listener_says_what_it_wants(cluster, listener, protocol, mechanisms, certificate):
+def test_a_listener_says_what_it_requires(cluster, listener, protocol, mechanisms, certificate):
     bootstrap = cluster.bootstrap_of(listener) if listener else cluster.bootstrap
-    wanted = trio.run(learn, [Address.parse(one) for one in bootstrap.split(",")])
-    assert wanted.protocol == protocol
-    assert set(wanted.mechanisms or ()) == set(mechanisms)
-    assert wanted.certificate is certificate
+    required = trio.run(learn, [Address.parse(one) for one in bootstrap.split(",")])
+    assert required.protocol == protocol
+    assert set(required.mechanisms or ()) == set(mechanisms)
+    assert required.certificate is certificate
 
 
 def test_without_security_nothing_is_missing(cluster, folder):
     code, lines = told(cluster, folder, "")
-    assert (code, lines) == (ExitCode.SUCCESS, ["the brokers want nothing that the configuration lacks"])
+    assert (code, lines) == (ExitCode.SUCCESS, ["the brokers require nothing that the configuration lacks"])
 
 
 def test_the_first_line_says_which_account_is_missing(cluster, folder):
     code, lines = told(cluster, folder, "SASL_TLS")
     assert code == ExitCode.PROBLEM_FOUND
-    assert lines[0].startswith("error: the member log has no account: the brokers want SASL_SSL by ")
+    assert lines[0].startswith("error: the member log has no account: the brokers require SASL_SSL by ")
     assert "security.protocol: SASL_SSL, sasl.mechanisms: SCRAM-SHA-512" in lines[0]
     assert "fleet.secretName" in lines[0]
     assert lines[1].endswith("`upstream.tls` is not set")
@@ -140,7 +140,7 @@ def test_an_account_without_rights_on_the_topic_is_told_which(cluster, folder):
 def test_tls_that_is_set_or_missing_on_one_side_is_named(cluster, folder, tls):
     ca = {"ca": str(tls.ca)}
     _, lines = told(cluster, folder, "", upstream_tls=ca)
-    assert any("want PLAINTEXT" in line and "`upstream.tls` is set" in line for line in lines)
+    assert any("require PLAINTEXT" in line and "`upstream.tls` is set" in line for line in lines)
     log = {"security.protocol": "SSL", "ssl.ca.location": str(tls.ca)}
     _, lines = told(cluster, folder, "MUTUAL_TLS", upstream_tls=ca, **log)
     assert "`fleet.kafka` has no `ssl.certificate.location`" in lines[0]

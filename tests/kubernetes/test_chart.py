@@ -387,7 +387,7 @@ def test_a_quick_install_on_brokers_with_authentication_says_what_is_missing(nam
         )
         said = done.stdout + done.stderr
         assert done.returncode
-        assert "error: the member log has no account: the brokers want SASL_PLAINTEXT by " in said
+        assert "error: the member log has no account: the brokers require SASL_PLAINTEXT by " in said
         assert "fleet.secretName" in said
         assert not succeeds("get", f"--namespace={namespace}", "deployment/quick-epochgate")
     finally:

@@ -1,4 +1,4 @@
-"""What a configuration lacks for what brokers want, and peers that are no brokers (a real one: tests/integration)."""
+"""What a configuration lacks of what brokers require, and peers that are no brokers (real: tests/integration)."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -8,10 +8,10 @@ import trio
 
 from proxy.config.network import Address
 from proxy.preflight import broker_security
-from proxy.preflight.broker_security import NotLearned, Wanted, account_problem, learn
+from proxy.preflight.broker_security import NotLearned, Required, account_problem, learn
 
 BROKER = Address("kafka", 9094)
-SCRAM = Wanted(BROKER, tls=True, mechanisms=("PLAIN", "SCRAM-SHA-256"))
+SCRAM = Required(BROKER, tls=True, mechanisms=("PLAIN", "SCRAM-SHA-256"))
 ACCOUNT = {
     "security.protocol": "SASL_SSL",
     "sasl.mechanisms": "SCRAM-SHA-256",
@@ -68,9 +68,9 @@ async def test_each_broker_that_does_not_answer_is_named(monkeypatch):
     assert "127.0.0.1:2: " in str(error.value)
 
 
-def test_an_account_that_has_what_brokers_want_lacks_nothing():
+def test_an_account_that_has_what_brokers_require_lacks_nothing():
     assert account_problem(ACCOUNT, SCRAM) is None
-    assert account_problem({}, Wanted(BROKER, tls=False)) is None
+    assert account_problem({}, Required(BROKER, tls=False)) is None
     assert account_problem({"security.protocol": "sasl_ssl", **ACCOUNT}, SCRAM) is None
 
 
@@ -79,7 +79,7 @@ def test_an_account_that_has_what_brokers_want_lacks_nothing():
     [
         (
             "security.protocol",
-            "the member log has no account: the brokers want SASL_SSL by PLAIN or SCRAM-SHA-256",
+            "the member log has no account: the brokers require SASL_SSL by PLAIN or SCRAM-SHA-256",
         ),
         ("sasl.mechanisms", "`fleet.kafka` has `sasl.mechanisms: GSSAPI`"),
         ("sasl.username", "and sasl.username is missing"),
@@ -94,11 +94,11 @@ def test_what_an_account_lacks_is_said_with_what_to_set(without, said):
     assert "hush" not in problem
 
 
-def test_an_account_for_brokers_that_want_none_is_said_too():
-    problem = account_problem(ACCOUNT, Wanted(BROKER, tls=False))
+def test_an_account_for_brokers_that_require_none_is_said_too():
+    problem = account_problem(ACCOUNT, Required(BROKER, tls=False))
     assert problem is not None
-    assert "the brokers want PLAINTEXT" in problem
+    assert "the brokers require PLAINTEXT" in problem
 
 
 def test_brokers_that_do_not_say_by_which_mechanism_get_the_one_that_is_given():
-    assert account_problem(ACCOUNT, Wanted(BROKER, tls=True, mechanisms=None)) is None
+    assert account_problem(ACCOUNT, Required(BROKER, tls=True, mechanisms=None)) is None
