@@ -44,6 +44,8 @@ class LiveGroup:
         }
         self.members: list[ConsumerProcess] = []
         self.loads: list[Load] = []
+        self.entries = [proxy.bootstrap for proxy in proxies] or [kafka.bootstrap]
+        """Where members connect, in turn."""
 
     @property
     def proxy(self) -> Proxy:
@@ -61,12 +63,11 @@ class LiveGroup:
         self, client: ClientKind, *assignors: str, count: int = 3, is_static: bool = False, **spec: Any
     ) -> None:
         """Start so many members, by all proxies in turn; without a proxy straight at the broker."""
-        entries = [proxy.bootstrap for proxy in self.proxies] or [self.kafka.bootstrap]
         for number in range(count):
             instance_id = f"instance-{number}" if is_static else None
             one = self.consumers.start(
                 client,
-                entries[number % len(entries)],
+                self.entries[number % len(self.entries)],
                 self.group,
                 list(self.topics),
                 *assignors,
