@@ -16,6 +16,7 @@ from support.entry import POLICY, Entry, running_proxy
 from support.live_group import LiveGroup
 from support.load import Load
 from support.ownership import Partition
+from support.preflight import found, preflight, statuses
 from support.secured import Login, allow
 from support.share import (
     CONFLUENT_SHARE_CONSUMER,
@@ -28,6 +29,7 @@ from support.stacked import Security, Stack, Stacks, Way, cases
 from support.story import Case, tell
 from support.waiting import eventually
 
+from tests.skips import not_here
 from tools.kafka.tls_files import TlsFiles
 
 pytestmark = pytest.mark.kafka
@@ -199,6 +201,14 @@ def test_admin_tools_see_what_the_brokers_have(stack: Stack, kafka, through, con
     through.admin.delete_topics([topic])[topic].result(60)
 
 
+@pytest.mark.parametrize("stack", cases(Way.KROXYLICIOUS_BEHIND, Way.HAPROXY_BEHIND), indirect=True)
+def test_preflight_finds_the_same_through_the_gateway(stack: Stack):
+    straight, through = (preflight("--from", bootstrap)[1] for bootstrap in (stack.straight, stack.upstream))
+    assert statuses(through) == statuses(straight)
+    assert found(through).keys() == found(straight).keys()
+    assert found(through, unknown=True).keys() == found(straight, unknown=True).keys()
+
+
 @pytest.mark.parametrize("way", cases(*Way))
 @pytest.mark.parametrize(
     ("security", "mechanism"),
@@ -233,13 +243,24 @@ def test_clients_are_at_the_brokers_who_they_are(
 @pytest.mark.parametrize("kind", [SHARE_CONSUMER, CONFLUENT_SHARE_CONSUMER], ids=["java", "librdkafka"])
 def test_share_consumers_acknowledge_every_record_once(stack: Stack, kind, kafka, consumers, group):
     skip_without_share_groups(kafka.version)
+    if stack.hides_share_groups:
+        not_here(f"Kroxylicious {stack.kroxylicious} hides the APIs of share groups")
     topic = kafka.new_topic(partitions=3)
     share = ShareGroup(kafka, stack.bootstrap, consumers, group, topic).configured()
     records = kafka.produce(topic, RECORDS)
     for _ in range(2):
         share.start("explicit", kind)
-    share.wait_until_acknowledged(records)
+    consumers.wait_until(lambda: len(acknowledged(consumers.all)) == len(records), "all are acknowledged")
     assert set(acknowledged(consumers.all).values()) == {1}
+
+
+@pytest.mark.parametrize("stack", cases(Way.KROXYLICIOUS_IN_FRONT, Way.KROXYLICIOUS_BEHIND), indirect=True)
+def test_a_share_consumer_hears_that_its_apis_are_hidden(stack: Stack, kafka, consumers, group):
+    if not stack.hides_share_groups:
+        not_here(f"Kroxylicious {stack.kroxylicious} has the APIs of share groups")
+    share = ShareGroup(kafka, stack.bootstrap, consumers, group, kafka.new_topic(partitions=1)).configured()
+    failed = share.start("explicit").wait_for("failed")
+    assert "The cluster does not support the share group protocol" in failed.fields["error"]
 
 
 @pytest.mark.parametrize("client", [CONFLUENT, JAVA], ids=str)

@@ -16,17 +16,28 @@ def _apis(facts: Facts) -> dict[str, Apis]:
 
 
 def _heartbeat(facts: Facts) -> Found:
-    lacking = [
-        node
+    lacking = {
+        node: apis
         for node, apis in _apis(facts).items()
         if apis.versions.get(ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, -1))[1] < _HEARTBEAT_VERSION
-    ]
-    if lacking:
+    }
+    # A gateway takes the APIs that it does not know out of the brokers' answer, and leaves their features in.
+    hidden = [node for node, apis in lacking.items() if apis.features.get(_GROUP_VERSION, 0) >= 1]
+    without = f"without ConsumerGroupHeartbeat (API 68) v{_HEARTBEAT_VERSION}"
+    unchanged = "members whose group has its coordinator there pass through unchanged"
+    if old := [node for node in lacking if node not in hidden]:
         yield Finding(
             check="heartbeat_api",
-            what=f"{nodes(lacking)} without ConsumerGroupHeartbeat (API 68) v{_HEARTBEAT_VERSION}: members whose group "
-            "has its coordinator there pass through unchanged",
+            what=f"{nodes(old)} {without}: {unchanged}",
             do="upgrade every broker to Kafka 4.0 or newer before the first group moves",
+        )
+    if hidden:
+        yield Finding(
+            check="heartbeat_api",
+            what=f"{nodes(hidden)} {without}, although the feature {_GROUP_VERSION} 1 is finalized: {unchanged}",
+            do="a gateway between Epochgate and the brokers hides the API: upgrade it, or connect to the brokers "
+            "without it (docs/how-to/behind-other-gateways.md). If there is none, upgrade every broker to Kafka 4.0 or "
+            "newer",
         )
 
 

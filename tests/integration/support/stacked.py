@@ -24,6 +24,8 @@ from tools.kroxylicious import gateway, jars
 
 PAGE = ROOT / "docs" / "how-to" / "behind-other-gateways.md"
 BROKERS = 3
+HIDES_SHARE_GROUPS_BEFORE = (0, 16, 0)
+"""Older releases of Kroxylicious have a Kafka library in which these APIs were not final."""
 IN_FRONT = "127.0.0.2"
 """Where HAProxy listens when it is in front: on the same ports as Epochgate behind it."""
 
@@ -49,14 +51,25 @@ class Security(StrEnum):
 
 @dataclass(frozen=True)
 class Stack:
-    """Where clients connect, and the Epochgate on the way; `straight` is the brokers' own listener."""
+    """Where clients connect, and the Epochgate on the way.
+
+    `straight` is the brokers' own listener, `upstream` what Epochgate connects to.
+    """
 
     way: Way
     bootstrap: str
     straight: str
+    upstream: str
     ports: frozenset[int]
     """All that clients may connect to."""
     proxy: Proxy | None = None
+    kroxylicious: tuple[int, ...] | None = None
+    """Its version, if it is on the way."""
+
+    @property
+    def hides_share_groups(self) -> bool:
+        """Whether the other gateway takes their APIs out of the brokers' ApiVersions."""
+        return self.kroxylicious is not None and self.kroxylicious < HIDES_SHARE_GROUPS_BEFORE
 
     @property
     def mode(self) -> str:
@@ -108,9 +121,11 @@ class Stacks:
         with contextlib.ExitStack() as stack:
             if way is Way.DIRECT:
                 ports = frozenset(int(one.rpartition(":")[2]) for one in straight.split(","))
-                yield Stack(way, straight, straight, ports)
+                yield Stack(way, straight, straight, straight, ports)
                 return
-            upstream = straight
+            if way in {Way.HAPROXY_IN_FRONT, Way.HAPROXY_BEHIND} and haproxy.program() is None:
+                without(Need.CHART, "haproxy is not installed")
+            upstream, version = straight, _kroxylicious().version if of_kroxylicious(way) else None
             if way is Way.KROXYLICIOUS_BEHIND:
                 upstream, _ = stack.enter_context(self._kroxylicious("behind", straight, security, folder))
             elif way is Way.HAPROXY_BEHIND:
@@ -123,7 +138,7 @@ class Stacks:
                 )
             elif way is Way.HAPROXY_IN_FRONT:
                 stack.enter_context(self._haproxy_in_front(proxy, folder))
-            yield Stack(way, bootstrap, straight, ports, proxy)
+            yield Stack(way, bootstrap, straight, upstream, ports, proxy, version)
 
     def _listener(self, security: Security) -> str:
         if security is Security.PLAINTEXT:
@@ -149,10 +164,6 @@ class Stacks:
     def _kroxylicious(
         self, where: str, target: str, security: Security, folder: Path
     ) -> Iterator[tuple[str, frozenset[int]]]:
-        try:
-            program = jars.ensure()
-        except jars.KroxyliciousUnavailableError as reason:
-            without(Need.KAFKA, reason)
         (port,), first = free_ports(1), free_port_block(NODE_IDS)
         told = "epochgate.example:9092" if where == "in-front" else "kafka-1.example:9092"
         text = snippet(
@@ -165,7 +176,7 @@ class Stacks:
         )
         if security is Security.SASL_TLS:
             text = self._with_tls(text)
-        with gateway.running(program, text, port, folder / "kroxylicious"):
+        with gateway.running(_kroxylicious(), text, port, folder / "kroxylicious"):
             yield f"{LOOPBACK}:{port}", frozenset({port, *range(first, first + NODE_IDS)})
 
     def _with_tls(self, text: str) -> str:
@@ -202,6 +213,13 @@ class Stacks:
         addresses = [(IN_FRONT, bootstrap), (IN_FRONT, first)]
         with haproxy.running(snippet("haproxy-in-front.cfg", changes), addresses, folder / "haproxy"):
             yield
+
+
+def _kroxylicious() -> jars.Kroxylicious:
+    try:
+        return jars.ensure()
+    except jars.KroxyliciousUnavailableError as reason:
+        without(Need.KAFKA, reason)
 
 
 def of_kroxylicious(way: Way) -> bool:

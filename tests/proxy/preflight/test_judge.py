@@ -309,6 +309,16 @@ def test_something_found_outweighs_something_unknown():
     assert judge(known).status is Status.FOUND
 
 
+def test_an_api_that_a_gateway_hides_is_not_taken_for_an_old_broker():
+    """Kroxylicious before 0.12 leaves the finalized features in what it takes the APIs out of."""
+    old = finding(facts(**with_apis(apis(0, {}), apis(0, {}))), "heartbeat_api")
+    assert "upgrade every broker" in old.do
+    assert "gateway" not in old.do
+    hidden = finding(facts(**with_apis(apis(0, {"group.version": 1}))), "heartbeat_api")
+    assert "although the feature group.version 1 is finalized" in hidden.what
+    assert "a gateway between Epochgate and the brokers hides the API" in hidden.do
+
+
 @pytest.mark.parametrize("check", FAULTS)
 def test_what_is_accepted_is_listed_and_counts_for_nothing(check):
     known = facts(**FAULTS[check])
