@@ -13,7 +13,7 @@ from pathlib import Path
 from tools.kafka.ports import LOOPBACK
 from tools.kroxylicious.jars import HERE, Kroxylicious, KroxyliciousUnavailableError
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 
 

@@ -21,6 +21,7 @@ from tools.kafka.cluster import Cluster, ExtraListener
 from tools.kafka.ports import LOOPBACK, free_port_block, free_ports
 from tools.kafka.tls_files import TlsFiles
 from tools.kroxylicious import gateway, jars
+from tools.kroxylicious.jars import Kroxylicious
 
 PAGE = ROOT / "docs" / "how-to" / "behind-other-gateways.md"
 BROKERS = 3
@@ -63,13 +64,13 @@ class Stack:
     ports: frozenset[int]
     """All that clients may connect to."""
     proxy: Proxy | None = None
-    kroxylicious: tuple[int, ...] | None = None
-    """Its version, if it is on the way."""
+    kroxylicious: Kroxylicious | None = None
+    """What is on the way, if it is."""
 
     @property
     def hides_share_groups(self) -> bool:
         """Whether the other gateway takes their APIs out of the brokers' ApiVersions."""
-        return self.kroxylicious is not None and self.kroxylicious < HIDES_SHARE_GROUPS_BEFORE
+        return self.kroxylicious is not None and self.kroxylicious.version < HIDES_SHARE_GROUPS_BEFORE
 
     @property
     def mode(self) -> str:
@@ -125,7 +126,7 @@ class Stacks:
                 return
             if way in {Way.HAPROXY_IN_FRONT, Way.HAPROXY_BEHIND} and haproxy.program() is None:
                 without(Need.CHART, "haproxy is not installed")
-            upstream, version = straight, _kroxylicious().version if of_kroxylicious(way) else None
+            upstream, other = straight, _kroxylicious() if of_kroxylicious(way) else None
             if way is Way.KROXYLICIOUS_BEHIND:
                 upstream, _ = stack.enter_context(self._kroxylicious("behind", straight, security, folder))
             elif way is Way.HAPROXY_BEHIND:
@@ -138,7 +139,7 @@ class Stacks:
                 )
             elif way is Way.HAPROXY_IN_FRONT:
                 stack.enter_context(self._haproxy_in_front(proxy, folder))
-            yield Stack(way, bootstrap, straight, upstream, ports, proxy, version)
+            yield Stack(way, bootstrap, straight, upstream, ports, proxy, other)
 
     def _listener(self, security: Security) -> str:
         if security is Security.PLAINTEXT:
@@ -182,11 +183,15 @@ class Stacks:
     def _with_tls(self, text: str) -> str:
         """The configuration of the page, with TLS on both sides."""
         configuration = yaml.safe_load(text)
+        files = {
+            "/tls/ca.pem": str(self.tls.ca),
+            "/tls/kroxylicious.pem": self._certificate,
+            "/tls/kroxylicious.key": self._key,
+        }
+        tls = yaml.safe_load(snippet("kroxylicious-tls.yaml", files))
         (cluster,) = configuration["virtualClusters"]
-        trust = {"storeFile": str(self.tls.ca), "storeType": "PEM"}
-        cluster["targetCluster"]["tls"] = {"trust": trust}
-        key = {"certificateFile": self._certificate, "privateKeyFile": self._key}
-        cluster["gateways"][0]["tls"] = {"key": key}
+        cluster["targetCluster"] |= tls["targetCluster"]
+        cluster["gateways"][0] |= tls["gateway"]
         return json.dumps(configuration)
 
     @contextlib.contextmanager
@@ -215,7 +220,7 @@ class Stacks:
             yield
 
 
-def _kroxylicious() -> jars.Kroxylicious:
+def _kroxylicious() -> Kroxylicious:
     try:
         return jars.ensure()
     except jars.KroxyliciousUnavailableError as reason:
