@@ -145,15 +145,16 @@ class Pod:
             ]
             self._project(folder, {key: text.encode() for at in ours for key, text in at["data"].items()})
         elif "secret" in volume:
-            self._project(folder, _secret())
+            self._project(folder, _secret(), volume["secret"].get("defaultMode", 0o644))
 
-    def _project(self, folder: Path, data: Mapping[str, bytes]) -> None:
+    def _project(self, folder: Path, data: Mapping[str, bytes], mode: int = 0o644) -> None:
         """Files behind a link, which is swapped at once for all of them."""
         number = len(list(folder.glob("..[0-9]*")))
         fresh = folder / f"..{number}"
         fresh.mkdir()
         for name, content in data.items():
             (fresh / name).write_bytes(content)
+            (fresh / name).chmod(mode)
             if not (folder / name).is_symlink():
                 (folder / name).symlink_to(Path("..data") / name)
         (folder / "..data_tmp").symlink_to(fresh.name)
@@ -165,7 +166,7 @@ def _secret() -> dict[str, bytes]:
     """What is in a Secret of cert-manager, and in those with a revocation list, accounts and keys."""
     with tempfile.TemporaryDirectory() as folder:
         authority = Authority(Path(folder))
-        certificate, key = authority.issue("proxy")
+        certificate, key = authority.issue("proxy", "localhost", "kafka.example", "*.kafka.example")
         of_tls = {
             "tls.crt": certificate.read_bytes(),
             "tls.key": key.read_bytes(),
@@ -177,7 +178,7 @@ def _secret() -> dict[str, bytes]:
         "mapped.yaml": b"CN=alice: {username: alice, password: secret, mechanism: SCRAM-SHA-512}\n",
         "password": b"secret",
         "mac-key": b"0123456789abcdef" * 2,
-        "token": b"secret",
+        "token": b"0123456789abcdef",
     }
 
 

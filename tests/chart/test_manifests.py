@@ -326,7 +326,7 @@ def test_the_values_in_the_documentation_are_good(tmp_path):
         assert render.one(manifests, kind, "epochgate")["metadata"]["labels"]["release"] == "prometheus"
     assert render.one(manifests, "ConfigMap", "epochgate-dashboard")
     (endpoint,) = render.one(manifests, "ServiceMonitor", "epochgate")["spec"]["endpoints"]
-    assert endpoint["authorization"]["credentials"]["name"] == values[3]["admin"]["auth"]["existingSecret"]
+    assert endpoint["authorization"]["credentials"]["name"] == values[4]["admin"]["auth"]["existingSecret"]
 
 
 def test_the_values_for_clients_with_certificates_in_the_documentation_are_good(tmp_path):

@@ -85,7 +85,7 @@ def test_services_lead_to_the_ports_that_clients_are_told(manifests):
     told = {listener["port"] for listener in config(documents)["listeners"]} | {
         first + number
         for listener in config(documents)["listeners"]
-        for ids, first in listener["nodes"].items()
+        for ids, first in listener.get("nodes", {}).items()
         for number in range(span(ids))
     }
     assert told | {config(documents)["admin"]["port"]} == set(pods.values())
