@@ -11,6 +11,9 @@ MAX_BYTES = 32 * 1024
 """Bytes of a ClientHello with its record headers at most. Those of real clients have up to a few KiB: a ticket with the
 client's certificate in it, and keys against quantum computers."""
 
+_MOST_EXTENSIONS = 128
+"""Those of real clients are about 20. Reading 8000 of them took 15 ms, in which the process does nothing else."""
+
 _RECORD_HEADER = struct.Struct(">BHH")
 _HANDSHAKE = 22
 _MAX_RECORD = 16 * 1024
@@ -93,6 +96,8 @@ def _server_name(body: bytes) -> bytes | None:
         (kind,) = _U16.unpack_from(extensions)
         if kind in found:
             raise ClientHelloError(f"the extension {kind} is there twice")
+        if len(found) == _MOST_EXTENSIONS:
+            raise ClientHelloError(f"more than {_MOST_EXTENSIONS} extensions")
         found[kind], extensions = _vector(extensions[_U16.size :], 2)
     return None if _SERVER_NAME not in found else _host_name(found[_SERVER_NAME])
 

@@ -71,6 +71,14 @@ def test_what_is_no_hello_is_refused(data: bytes) -> None:
         ClientHelloReader().feed(data)
 
 
+def test_the_number_of_extensions_is_bounded() -> None:
+    """Thousands of empty ones fit into the bytes, and each costs time in which no other connection is served."""
+    others = [extension(kind, b"") for kind in range(1000, 1128)]
+    assert read(record(message(b"".join([*others[1:], server_name(b"a")])))) == b"a"
+    with pytest.raises(ClientHelloError, match="more than 128 extensions"):
+        read(record(message(b"".join([*others, server_name(b"a")]))))
+
+
 def test_its_size_is_bounded_also_in_small_records() -> None:
     reader = ClientHelloReader()
     endless = record(b"\x01\x00\x7f\x00") + record(b"x") * 10_000
