@@ -280,6 +280,14 @@ class ClientConnection:
 
     async def _dial(self) -> Dialed | None:
         """Connect to the broker; None if the client has gone before that was over, where the proxy speaks for it."""
+        dialed = await self._dial_once()
+        # The manager closes misrouted connections when a node is learned, but this one was not open yet.
+        while dialed is not None and dialed.assumed and self._deps.dialer.is_misrouted(self.node_id, dialed):
+            await trio.aclose_forcefully(dialed.stream)
+            dialed = await self._dial_once()
+        return dialed
+
+    async def _dial_once(self) -> Dialed | None:
         if self._speaker is None:
             return await self._deps.dialer.dial(self.node_id)
         from proxy.connection.dial_for_client import dial_for_client  # noqa: PLC0415 - only for tokens

@@ -92,6 +92,12 @@ class Dialer:
                 return Dialed(stream, address, assumed, identity)
         raise UnreachableError("; ".join(failures), timed_out=timed_out, local=local)
 
+    def is_misrouted(self, node_id: int | None, dialed: Dialed) -> bool:
+        """Whether ``dialed`` leads to a bootstrap broker, and the node's own address has become known meanwhile."""
+        if not dialed.assumed or node_id is None:
+            return False
+        return self._nodes.address_of(node_id) not in (None, dialed.address)
+
     def _rotated_bootstrap(self) -> tuple[Address, ...]:
         """Return the bootstrap brokers, starting with another one at each call."""
         start, self._next = self._next, (self._next + 1) % len(self._bootstrap)

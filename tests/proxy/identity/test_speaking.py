@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, ErrorCode
 from proxy.config.identity import IdentityMode
+from proxy.config.schema import Address
 from proxy.config.tls import ClientAuth
 from proxy.connection import kept_authentication
 from proxy.connection.client_connection import ClientConnection
@@ -94,6 +95,27 @@ async def test_a_client_is_not_spoken_for_where_its_node_should_be_and_another_i
         (reason,) = (one["reason"] for one in logs if one.get("cause") == "server_error")
         assert "not broker 1 of the cluster the-cluster" in reason
         assert proxy.count("proxy_to_server_errors_total", kind="wrong_route") == 1
+
+
+async def test_a_node_whose_address_becomes_known_during_the_authentication_is_dialed_itself(
+    broker, authority, tmp_path, nursery
+):
+    other = SecuredBroker(2, {}, broker.tokens)
+    other.nursery = nursery
+    await other.start()
+    async with speaking(broker, authority, tmp_path) as proxy:
+        assert await answered(proxy, authority, "alice"), "her token is made"
+        client = await connect_tls(proxy.port(2), a_client(authority, "alice"))
+        broker.holds_back = trio.Event()
+        await client.send_all(messages.plain(8))
+        await broker.arrival()
+        proxy.server.nodes.learn(2, Address(*other.nodes[2]))
+        broker.holds_back.set()
+        with trio.fail_after(10):
+            assert await wire.FrameReader(client).frame() is not None
+        await trio.aclose_forcefully(client)
+    assert ("CN=alice", messages.plain(8)) in other.ordinary
+    other.stop()
 
 
 async def test_a_token_that_has_not_reached_the_broker_is_tried_again_without_another_one(

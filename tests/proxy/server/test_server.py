@@ -122,6 +122,31 @@ async def test_an_unknown_node_is_served_by_a_bootstrap_broker_until_its_address
                 await stream.aclose()
 
 
+async def test_a_node_whose_address_becomes_known_while_a_connection_opens_is_dialed_itself():
+    async with a_cluster(1, 2) as brokers:
+        brokers[1].refuses_metadata = True
+        async with serving(config_for(brokers, 1)) as proxy:
+            brokers[1].refuses_metadata = False
+            dialer, began, may_end = proxy.server._parts.dialer, trio.Event(), trio.Event()
+            open_ = dialer._open
+
+            async def slowly(host: str, port: int) -> trio.abc.Stream:
+                dialer._open = open_
+                began.set()
+                await may_end.wait()
+                return await open_(host, port)
+
+            dialer._open = slowly
+            async with await connect(proxy.port(2)) as on_node_2:
+                await on_node_2.send_all(messages.plain(5))
+                await began.wait()
+                async with await connect(proxy.port()) as client:
+                    await proxy.ask(client, messages.metadata(1))
+                may_end.set()
+                assert await wire.FrameReader(on_node_2).frame() is not None
+            assert brokers[2].requests == [messages.plain(5)]
+
+
 async def test_any_bootstrap_broker_will_do():
     async with a_cluster(1) as brokers:
         host, port = brokers[1].nodes[1]
