@@ -12,14 +12,18 @@ import trio
 
 from protocol_codecs import ApiKey
 from proxy.config.identity import IdentityMode
+from proxy.config.proxy_protocol import ProxyProtocol
 from proxy.config.schema import Config, Limits, Listener
 from proxy.config.tls import ClientAuth, ListenerTls
+from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_context import file_problems, listener_material
 from proxy.transport.tls_errors import TlsFilesError
+from proxy.transport.tls_stream import TlsStream
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.broker import FakeBroker, a_cluster, connect
 from tests.proxy.fakes.certificates import LOCAL, Authority, connect_tls
 from tests.proxy.fakes.hellos import extension, hello_of, message, record, server_name
+from tests.proxy.fakes.proxy_headers import binary, line
 from tests.proxy.fakes.serving import Running, config_for, serving
 from tests.proxy.transport.test_revocation import Resuming, a_client, see_principals
 
@@ -94,6 +98,18 @@ async def answer_to(proxy: Running, data: bytes) -> bytes:
             while more := await client.receive_some():
                 answer += more
         return answer
+
+
+class HeaderFirst(TcpStream):
+    """A connection whose first packet begins with a PROXY header."""
+
+    def __init__(self, port: int, header: bytes) -> None:
+        super().__init__(socket.create_connection((LOCAL, port)))
+        self._header = header
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        header, self._header = self._header, b""
+        await super().send_all(header + bytes(data))
 
 
 # -- where a name leads --------------------------------------------------------------------------------------
@@ -269,6 +285,34 @@ async def test_the_name_of_a_node_that_can_not_be_reached_is_no_mistake_of_the_c
             while proxy.count("unreachable_nodes"):  # noqa: ASYNC110  another task changes it
                 await trio.sleep(0.05)
         assert await node_that_answers(proxy, brokers, context, name_of(2), 4) == 2
+
+
+async def test_behind_a_load_balancer_the_name_selects_the_node_and_the_header_names_the_client(
+    authority: Authority,
+) -> None:
+    """With header and ClientHello in one packet, and without a header to trust."""
+    keys = {"client_ca": str(authority.file), "client_auth": ClientAuth.REQUIRED}
+    listener = a_listener(tls_for(authority, **keys), proxy_protocol=ProxyProtocol(trusted=(LOCAL,)))
+    context, seen = a_client(authority, "alice", ssl.TLSVersion.TLSv1_3), list[str]()
+    async with a_cluster(1, 2) as brokers, serving(config_for(brokers, listeners=(listener,))) as proxy:
+        see_principals(proxy.server, seen)
+        for node, header in ((1, line), (2, binary)):
+            stream = TlsStream(
+                HeaderFirst(proxy.port(), header("192.0.2.7")), context, server_side=False,
+                server_name=name_of(node),
+            )  # fmt: skip
+            await stream.handshake()
+            assert await proxy.ask(stream, messages.plain(node)) is not None
+            assert brokers[node].requests[-1] == messages.plain(node)
+            assert {one._client_host for one in proxy.server._parts.connections} == {"192.0.2.7"}
+            await stream.aclose()
+            with trio.fail_after(10):
+                while len(proxy.server._parts.connections):  # noqa: ASYNC110  another task changes it
+                    await trio.sleep(0.01)
+        assert seen == ["alice"] * 2
+        assert await answer_to(proxy, binary("192.0.2.7") + hello_of("x.kafka.example")) == UNRECOGNIZED_NAME
+        assert await answer_to(proxy, hello_of(name_of(1))) == b""
+        assert proxy.count("client_to_proxy_proxy_headers_total", result="invalid") == 1
 
 
 # -- resumed sessions ----------------------------------------------------------------------------------------

@@ -138,6 +138,30 @@ async def test_clients_behind_one_balancer_go_to_the_workers_of_their_own_addres
                 await stream.aclose()
 
 
+async def test_workers_have_one_port_for_all_nodes_behind_a_balancer(tmp_path):
+    authority = Authority(tmp_path)
+    async with a_cluster(1, 2) as brokers:
+        listener = Listener(
+            bind=LOCAL,
+            port=0,
+            nodes_by_name="b{node}.kafka.example",
+            bootstrap_name="kafka.example",
+            tls=authority.listener_tls(hosts=("kafka.example", "*.kafka.example")),
+            proxy_protocol=ProxyProtocol(trusted=(LOCAL,)),
+        )
+        async with supervising(config_for(brokers, workers=2, listeners=(listener,))) as proxy:
+            for node, host in ((1, TWO_HOSTS[0]), (2, TWO_HOSTS[0]), (1, TWO_HOSTS[1]), (2, TWO_HOSTS[1])):
+                plain = await proxy.connect(LOCAL)
+                await plain.send_all(binary(host))
+                name = f"b{node}.kafka.example"
+                stream = TlsStream(plain, authority.client_context(), server_side=False, server_name=name)
+                await stream.handshake()
+                assert await proxy.ask(stream, messages.plain(node)) is not None
+                assert brokers[node].requests[-1] == messages.plain(node)
+                await stream.aclose()
+            assert await proxy.value("client_to_proxy_connections_total", node_id="2") == 2
+
+
 # -- together ------------------------------------------------------------------------------------------------
 
 
