@@ -18,7 +18,7 @@ def check_names(file: str, content: bytes, names: Collection[str]) -> None:
     try:
         alternatives = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         found = alternatives.get_values_for_type(x509.DNSName)
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, ValueError):
         found = []
     covered = {name.lower() for name in found}
     missing = [name for name in names if not covered & {name, f"*.{name.partition('.')[2]}"}]

@@ -1,5 +1,6 @@
 """One port for all nodes: the server name of the TLS handshake decides where a connection leads, if anywhere."""
 
+import datetime as dt
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -9,12 +10,17 @@ from pathlib import Path
 import pytest
 import structlog
 import trio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtensionOID
 
 from protocol_codecs import ApiKey
 from proxy.config.identity import IdentityMode
 from proxy.config.proxy_protocol import ProxyProtocol
 from proxy.config.schema import Config, Limits, Listener
 from proxy.config.tls import ClientAuth, ListenerTls
+from proxy.transport.certificate_names import check_names
 from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_context import file_problems, listener_material
 from proxy.transport.tls_errors import TlsFilesError
@@ -396,6 +402,18 @@ def test_a_certificate_that_is_not_for_all_names_is_refused(authority: Authority
         ((key, text),) = file_problems(tls, a_listener(tls).server_names)
         assert key == "certificate"
         assert said in text
+
+
+def test_a_certificate_whose_names_are_of_an_unknown_kind_is_refused() -> None:
+    """Not with another error: at a reload that would end the process."""
+    key, subject, now = ec.generate_private_key(ec.SECP256R1()), x509.Name([]), dt.datetime.now(dt.UTC)
+    x400_address = x509.UnrecognizedExtension(
+        ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"\x30\x04\xa3\x02\x30\x00"
+    )
+    builder = x509.CertificateBuilder(subject, subject, key.public_key(), 1, now, now + dt.timedelta(days=1))
+    own = builder.add_extension(x400_address, critical=False).sign(key, hashes.SHA256())
+    with pytest.raises(TlsFilesError, match=f"is not for {BOOTSTRAP}"):
+        check_names("file", own.public_bytes(serialization.Encoding.PEM), [BOOTSTRAP])
 
 
 async def test_a_new_certificate_without_a_name_is_refused_and_the_one_before_stays(
