@@ -8,7 +8,7 @@ from support import one_port
 from support.broker import Kafka
 from support.entry import Proxy, running_proxy
 from support.host_names import resolved
-from support.live_group import LiveGroup
+from support.live_group import MODE, LiveGroup
 
 from tools.kafka.cluster import Cluster
 from tools.kafka.tls_files import TlsFiles
@@ -49,6 +49,7 @@ def proxy(request, kafka, tls, folder) -> Iterator[Proxy]:
             advertised_host=one_port.BOOTSTRAP,
             listener_tls={"certificate": str(certificate), "key": str(key)},
             listener=listener,
+            policy=MODE.format(mode="translate"),
             workers=request.param,
         ) as proxy,
     ):
@@ -68,7 +69,6 @@ def connections(proxy: Proxy) -> dict[str, float]:
 def test_five_libraries_produce_and_consume_on_one_port(kafka, consumers, proxy, tls, folder, group):
     topic = kafka.new_topic(partitions=one_port.PARTITIONS)
     live = LiveGroup(kafka, consumers, [proxy], group, {topic: one_port.PARTITIONS})
-    live.policy("translate")
     one_port.tell(live, proxy.bootstrap, tls, folder)
     counted = connections(proxy)
     assert counted.keys() == {"bootstrap", *map(str, one_port.NODES)}

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +20,15 @@ def resolved(*names: str, address: str = LOOPBACK) -> Iterator[None]:
     if not os.access(_HOSTS, os.W_OK):
         not_here(f"only root may add names to {_HOSTS}")
     mark = f"# epochgate test {uuid.uuid4().hex}"
-    with _locked() as lines:
-        lines.append(f"{address} {' '.join(names)} {mark}\n")
-    try:
-        yield
-    finally:
+    with Path(tempfile.gettempdir(), f"epochgate-{names[0]}.lock").open("w") as turns:
+        fcntl.flock(turns, fcntl.LOCK_EX)  # another process may have the same names, with another address
         with _locked() as lines:
-            lines[:] = [line for line in lines if mark not in line]
+            lines.append(f"{address} {' '.join(names)} {mark}\n")
+        try:
+            yield
+        finally:
+            with _locked() as lines:
+                lines[:] = [line for line in lines if mark not in line]
 
 
 @contextlib.contextmanager
