@@ -5,8 +5,12 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Protocol, cast
 
+import h11
+import hypercorn.protocol
+import structlog
 import trio
 from hypercorn.config import Config as HypercornConfig
+from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio import run as hypercorn_run
 from hypercorn.trio import serve
 from hypercorn.trio.tcp_server import TCPServer
@@ -25,6 +29,7 @@ from proxy.admin.status_page import page_routes
 from proxy.admin.text_format import render_metrics
 from proxy.config.schema import Admin, Visibility
 from proxy.metrics.registry import Metrics
+from proxy.runtime.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from proxy.admin.access import Access
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
 _OK = 200
 _UNAVAILABLE = 503
 _GRACEFUL_S = 1.0
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.admin")
 
 
 class Health:
@@ -153,10 +160,30 @@ def access_to(config: Admin, metrics: Metrics) -> "Access | None":
 
 class _Settings(HypercornConfig):
     access: "Access | None" = None
+    failures: LogThrottle
+
+
+class _Http1(H11Protocol):
+    """HTTP/1.1 alone: a client that wants HTTP/2 or a WebSocket is answered as if it did not.
+
+    Hypercorn takes both without TLS or ALPN too, and what it parses there of a stranger may raise anything.
+    """
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """Go on with HTTP/1.1, whatever the client offers."""
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        headers = [(name, value) for name, value in request.headers if name != b"upgrade"]
+        method, target, version = request.method, request.target, request.http_version
+        await super()._create_stream(
+            h11.Request(method=method, target=target, headers=headers, http_version=version)
+        )
 
 
 class _Connection(TCPServer):
     """A connection of the admin port that makes the TLS handshake, and leaves nothing behind.
+
+    An exception in it ends it and nothing else: the other connections and the proxy share its nursery.
 
     Hypercorn's protocol and its connection refer to each other, with the bytes that were read: 60 kB for a head without
     an end. Only a full collection finds such a cycle, and thousands of strangers' connections fit between two of these.
@@ -168,6 +195,9 @@ class _Connection(TCPServer):
         try:
             if await self._is_secured():
                 await super().run()
+        except* Exception as errors:  # noqa: BLE001  what a stranger sends ends its own connection
+            if (suppressed := self.config.failures.suppressed("failed")) is not None:
+                _log.error("a connection of the admin port failed", exc_info=errors, suppressed=suppressed)
         finally:
             if isinstance(self.stream, trio.SSLStream):
                 from proxy.admin.access import forget  # noqa: PLC0415 - loaded, as it has secured the stream
@@ -190,7 +220,9 @@ class _Connection(TCPServer):
         return True
 
 
-vars(hypercorn_run)["TCPServer"] = _Connection  # there is no setting for it
+# There are no settings for these.
+vars(hypercorn_run)["TCPServer"] = _Connection
+vars(hypercorn.protocol)["H11Protocol"] = _Http1
 
 
 async def serve_admin(
@@ -207,6 +239,7 @@ async def serve_admin(
     """
     config = _Settings()
     config.access = access
+    config.failures = LogThrottle()
     config.bind = [f"fd://{sock.detach()}"]  # closed by hypercorn
     config.graceful_timeout = _GRACEFUL_S
     config.errorlog = logging.getLogger("hypercorn.error")

@@ -126,7 +126,7 @@ async def test_what_is_no_request_over_http_gets_nothing(tmp_path: Path):
         upgrade = [("Upgrade", "websocket"), ("Sec-WebSocket-Key", "x" * 24), ("Sec-WebSocket-Version", "13")]
         request = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
         status, answer = await door.send(request + "".join(f"{a}: {b}\r\n" for a, b in upgrade) + "\r\n")
-        assert status == 403
+        assert status == 401
         assert "Epochgate" not in answer
 
 

@@ -1,4 +1,4 @@
-"""Connections of the admin port leave nothing behind, whatever a stranger sends."""
+"""Connections of the admin port leave nothing behind and end nothing else, whatever a stranger sends."""
 
 import gc
 import socket
@@ -6,13 +6,25 @@ import socket
 import pytest
 import trio
 from hypercorn.protocol import ProtocolWrapper
+from hypercorn.protocol.h11 import H11Protocol
 from starlette.applications import Starlette
+from structlog.testing import capture_logs
 
 from proxy.admin.access import Access
 from proxy.admin.admin_http import serve_admin
 from proxy.config.schema import Admin
 from proxy.metrics.registry import Metrics
+from tests.proxy.admin.door import TOKEN, opened
 from tests.proxy.fakes.certificates import LOCAL, Authority
+
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
+PATH_OF_ONE_BYTE = b"\x82\x86\x04\x01\xff\x01\x01x"
+"""Headers of HTTP/2: GET, http, the path, which is no ASCII, and the authority x."""
+
+
+def upgrade(protocol: str, *headers: str) -> bytes:
+    lines = ["GET /healthz HTTP/1.1", "Host: x", "Connection: Upgrade", f"Upgrade: {protocol}", *headers]
+    return "\r\n".join((*lines, "", "")).encode("latin-1")
 
 
 @pytest.fixture
@@ -53,3 +65,37 @@ async def test_a_connection_that_is_closed_leaves_nothing_to_collect(no_collecti
     assert [
         one for one in tls_streams if one.server_side
     ] == []  # those of this test's client are trio's own cycles
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HTTP2 + len(PATH_OF_ONE_BYTE).to_bytes(3) + b"\1\5\0\0\0\1" + PATH_OF_ONE_BYTE,
+        HTTP2 + b"".join(b"\0\0\5\2\0" + (2 * n + 1).to_bytes(4) + b"\0\0\0\0\1" for n in range(1, 1200)),
+        upgrade("h2c", "HTTP2-Settings: x"),
+        upgrade("websocket", "Sec-WebSocket-Extensions: \xff"),
+    ],
+    ids=["path of HTTP/2", "priorities of HTTP/2", "settings of h2c", "extensions of a WebSocket"],
+)
+async def test_other_protocols_end_no_process(tmp_path, sent):
+    async with opened(tmp_path, [TOKEN]) as door:
+        stream = await trio.open_tcp_stream("127.0.0.1", door.port)
+        await stream.send_all(sent)
+        assert (await stream.receive_some()).startswith((b"HTTP/1.1 200", b"HTTP/1.1 400"))
+        await trio.aclose_forcefully(stream)
+        assert (await door.ask("/healthz"))[0] == 200
+
+
+async def test_an_exception_ends_its_connection_only(tmp_path, monkeypatch):
+    async def fail(*_):
+        raise ValueError("a bug")
+
+    async with opened(tmp_path, [TOKEN]) as door:
+        with monkeypatch.context() as patch, capture_logs() as lines:
+            patch.setattr(H11Protocol, "_create_stream", fail)
+            stream = await trio.open_tcp_stream("127.0.0.1", door.port)
+            await stream.send_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert await stream.receive_some() == b""
+            await stream.aclose()
+        assert "a connection of the admin port failed" in [line["event"] for line in lines]
+        assert (await door.ask("/healthz"))[0] == 200
