@@ -10,6 +10,7 @@ import hypercorn.protocol
 import structlog
 import trio
 from hypercorn.config import Config as HypercornConfig
+from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio import run as hypercorn_run
 from hypercorn.trio import serve
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 _OK = 200
 _UNAVAILABLE = 503
 _GRACEFUL_S = 1.0
+_MOST_CONNECTIONS = 256
+"""A connection costs up to 90 kB. One more ends the oldest, so strangers who hold many keep no probe out."""
+_SEND_S = 60.0
+"""In this time a client has to take what is sent to it at once, at most one whole answer."""
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.admin")
 
@@ -161,6 +166,8 @@ def access_to(config: Admin, metrics: Metrics) -> "Access | None":
 class _Settings(HypercornConfig):
     access: "Access | None" = None
     failures: LogThrottle
+    connections: dict[trio.CancelScope, None]
+    """Those that are open, the oldest first."""
 
 
 class _Http1(H11Protocol):
@@ -192,18 +199,40 @@ class _Connection(TCPServer):
     config: _Settings
 
     async def run(self) -> None:
+        scope, connections = trio.CancelScope(), self.config.connections
+        if len(connections) >= _MOST_CONNECTIONS:
+            oldest = next(iter(connections))
+            del connections[oldest]
+            oldest.cancel()
+        connections[scope] = None
         try:
-            if await self._is_secured():
-                await super().run()
+            with scope:
+                if await self._is_secured():
+                    await super().run()
         except* Exception as errors:  # noqa: BLE001  what a stranger sends ends its own connection
             if (suppressed := self.config.failures.suppressed("failed")) is not None:
                 _log.error("a connection of the admin port failed", exc_info=errors, suppressed=suppressed)
         finally:
+            connections.pop(scope, None)
             if isinstance(self.stream, trio.SSLStream):
                 from proxy.admin.access import forget  # noqa: PLC0415 - loaded, as it has secured the stream
 
                 forget(self.stream)
             vars(self).clear()
+
+    async def protocol_send(self, event: Event) -> None:
+        """Send, within a bound and as long as the server runs. Hypercorn waits for ever for a client that does not
+        read, also when the process is to end."""
+        if not isinstance(event, RawData):
+            await super().protocol_send(event)
+            return
+        try:
+            async with self.send_lock:
+                with trio.fail_after(_SEND_S):
+                    await self.stream.send_all(event.data)
+        except (trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError):
+            await trio.aclose_forcefully(self.stream)
+            await self.protocol.handle(Closed())
 
     async def _is_secured(self) -> bool:
         """Make the handshake of a port with TLS; return whether the connection can go on."""
@@ -240,6 +269,7 @@ async def serve_admin(
     config = _Settings()
     config.access = access
     config.failures = LogThrottle()
+    config.connections = {}
     config.bind = [f"fd://{sock.detach()}"]  # closed by hypercorn
     config.graceful_timeout = _GRACEFUL_S
     config.errorlog = logging.getLogger("hypercorn.error")

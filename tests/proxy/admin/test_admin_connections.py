@@ -8,8 +8,10 @@ import trio
 from hypercorn.protocol import ProtocolWrapper
 from hypercorn.protocol.h11 import H11Protocol
 from starlette.applications import Starlette
+from starlette.routing import Route
 from structlog.testing import capture_logs
 
+from proxy.admin import admin_http
 from proxy.admin.access import Access
 from proxy.admin.admin_http import serve_admin
 from proxy.config.schema import Admin
@@ -98,4 +100,48 @@ async def test_an_exception_ends_its_connection_only(tmp_path, monkeypatch):
             assert await stream.receive_some() == b""
             await stream.aclose()
         assert "a connection of the admin port failed" in [line["event"] for line in lines]
+        assert (await door.ask("/healthz"))[0] == 200
+
+
+class Large:
+    """Gives an answer that no buffers between it and a client take."""
+
+    def __init__(self) -> None:
+        self.begins, self.is_over = trio.Event(), trio.Event()
+
+    async def __call__(self, _scope, _receive, send) -> None:
+        self.begins.set()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(50_000_000)})
+        self.is_over.set()
+
+
+@pytest.mark.parametrize("send_s", [0.1, 60])
+async def test_who_does_not_read_the_answer_holds_neither_a_connection_nor_the_end(send_s, monkeypatch):
+    monkeypatch.setattr(admin_http, "_SEND_S", send_s)
+    answer, stop = Large(), trio.Event()
+    app = Starlette(routes=[Route("/", answer)])
+    sock = socket.create_server(("127.0.0.1", 0))
+    stream = await trio.open_tcp_stream(*sock.getsockname())
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(admin_http.serve_admin, sock, app, stop.wait)
+            await stream.send_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await answer.begins.wait()
+            if send_s < 1:
+                await answer.is_over.wait()
+            stop.set()
+    await stream.aclose()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_one_connection_too_many_ends_the_oldest(tls, tmp_path, monkeypatch):
+    monkeypatch.setattr(admin_http, "_MOST_CONNECTIONS", 2)
+    async with opened(tmp_path, [TOKEN], tls=tls) as door:
+        silent = [await trio.open_tcp_stream("127.0.0.1", door.port) for _ in range(2)]
+        assert (await door.ask("/healthz"))[0] == 200
+        with trio.fail_after(4):  # sooner than without a request, or without a handshake
+            assert await silent[0].receive_some() == b""
+        for one in silent:
+            await trio.aclose_forcefully(one)
         assert (await door.ask("/healthz"))[0] == 200

@@ -113,6 +113,19 @@ def test_a_token_does_not_go_where_a_redirect_leads(tmp_path: Path):
     assert theirs == [None]
 
 
+def test_a_token_does_not_go_to_a_proxy_of_the_environment(tmp_path: Path, monkeypatch):
+    theirs: list[str | None] = []
+    ours: list[str | None] = []
+    credentials = Credentials(token_file=str(token_file(tmp_path, TOKEN)))
+    with a_server(200, "", theirs) as stranger, a_server(200, "", ours) as url:
+        monkeypatch.setenv("http_proxy", stranger)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        fetch_groups(url, Snapshot, timeout_s=TIMEOUT_S, credentials=credentials)
+    assert ours == [f"Bearer {TOKEN}"]
+    assert theirs == []
+
+
 async def test_the_commands_have_options_for_it(tmp_path: Path):
     async with opened(tmp_path, [TOKEN], tls=True, client_auth=ClientAuth.REQUIRED) as door:
         certificate, key = door.authority.issue("client", "client.example")
