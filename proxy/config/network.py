@@ -346,11 +346,13 @@ class Admin(Section, frozen=True, kw_only=True):
     ] = True
 
     def __post_init__(self) -> None:
-        """Refuse what is no address (an empty one would be all of them), and certificates that nobody has to show."""
+        """Refuse what is no address (an empty one would be all of them), and certificates that no client needs."""
         check_host("bind", self.bind)
         check_names(self.hosts)
         if self.tls is not None and self.tls.client_auth is ClientAuth.OPTIONAL and self.token_file is None:
-            raise ValueError("`client_auth: optional` needs `token_file`: else nobody has to show anything")
+            raise ValueError(
+                "`client_auth: optional` needs `token_file`: without it no request needs credentials"
+            )
 
     @property
     def needs_certificate(self) -> bool:

@@ -41,7 +41,7 @@ class LogSource(Protocol):
 
     @property
     def warning(self) -> str | None:
-        """Why nobody is expired, though the configuration has it."""
+        """Why no member is expired although the configuration says so."""
         ...
 
     @property

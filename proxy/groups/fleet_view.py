@@ -31,7 +31,7 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``state`` is ``ready``, ``reading`` (not read to its end yet), ``away`` (at least one partition can't be read or
     written now) or ``refused`` (it can't be used now, although its brokers answer; ``reason`` says why).
     ``warning`` says which settings of the topic are wrong and what mends them, or which replicas may not write the log
-    (``expires: auto``); nobody is expired meanwhile.
+    (``expires: auto``); no member is expired meanwhile.
     ``partitions_away`` counts the partitions that can't be used now. In all states but ``ready`` what is shown of other
     replicas may be old, and calls of clients that come from them are refused for now. ``newest_record_at`` is when the
     newest record that was read was written, in the partition where that is longest ago; None if one has none.

@@ -72,7 +72,7 @@ class Identities:
         await self._tokens.run(task_status)
 
     async def end(self, spare_s: float) -> None:
-        """Expire all tokens; nobody speaks for anybody from now on. ``spare_s``: what the drain left of its time."""
+        """Expire all tokens; no client is authenticated from now on. ``spare_s``: what the drain left of its time."""
         if self._tokens is not None:
             await self._tokens.expire_all(spare_s)
 

@@ -36,7 +36,7 @@ _SETTLES_S, _SETTLES_PART = 5.0, 0.05
 there would cost the connection."""
 
 SPREADS_S = 0.1
-"""No connection is authenticated by a token that was asked for less than this many seconds ago. Brokers of 4.4.0 knew
+"""No connection is authenticated by a token that was requested less than this many seconds ago. Brokers of 4.4.0 knew
 a token after about 45 ms, and refuse one that they do not know: that takes 300 ms, and stands in their metrics."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5

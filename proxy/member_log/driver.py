@@ -230,8 +230,8 @@ class FleetDriver:
 
     @property
     def warning(self) -> str | None:
-        """Why nobody is expired, though ``fleet.expires`` has it: which settings of the topic are wrong, and what mends
-        them; or which replicas may not write the log. None if somebody silent is expired.
+        """Why no member is expired although ``fleet.expires`` says so: which settings of the topic are wrong, and what
+        mends them; or which replicas may not write the log. None if silent members are expired.
         """
         return self._wrong_settings or self._why_not_all_write
 
@@ -375,7 +375,7 @@ class FleetDriver:
         self._metrics.wrong_settings(is_wrong=wrong is not None)
 
     def _note_writers(self, watched: WriterWatch) -> None:
-        """Beside a replica that does not write the log nobody is expired here: its clients may be served there."""
+        """Beside a replica that does not write the log no member is expired here: its clients may be served there."""
         if watched.why_not != self._why_not_all_write:
             self._why_not_all_write = watched.why_not
             if watched.all_write:

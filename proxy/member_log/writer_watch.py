@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import trio
 
-LOOK_EVERY_S = 5.0
+LOOKUP_EVERY_S = 5.0
 """Name servers keep an answer for 5 to 30 s."""
 DOUBT_S = 10.0
 """So long an address may be without its label, while the two names are read from caches of different age."""
@@ -27,7 +27,7 @@ Resolve = Callable[[str], Awaitable["Addresses | None"]]
 """The addresses of a name, none if there is no such name; None: no name server answered."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class Lookup(msgspec.Struct, frozen=True):
     """What the two names gave: the addresses of every process, and of those that write the log. None: not known."""
 
     every: Addresses | None
@@ -35,7 +35,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class WriterWatch:
-    """Decides by looks. ``all_write`` is what they have come to, and ``why_not`` is for people."""
+    """Decides by lookups. ``all_write`` is their result, and ``why_not`` is for people."""
 
     def __init__(self, own_address: str) -> None:
         self._own = str(ipaddress.ip_address(own_address))
@@ -43,13 +43,15 @@ class WriterWatch:
         self.why_not: str | None = NOT_KNOWN_YET
         self._missing_since: dict[str, float] = {}
 
-    def seen(self, look: Look, now: float) -> None:
-        """Take a look into account. One that failed changes nothing but the reason."""
-        if look.every is None or look.writing is None:
+    def note(self, lookup: Lookup, now: float) -> None:
+        """Take a lookup into account. One that failed changes nothing but the reason."""
+        if lookup.every is None or lookup.writing is None:
             if not self.all_write:
-                self.why_not = "no name server says whether every replica writes this log"
+                self.why_not = (
+                    "no name server answers, so it is not known whether every replica writes this log"
+                )
             return
-        missing = (look.every | {self._own}) - (look.every & look.writing)
+        missing = (lookup.every | {self._own}) - (lookup.every & lookup.writing)
         self._missing_since = {one: self._missing_since.get(one, now) for one in missing}
         if not missing:
             self.all_write, self.why_not = True, None
@@ -74,10 +76,10 @@ async def resolve(name: str) -> Addresses | None:
 async def watch(
     every: str, writing: str, own_address: str, report: Callable[[WriterWatch], None], ask: Resolve = resolve
 ) -> None:
-    """Look at the two names for ever, and report after each look."""
+    """Look the two names up until cancelled, and report after each lookup."""
     watched = WriterWatch(own_address)
     while True:
-        look = Look(await ask(every), await ask(writing))
-        watched.seen(look, trio.current_time())
+        lookup = Lookup(await ask(every), await ask(writing))
+        watched.note(lookup, trio.current_time())
         report(watched)
-        await trio.sleep(LOOK_EVERY_S)
+        await trio.sleep(LOOKUP_EVERY_S)

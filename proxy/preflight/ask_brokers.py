@@ -68,7 +68,7 @@ class BrokerAddress(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The brokers of a cluster as anybody is told them; ``answered`` has the API versions of the addresses asked.
+    """The brokers of a cluster as Metadata names them; ``answered`` has the API versions of the addresses asked.
 
     ``cluster_id`` is the cluster's, None if it is not known.
     """

@@ -30,6 +30,8 @@ _MOST_BYTES = 1024 * 1024
 _MOST_ELEMENTS = 20_000
 _MOST_MECHANISMS = 10
 _MOST_CHARS = 300
+_DEFAULT_PORT = 9092
+"""librdkafka's, for a broker without one."""
 _FAILURES = (
     OSError,
     UnicodeError,
@@ -247,7 +249,7 @@ async def problems(config: Config, given: Mapping[str, Property]) -> list[str]:
     required = await learn(addresses)
     found = [upstream_problem(config.upstream.tls, required)]
     if config.fleet is not None:
-        brokers = _addresses(given)
+        brokers = addresses_of(given)
         of_log = required if set(brokers) <= set(addresses) else await learn(brokers)
         problem = account_problem(given, of_log)
         if problem is None:
@@ -256,10 +258,12 @@ async def problems(config: Config, given: Mapping[str, Property]) -> list[str]:
     return [one for one in found if one is not None]
 
 
-def _addresses(given: Mapping[str, Property]) -> list[Address]:
+def addresses_of(given: Mapping[str, Property]) -> list[Address]:
+    """The brokers that librdkafka's properties name, without those in forms that only librdkafka reads."""
     text = str(given.get("bootstrap.servers", given.get("metadata.broker.list", "")))
     found = []
     for part in text.split(","):
+        address = part.strip().rpartition("://")[2]
         with suppress(ValueError):  # librdkafka takes other forms too
-            found.append(Address.parse(part.strip().rpartition("://")[2]))
+            found.append(Address.parse(address if ":" in address else f"{address}:{_DEFAULT_PORT}"))
     return found

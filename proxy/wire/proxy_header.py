@@ -170,9 +170,11 @@ def _check_tlvs(block: bytes, position: int) -> None:
         if kind == _TLV_CRC32C:
             if length != _CRC32C.size:
                 raise ProxyHeaderError(f"a CRC32C of {length} bytes")
-            (said,) = _CRC32C.unpack_from(block, position)
+            (stated,) = _CRC32C.unpack_from(block, position)
             # The sum is that of the header with zeros in its place.
             found = crc32c.crc32c(block[:position] + bytes(length) + block[position + length :])
-            if found != said:
-                raise ProxyHeaderError(f"the header's CRC32C is 0x{found:08x}, it says 0x{said:08x}")
+            if found != stated:
+                raise ProxyHeaderError(
+                    f"the header has the CRC32C 0x{stated:08x}, its bytes have 0x{found:08x}"
+                )
         position += length

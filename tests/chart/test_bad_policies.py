@@ -19,6 +19,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "nothing that it is for": ({"mode": "observe"}, "exactly one of group, groups and pattern"),
     "two that it is for": ({"mode": "observe", "group": "a", "pattern": "b"}, "exactly one of group, groups"),
     "a pattern that is none": ({"mode": "observe", "pattern": "web-("}, "missing closing )"),
+    "a pattern of two halves": ({"mode": "observe", "pattern": "a)|(b"}, "unexpected )"),
     "a pattern that RE2 does not have": (
         {"mode": "observe", "pattern": "a(?=b)"},
         "invalid or unsupported Perl syntax",
@@ -62,7 +63,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"mode": "translate", "group": "a", "steps": ["100%"], "approval": "required"},
         "approval is about steps",
     ),
-    "an approval that nobody wants": (
+    "an approval that no step needs": (
         {"mode": "translate", "group": "a", "steps": [1], "approve": 1},
         "approve needs approval: required",
     ),

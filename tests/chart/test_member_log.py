@@ -171,7 +171,7 @@ def test_who_says_it_gets_it(objects: dict[str, Any], said: bool) -> None:
     [
         ("auto", "from when every pod of this release writes this log"),
         ("true", "after its own session timeout"),
-        ("false", "expire nobody (`fleet.expires: false`)"),
+        ("false", "expire no member (`fleet.expires: false`)"),
     ],
 )
 def test_the_notes_say_from_when_members_are_expired(expires: str, said: str) -> None:

@@ -178,7 +178,7 @@ CONTRADICTIONS = {
         ["--set", "admin.tls.clientAuth=required"],
         "admin.tls.clientAuth: needs existingSecret and clientCaSecretName",
     ),
-    "certificates for the admin port that nobody has to show": (
+    "certificates for the admin port that no client needs": (
         ["--set", "admin.tls.existingSecret=a,admin.tls.clientCaSecretName=b,admin.tls.clientAuth=optional"],
         "admin.tls.clientAuth: optional needs admin.auth.existingSecret",
     ),

@@ -69,7 +69,7 @@ def connections(proxy: Proxy) -> dict[str, float]:
 def test_five_libraries_produce_and_consume_on_one_port(kafka, consumers, proxy, tls, folder, group):
     topic = kafka.new_topic(partitions=one_port.PARTITIONS)
     live = LiveGroup(kafka, consumers, [proxy], group, {topic: one_port.PARTITIONS})
-    one_port.tell(live, proxy.bootstrap, tls, folder)
+    one_port.run_clients(live, proxy.bootstrap, tls, folder)
     counted = connections(proxy)
     assert counted.keys() == {"bootstrap", *map(str, one_port.NODES)}
     assert min(counted.values()) >= 1

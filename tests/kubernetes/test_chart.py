@@ -229,7 +229,7 @@ def test_five_libraries_use_all_brokers_on_one_port(namespace, project_image, tm
             kafka = BrokersUnderTest(brokers.bootstrap, source="one port", version=brokers.version)
             topic = kafka.new_topic(partitions=one_port.PARTITIONS)
             live = LiveGroup(kafka, consumers, [], ONE_PORT, {topic: one_port.PARTITIONS})
-            one_port.tell(live, f"{one_port.BOOTSTRAP}:{NODE_PORT}", tls, tmp_path)
+            one_port.run_clients(live, f"{one_port.BOOTSTRAP}:{NODE_PORT}", tls, tmp_path)
         finally:
             consumers.end()
             helm("uninstall", ONE_PORT, "--ignore-not-found")

@@ -119,7 +119,7 @@ authorization:
 {{- fail "admin.tls.clientCaSecretName: needs clientAuth: required or optional" -}}
 {{- end -}}
 {{- if and (eq .tls.clientAuth "optional") (not .auth.existingSecret) -}}
-{{- fail "admin.tls.clientAuth: optional needs admin.auth.existingSecret; else nobody has to show anything" -}}
+{{- fail "admin.tls.clientAuth: optional needs admin.auth.existingSecret: without it no request needs credentials" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

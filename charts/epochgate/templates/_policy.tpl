@@ -28,7 +28,7 @@ they have the whole parser, and refuse a bad policy while the one before it stay
 {{- range $name, $digest := $manifest.files -}}
 {{- if not (hasKey $files $name) -}}{{- fail (printf "policy.set.files: manifest.json names %s, which is missing" $name) -}}{{- end -}}
 {{- if ne $digest (printf "sha256:%s" (get $files $name | sha256sum)) -}}
-{{- fail (printf "policy.set.files: %s is not as manifest.json has it; write both anew" $name) -}}
+{{- fail (printf "policy.set.files: %s is not as manifest.json has it; write both again" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -66,7 +66,7 @@ they have the whole parser, and refuse a bad policy while the one before it stay
 {{- if ne (int $by) 1 -}}{{- fail (printf "%s: a rule needs exactly one of group, groups and pattern" $at) -}}{{- end -}}
 {{- with get . "pattern" -}}
 {{- /* The same syntax as the pods': RE2. A bad one ends the rendering with its own message. */ -}}
-{{- $_ := mustRegexMatch (printf "^(?:%s)$" .) "" -}}
+{{- $_ := mustRegexMatch . "" -}}
 {{- end -}}
 {{- $type := get . "type" -}}
 {{- if and $type (ne $type "consumer") (eq .mode "translate") -}}

@@ -28,7 +28,7 @@ PRODUCERS = (CONFLUENT, JAVA, KAFKA_PYTHON, FRANZ_GO)
 """Whose drivers can produce too."""
 
 
-def tell(live: LiveGroup, bootstrap: str, tls: TlsFiles, folder: Path) -> None:
+def run_clients(live: LiveGroup, bootstrap: str, tls: TlsFiles, folder: Path) -> None:
     """All join, produce, commit, and read what is produced meanwhile; the group has one topic on all brokers."""
     ((topic, _),) = live.topics.items()
     kafka, consumers = live.kafka, live.consumers

@@ -8,7 +8,7 @@ import trio
 
 from proxy.config.network import Address
 from proxy.preflight import broker_security
-from proxy.preflight.broker_security import NotLearned, Required, account_problem, learn
+from proxy.preflight.broker_security import NotLearned, Required, account_problem, addresses_of, learn
 
 BROKER = Address("kafka", 9094)
 SCRAM = Required(BROKER, tls=True, mechanisms=("PLAIN", "SCRAM-SHA-256"))
@@ -102,3 +102,12 @@ def test_an_account_for_brokers_that_require_none_is_said_too():
 
 def test_brokers_that_do_not_say_by_which_mechanism_get_the_one_that_is_given():
     assert account_problem(ACCOUNT, Required(BROKER, tls=True, mechanisms=None)) is None
+
+
+def test_brokers_of_the_log_without_a_port_have_the_default_one():
+    given = {"bootstrap.servers": "log-kafka, SSL://other:9094,[::1]:9095,["}
+    assert addresses_of(given) == [
+        Address("log-kafka", 9092),
+        Address("other", 9094),
+        Address("::1", 9095),
+    ]

@@ -95,7 +95,7 @@ INVALID = {
     "v2, a TLV without length": (binary(0x21, 0x11, IPV4 + b"\x04\0"), "beyond the header"),
     "v2, a TLV too long": (binary(0x21, 0x11, IPV4 + b"\x04\0\x01"), "type 0x04 goes beyond the header"),
     "v2, a short checksum": (binary(0x21, 0x11, IPV4 + tlv(0x03, b"abc")), "a CRC32C of 3 bytes"),
-    "v2, a wrong checksum": (with_crc(IPV4, wrong=1), "the header's CRC32C is 0x"),
+    "v2, a wrong checksum": (with_crc(IPV4, wrong=1), "the header has the CRC32C 0x"),
 }
 
 
