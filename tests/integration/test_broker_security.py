@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +33,20 @@ def cluster(own_kafka_of_module, tls) -> Cluster:
     return own_kafka_of_module(**secured_cluster(tls))
 
 
-def told(
+def checked(config: dict[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command on a configuration."""
+    (folder / "epochgate.yaml").write_text(yaml.safe_dump(config))
+    return subprocess.run(
+        [sys.executable, "-m", "proxy", "config", "brokers", folder / "epochgate.yaml"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def reported(
     cluster: Cluster, folder, listener: str, upstream_tls: dict[str, Any] | None = None, **kafka: str
 ) -> tuple[int, list[str]]:
     """The exit code of the command for this listener, and its lines."""
@@ -45,15 +59,7 @@ def told(
         "listeners": [{"advertised_host": "localhost", "nodes": {"0": 9100}}],
         "fleet": {"kafka": {"bootstrap.servers": bootstrap, **kafka}},
     }
-    (folder / "epochgate.yaml").write_text(yaml.safe_dump(config))
-    done = subprocess.run(
-        [sys.executable, "-m", "proxy", "config", "brokers", folder / "epochgate.yaml"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = checked(config, folder)
     assert "Traceback" not in done.stderr
     return done.returncode, (done.stdout + done.stderr).splitlines()
 
@@ -77,12 +83,12 @@ def test_a_listener_says_what_it_requires(cluster, listener, protocol, mechanism
 
 
 def test_without_security_nothing_is_missing(cluster, folder):
-    code, lines = told(cluster, folder, "")
+    code, lines = reported(cluster, folder, "")
     assert (code, lines) == (ExitCode.SUCCESS, ["the brokers require nothing that the configuration lacks"])
 
 
 def test_the_first_line_says_which_account_is_missing(cluster, folder):
-    code, lines = told(cluster, folder, "SASL_TLS")
+    code, lines = reported(cluster, folder, "SASL_TLS")
     assert code == ExitCode.PROBLEM_FOUND
     assert lines[0].startswith("error: the member log has no account: the brokers require SASL_SSL by ")
     assert "security.protocol: SASL_SSL, sasl.mechanisms: SCRAM-SHA-512" in lines[0]
@@ -97,9 +103,9 @@ def test_a_password_that_is_missing_or_wrong_is_named_by_its_property_or_by_what
         "sasl.mechanisms": "SCRAM-SHA-512",
         "sasl.username": "alice",
     }
-    _, lines = told(cluster, folder, "SASL", **given)
+    _, lines = reported(cluster, folder, "SASL", **given)
     assert "and sasl.password is missing" in lines[0]
-    code, lines = told(cluster, folder, "SASL", **given, **{"sasl.password": "not-hers"})
+    code, lines = reported(cluster, folder, "SASL", **given, **{"sasl.password": "not-hers"})
     assert code == ExitCode.PROBLEM_FOUND
     assert "the brokers refuse the member log's account" in lines[0]
     assert "uthentication failed" in lines[0]
@@ -107,13 +113,13 @@ def test_a_password_that_is_missing_or_wrong_is_named_by_its_property_or_by_what
 
 
 def test_a_mechanism_that_brokers_do_not_have_is_named(cluster, folder):
-    _, lines = told(
+    _, lines = reported(
         cluster, folder, "SASL", **{"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "GSSAPI"}
     )
     assert "`fleet.kafka` has `sasl.mechanisms: GSSAPI`" in lines[0]
 
 
-def test_an_account_without_rights_on_the_topic_is_told_which(cluster, folder):
+def test_an_account_without_rights_on_the_topic_learns_which(cluster, folder):
     kafka = Kafka(cluster.bootstrap, source="secured", version=cluster.version)
     kafka.new_topic(partitions=16, name="__epochgate_members")
     account = {
@@ -122,27 +128,27 @@ def test_an_account_without_rights_on_the_topic_is_told_which(cluster, folder):
         "sasl.username": "bob",
         "sasl.password": secret("bob"),
     }
-    code, lines = told(cluster, folder, "SASL", **account)
+    code, lines = reported(cluster, folder, "SASL", **account)
     assert code == ExitCode.PROBLEM_FOUND
     assert "may not describe" in lines[0]
     rights = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
     allow(kafka.admin, "bob", ResourceType.TOPIC, "__epochgate_members", *rights)
-    _, lines = told(cluster, folder, "SASL", **account)
+    _, lines = reported(cluster, folder, "SASL", **account)
     assert (
         lines[0] == "error: the account of `fleet.kafka` lacks READ, WRITE on the topic __epochgate_members"
     )
     allow(
         kafka.admin, "bob", ResourceType.TOPIC, "__epochgate_members", AclOperation.READ, AclOperation.WRITE
     )
-    assert told(cluster, folder, "SASL", **account)[0] == ExitCode.SUCCESS
+    assert reported(cluster, folder, "SASL", **account)[0] == ExitCode.SUCCESS
 
 
 def test_tls_that_is_set_or_missing_on_one_side_is_named(cluster, folder, tls):
     ca = {"ca": str(tls.ca)}
-    _, lines = told(cluster, folder, "", upstream_tls=ca)
+    _, lines = reported(cluster, folder, "", upstream_tls=ca)
     assert any("require PLAINTEXT" in line and "`upstream.tls` is set" in line for line in lines)
     log = {"security.protocol": "SSL", "ssl.ca.location": str(tls.ca)}
-    _, lines = told(cluster, folder, "MUTUAL_TLS", upstream_tls=ca, **log)
+    _, lines = reported(cluster, folder, "MUTUAL_TLS", upstream_tls=ca, **log)
     assert "`fleet.kafka` has no `ssl.certificate.location`" in lines[0]
     assert any("`upstream.tls.certificate` is not set" in line for line in lines)
 
@@ -152,14 +158,6 @@ def test_no_broker_is_no_finding(cluster, folder):
         "upstream": {"bootstrap": ["127.0.0.1:1"]},
         "listeners": [{"advertised_host": "localhost", "nodes": {"0": 9100}}],
     }
-    (folder / "epochgate.yaml").write_text(yaml.safe_dump(config))
-    done = subprocess.run(
-        [sys.executable, "-m", "proxy", "config", "brokers", folder / "epochgate.yaml"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = checked(config, folder)
     assert done.returncode == ExitCode.FAILED
     assert done.stderr.startswith("error: 127.0.0.1:1: ")
