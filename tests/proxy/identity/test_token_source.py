@@ -64,7 +64,7 @@ async def test_the_account_makes_a_token_of_another_and_may_expire_it(broker):
     account = an_account(broker)
     token = await account.create("CN=alice")
     assert token.owner == "CN=alice"
-    assert token.expires_at - token.made_at == 60
+    assert token.expires_at - token.made_at == pytest.approx(60)
     assert broker.tokens.made[token.user] == ("CN=alice", token.hmac)
     assert broker.tokens.renewers == ["User:gate"]
     await account.expire(token)
@@ -145,7 +145,7 @@ async def test_a_token_lives_no_longer_than_was_asked_for(broker):
     broker.created = generous
     account = an_account(broker)
     token = await account.create("CN=alice")
-    assert token.expires_at - token.made_at == 60
+    assert token.expires_at - token.made_at == pytest.approx(60)
     await account.aclose()
 
 

@@ -21,7 +21,7 @@ from proxy.member_log.log_messages import Begun
 from proxy.member_log.reader_watch import PATIENCE_S
 from proxy.member_log.record_decoding import RawRecord, decode_record
 from proxy.member_log.refusals import MemberLogRefused
-from proxy.member_log.writer_watch import DOUBT_S, NOT_KNOWN_YET, Look, WriterWatch
+from proxy.member_log.writer_watch import DOUBT_S, NOT_KNOWN_YET, Lookup, WriterWatch
 from proxy.metrics.registry import Metrics
 from translation.member_log.counting import Stored
 from translation.member_log.formats import FORMATS
@@ -118,7 +118,7 @@ async def test_members_are_expired_while_every_replica_writes_the_log():
     assert bench.driver.warning == NOT_KNOWN_YET
     watched = WriterWatch("10.0.0.1")
     everybody, others = frozenset({"10.0.0.1"}), frozenset({"10.0.0.2"})
-    watched.seen(Look(everybody, everybody), 0)
+    watched.note(Lookup(everybody, everybody), 0)
     with capture_logs() as logs:
         bench.driver._note_writers(watched)
         bench.driver._note_writers(watched)
@@ -126,7 +126,7 @@ async def test_members_are_expired_while_every_replica_writes_the_log():
     assert bench.said[-1] == ExpiryBegan()
     assert (bench.metric("fleet_expires"), bench.driver.warning) == (1, None)
     for now in (0, DOUBT_S):
-        watched.seen(Look(everybody | others, everybody), now)
+        watched.note(Lookup(everybody | others, everybody), now)
     bench.driver._note_writers(watched)
     assert bench.metric("fleet_expires") == 0
     assert bench.driver.warning is not None
