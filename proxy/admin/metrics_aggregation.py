@@ -15,6 +15,7 @@ from proxy.metrics.group_families import FAMILIES, PREFIX
 
 _LOWEST = frozenset(
     {
+        f"{PREFIX}config_is_current",
         f"{PREFIX}fleet_expires",
         f"{PREFIX}ready",
         f"{PREFIX}policy_is_current",
@@ -52,13 +53,14 @@ _HIGHEST = frozenset(
 )
 _SUPERVISOR_ONLY = frozenset(
     {
+        f"{PREFIX}config_is_current",
         f"{PREFIX}policy_version",
         f"{PREFIX}policy_is_current",
         f"{PREFIX}preflight_asked_timestamp_seconds",
         f"{PREFIX}preflight_checks",
     }
 )
-"""Only the supervisor reads the policy file, and makes preflights."""
+"""Only the supervisor reads the configuration and policy files, and makes preflights."""
 _GROUPS = frozenset(PREFIX + family.name for family in FAMILIES)
 """The supervisor computes these from the merged snapshot, because two workers may each serve part of a group."""
 _CUMULATIVE = frozenset({"counter", "histogram", "summary"})

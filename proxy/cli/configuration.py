@@ -10,7 +10,7 @@ from protocol_codecs.printable import printable
 from proxy.config.document import ConfigError, KeyPath
 from proxy.config.fleet import UnreadableSecret
 from proxy.config.hosting import check_hosting
-from proxy.config.loader import read_config
+from proxy.config.loader import ReadConfig, read_config
 from proxy.config.policy_source import LoadedPolicy, load_policy_from, policy_path
 from proxy.config.schema import Config
 from proxy.config.tls import ListenerTls, UpstreamTls
@@ -45,22 +45,9 @@ def checked(file: Path) -> Checked:
 
     :raises ConfigError: with all that is wrong with them, and with the files and secrets that the configuration names.
     """
-    config, document, problems = read_config(file)
-    for check in (check_fleet, _check_hook, _check_preflight, _check_admin_token):
-        try:
-            check(config)
-        except INVALID as error:
-            problems += (document.problem((), line) for line in str(error).splitlines())
-    for path, tls, names in _tls_sections(config):
-        from proxy.transport.tls_context import file_problems  # noqa: PLC0415 - many configurations have no TLS
-
-        problems += (
-            document.problem((*path, key) if key else path, text) for key, text in file_problems(tls, names)
-        )
-    if config.identity is not None:
-        from proxy.identity.setup import identity_problems  # noqa: PLC0415 - many clients have no certificates
-
-        problems += (document.problem(path, text) for path, text in identity_problems(config))
+    read = read_config(file)
+    config, document, problems = read
+    problems += problems_of_files(read)
     policy = None
     source = policy_path(config, file)
     if source is not None:
@@ -75,6 +62,25 @@ def checked(file: Path) -> Checked:
         raise ConfigError(*problems)
     check_hosting(config, Policy() if policy is None else policy.policy)
     return Checked(config, policy)
+
+
+def problems_of_files(read: ReadConfig) -> Iterator[str]:
+    """Yield what is wrong with the files and secrets that a configuration names, but for its policy."""
+    config, document = read.config, read.document
+    for check in (check_fleet, _check_hook, _check_preflight, _check_admin_token):
+        try:
+            check(config)
+        except INVALID as error:
+            yield from (document.problem((), line) for line in str(error).splitlines())
+    for path, tls, names in _tls_sections(config):
+        from proxy.transport.tls_context import file_problems  # noqa: PLC0415 - many configurations have no TLS
+
+        for key, text in file_problems(tls, names):
+            yield document.problem((*path, key) if key else path, text)
+    if config.identity is not None:
+        from proxy.identity.setup import identity_problems  # noqa: PLC0415 - many clients have no certificates
+
+        yield from (document.problem(path, text) for path, text in identity_problems(config))
 
 
 def _check_hook(config: Config) -> None:

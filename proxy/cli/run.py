@@ -137,7 +137,7 @@ async def _run(
                 nursery.start_soon(
                     keep_running, ConfigMapWatch(name, watch, labels=labels or "").run, process.metrics
                 )
-        nursery.start_soon(keep_running, FileWatcher(reloadables).run, process.metrics)
+        nursery.start_soon(keep_running, FileWatcher(lambda: reloadables).run, process.metrics)
         if config.admin.exposure is not None:
             _log.warning("admin port exposed", bind=config.admin.bind, reason=config.admin.exposure)
         _log.info("status page", url=_page_url(config.admin, process.ports.admin))

@@ -54,6 +54,7 @@ _EVERYBODYS = frozenset(
 _ONE_PROCESS = frozenset(
     {
         "build_info",
+        "config_is_current",
         "fleet_expires",
         "fleet_log_away",
         "fleet_log_refused",

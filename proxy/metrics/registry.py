@@ -545,6 +545,16 @@ class Metrics:
         self.tasks = self._gauge(
             "tasks", "Running tasks in the process: a few, and some for each connection."
         )
+        self.config_reloads = self._counter(
+            "config_reloads",
+            "Reloads of the configuration file that would change something, by result.",
+            "result",
+        )
+        self.config_is_current = self._gauge(
+            "config_is_current",
+            "0 while the configuration file is refused, or needs a restart, and the one before stays in force.",
+        )
+        self.config_is_current.set(1)
         self.policy_reloads = self._counter(
             "policy_reloads", "Reloads of the policy file, by result.", "result"
         )

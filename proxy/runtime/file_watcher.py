@@ -1,12 +1,12 @@
-"""Notices that certificates or the policy file have changed, or a SIGHUP, and has them reloaded.
+"""Notices that the configuration, the policy, certificates or secrets have changed, or a SIGHUP, and has them reloaded.
 
-Who reloads them: :class:`proxy.transport.tls_context.Certificates` and
-:class:`proxy.reload.policy_reloader.PolicyReloader`. No connection is dropped. The configuration file itself is read
-once, at the start.
+Who reloads them: :class:`proxy.reload.config_reloader.ConfigReloader`,
+:class:`proxy.reload.policy_reloader.PolicyReloader`, :class:`proxy.transport.tls_context.Certificates` and the holders
+of other secrets. No connection is dropped.
 """
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -40,12 +40,14 @@ class FileWatcher:
     A change is applied once the files stayed the same for one interval. Files that belong together may be written one
     after the other (a certificate and its key), and a policy file that is only half written may still be valid YAML:
     a policy that would move every group back.
+
+    ``reloadables`` are those of the moment: a changed configuration brings others. Those are reloaded once, since their
+    files may have changed between their construction and the next poll.
     """
 
-    def __init__(self, reloadables: Sequence[Reloadable]) -> None:
-        self._reloadables = tuple(reloadables)
-        self._applied = [_signature(one.files) for one in self._reloadables]
-        self._last_seen = list(self._applied)
+    def __init__(self, reloadables: Callable[[], Sequence[Reloadable]]) -> None:
+        self._reloadables = reloadables
+        self._watched = {one: _Watched(_signature(one.files)) for one in reloadables()}
 
     async def run(self) -> None:
         """Poll the files and listen for SIGHUP, for ever."""
@@ -53,23 +55,37 @@ class FileWatcher:
             nursery.start_soon(self._poll)
             nursery.start_soon(self._listen)
 
+    def _take_new(self) -> None:
+        before, self._watched = self._watched, {}
+        for one in self._reloadables():
+            self._watched[one] = before.get(one) or _Watched(())
+
     async def _poll(self) -> None:
         while True:
             await trio.sleep(POLL_INTERVAL_S)
-            for n, one in enumerate(self._reloadables):
+            self._take_new()
+            for one, watched in list(self._watched.items()):
                 signature = _signature(one.files)
-                settled = signature == self._last_seen[n]
-                self._last_seen[n] = signature
-                if signature != self._applied[n] and settled:
-                    self._applied[n] = signature
+                settled = signature == watched.last_seen
+                watched.last_seen = signature
+                if signature != watched.applied and settled:
+                    watched.applied = signature
                     one.reload("a file changed" if len(one.files) > 1 else "the file changed")
 
     async def _listen(self) -> None:
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             async for _ in signals:
-                for n, one in enumerate(self._reloadables):
-                    self._applied[n] = self._last_seen[n] = _signature(one.files)
+                self._take_new()
+                for one, watched in list(self._watched.items()):
+                    watched.applied = watched.last_seen = _signature(one.files)
                     one.reload("SIGHUP")
+
+
+class _Watched:
+    """The signature of a reloadable's files as they were applied, and as they were seen last."""
+
+    def __init__(self, now: _Signature) -> None:
+        self.applied = self.last_seen = now
 
 
 def _signature(files: Sequence[Path]) -> _Signature:

@@ -85,7 +85,7 @@ class Worker:
                 nursery.start_soon(self._server.stop_at_signals)
                 nursery.start_soon(
                     keep_running,
-                    FileWatcher(self._server.reloadables).run,
+                    FileWatcher(lambda: self._server.reloadables).run,
                     self._server.metrics,
                 )
                 nursery.start_soon(self._receive, rest, nursery)

@@ -20,4 +20,4 @@ async def watch(reloader: PolicyReloader) -> None:
     """Watch the reloader's file, and load."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reloader.run)
-        nursery.start_soon(FileWatcher((reloader,)).run)
+        nursery.start_soon(FileWatcher(lambda: (reloader,)).run)

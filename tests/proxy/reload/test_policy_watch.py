@@ -72,7 +72,7 @@ def said() -> Iterator[list[structlog.typing.EventDict]]:
 
 @pytest.fixture
 async def polled(proxy: Proxy, nursery: trio.Nursery) -> Proxy:
-    nursery.start_soon(FileWatcher((proxy.watch,)).run)
+    nursery.start_soon(FileWatcher(lambda: (proxy.watch,)).run)
     await trio.sleep(3 * POLL_INTERVAL_S)
     return proxy
 

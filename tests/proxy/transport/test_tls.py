@@ -285,7 +285,7 @@ async def test_changed_certificates_are_shown_to_new_connections_and_no_connecti
 ) -> None:
     tls = authority.listener_tls("proxy")
     async with a_cluster(1) as brokers, serving(with_tls(config_for(brokers), tls)) as proxy:
-        nursery.start_soon(FileWatcher(proxy.server.certificates).run)
+        nursery.start_soon(FileWatcher(lambda: proxy.server.certificates).run)
         before = await connect_tls(proxy.port(1), authority.client_context())
         expires = proxy.count("tls_certificate_expiry_timestamp_seconds", where=f"listener {LOCAL}:0")
         (certificates,) = proxy.server.certificates

@@ -1,0 +1,127 @@
+"""Reads the configuration file again, plans what a change means, and has all of the plan done or nothing.
+
+:mod:`proxy.runtime.file_watcher` notices that the file has changed, or a SIGHUP. A configuration that is invalid, needs
+a restart or can't be put in force is refused: the one before stays, and log and metrics report it.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+import trio
+
+from proxy.config.loader import ConfigError, ReadConfig, read_config
+from proxy.config.schema import Config
+from proxy.metrics.registry import Metrics
+from proxy.reload.config_plan import Plan, plan_of
+from proxy.runtime.computing_thread import InThread, in_thread
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.config")
+
+RETRY_S = 10.0
+"""Seconds between two tries of a configuration that could not be put in force, though it needs no restart.
+
+What it names may come later than the file: a Secret that is mounted beside it, a broker.
+"""
+
+
+class ReconfigureRefused(Exception):
+    """A configuration can't be put in force; nothing was changed. Each of its ``problems`` is a line for people."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+
+class Reconfigurable(Protocol):
+    """A process whose configuration can be exchanged."""
+
+    async def reconfigure(self, config: Config, plan: Plan) -> None:
+        """Do all of a plan, which needs no restart.
+
+        :raises ReconfigureRefused: that is not possible; nothing was changed.
+        """
+        ...
+
+
+class ConfigReloader:
+    """Keeps ``process`` at what ``file`` says. ``in_force`` is the configuration that it was started with.
+
+    ``check`` returns what is wrong with the files that a configuration names.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        in_force: Config,
+        process: Reconfigurable,
+        metrics: Metrics,
+        *,
+        check: Callable[[ReadConfig], Iterable[str]],
+        run_in_thread: InThread = in_thread,
+    ) -> None:
+        self._file = file
+        self.in_force = in_force
+        self._process = process
+        self._metrics = metrics
+        self._check = check
+        self._in_thread = run_in_thread
+        self._wanted = trio.Event()
+        self._why = ""
+        self._problems: list[str] = []
+        """Why the file was refused the last time; none if it was not."""
+        self._retries = False
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The configuration file; see :class:`proxy.runtime.file_watcher.Reloadable`."""
+        return (self._file,)
+
+    def reload(self, why: str) -> None:
+        """Have the file read, and what it changes done. ``why`` goes to the log."""
+        self._why, self._problems = why, []
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Read the file after each :meth:`reload`, and again while it can't be put in force, until cancelled."""
+        while True:
+            with trio.move_on_after(RETRY_S if self._retries else math.inf):
+                await self._wanted.wait()
+            self._wanted = trio.Event()
+            await self._reload(self._why)
+
+    async def _reload(self, why: str) -> None:
+        self._retries = False
+        try:
+            read = await self._in_thread(partial(read_config, self._file))
+            if read.problems:
+                raise ConfigError(*read.problems)
+            config, plan = read.config, plan_of(self.in_force, read.config)
+            if plan.restarts:
+                raise ReconfigureRefused(*map(str, plan.restarts))
+            self._retries = True
+            if plan.steps:
+                if problems := await self._in_thread(lambda: list(self._check(read))):
+                    raise ConfigError(*problems)
+                await self._process.reconfigure(config, plan)
+        except (ConfigError, ReconfigureRefused) as error:
+            self._refuse(why, list(error.problems))
+            return
+        self._metrics.config_is_current.set(1)
+        self.in_force, self._retries, self._problems = config, False, []
+        if not plan.steps:
+            _log.info("configuration read, it changes nothing", why=why)
+            return
+        self._metrics.config_reloads.labels("applied").inc()
+        _log.info("configuration applied", why=why, steps=[str(step) for step in plan.steps])
+
+    def _refuse(self, why: str, problems: list[str]) -> None:
+        self._metrics.config_is_current.set(0)
+        if problems == self._problems:
+            return
+        self._problems = problems
+        self._metrics.config_reloads.labels("refused").inc()
+        _log.error("configuration refused, the one before stays", why=why, problems=problems)

@@ -1,0 +1,156 @@
+"""The configuration file, read again: what is done, what is refused, and when it is tried again."""
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from structlog.testing import capture_logs
+
+from proxy.config.loader import load_config
+from proxy.config.schema import Config
+from proxy.metrics.registry import Metrics
+from proxy.reload.config_plan import Plan
+from proxy.reload.config_reloader import RETRY_S, ConfigReloader, ReconfigureRefused
+from proxy.runtime.file_watcher import POLL_INTERVAL_S, FileWatcher
+from tests.proxy.reload.reloading import inline
+
+START = """
+upstream: {bootstrap: ["kafka:9092"]}
+listeners: [{advertised_host: proxy.example, port: 9092, nodes: {"0-2": 9100}}]
+"""
+SMALLER = START + "limits: {max_connections: 10}\n"
+WORKERS = START + "workers: 2\n"
+
+
+class Process:
+    """Notes what it is made to do."""
+
+    def __init__(self) -> None:
+        self.plans: list[list[str]] = []
+        self.config: Config | None = None
+        self.refuses: str | None = None
+
+    async def reconfigure(self, config: Config, plan: Plan) -> None:
+        if self.refuses is not None:
+            raise ReconfigureRefused(self.refuses)
+        self.config = config
+        self.plans.append([step.key for step in plan.steps])
+
+
+class Bench:
+    def __init__(self, file: Path) -> None:
+        self.file, self.process, self.metrics = file, Process(), Metrics()
+        self.problems: list[str] = []
+        file.write_text(START)
+        self.reloader = ConfigReloader(
+            file,
+            load_config(file),
+            self.process,
+            self.metrics,
+            check=lambda _read: self.problems,
+            run_in_thread=inline,
+        )
+
+    @property
+    def is_current(self) -> float | None:
+        return self.metrics.registry.get_sample_value("epochgate_config_is_current")
+
+    def count(self, result: str) -> float:
+        return (
+            self.metrics.registry.get_sample_value("epochgate_config_reloads_total", {"result": result}) or 0
+        )
+
+    @asynccontextmanager
+    async def watched(self):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.reloader.run)
+            nursery.start_soon(FileWatcher(lambda: (self.reloader,)).run)
+            await trio.testing.wait_all_tasks_blocked()
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def write(self, text: str) -> None:
+        """Change the file, and wait until that must have been noticed."""
+        self.file.write_text(text)
+        await trio.sleep(3 * POLL_INTERVAL_S)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, autojump_clock) -> Bench:
+    return Bench(tmp_path / "epochgate.yaml")
+
+
+async def test_a_change_is_done_and_logged_step_by_step(bench: Bench):
+    with capture_logs() as logs:
+        async with bench.watched():
+            await bench.write(SMALLER)
+            assert bench.process.plans == [["limits.max_connections"]]
+            await bench.write(START)
+    assert bench.process.plans == [["limits.max_connections"]] * 2, "the plan begins at what is in force"
+    assert bench.process.config == load_config(bench.file)
+    (first, _) = [line for line in logs if line["event"] == "configuration applied"]
+    assert first["steps"][0].startswith("limits.max_connections: 2147483647 -> 10: ")
+    assert (bench.count("applied"), bench.count("refused"), bench.is_current) == (2, 0, 1)
+
+
+async def test_a_step_that_needs_a_restart_keeps_all_of_it_from_being_done(bench: Bench):
+    with capture_logs() as logs:
+        async with bench.watched():
+            await bench.write(WORKERS + "limits: {max_connections: 10}\n")
+            await trio.sleep(10 * RETRY_S)
+            assert (bench.process.plans, bench.is_current, bench.count("refused")) == ([], 0, 1)
+            assert [line["problems"] for line in logs if line["log_level"] == "error"] == [
+                ["workers: 1 -> 2: needs a restart"]
+            ]
+            await bench.write(START)
+    assert (bench.process.plans, bench.is_current) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            START + "limits: {max_connections: many}\n",
+            "epochgate.yaml:4:10: limits.max_connections: expected",
+        ),
+        (START + "limits: {max_connection: 1}\n", "epochgate.yaml:4:10: limits.max_connection: unknown key"),
+        ("a: [", "not valid YAML"),
+        ("", "the file is empty"),
+    ],
+)
+async def test_a_file_with_a_mistake_is_refused_with_its_line_and_key(bench: Bench, text: str, problem: str):
+    with capture_logs() as logs:
+        async with bench.watched():
+            await bench.write(text)
+    assert (bench.process.plans, bench.is_current) == ([], 0)
+    assert problem in str([line["problems"] for line in logs if "problems" in line])
+
+
+@pytest.mark.parametrize("where", ["a file that it names", "the process"])
+async def test_what_could_not_be_done_is_tried_again_until_it_can(bench: Bench, where: str):
+    with capture_logs() as logs:
+        async with bench.watched():
+            if where == "the process":
+                bench.process.refuses = "port 9092 is taken"
+            else:
+                bench.problems = ["tls.crt: can't be read"]
+            await bench.write(SMALLER)
+            await trio.sleep(3 * RETRY_S)
+            assert (bench.process.plans, bench.is_current) == ([], 0)
+            assert sum(line["log_level"] == "error" for line in logs) == 1, "each reason once"
+            bench.problems, bench.process.refuses = [], None
+            await trio.sleep(RETRY_S)
+    assert (bench.process.plans, bench.is_current) == ([["limits.max_connections"]], 1)
+
+
+async def test_files_that_are_named_do_not_count_while_nothing_changes(bench: Bench):
+    """A bad certificate is reported where it is used, and is mended without this file."""
+    bench.problems = ["tls.crt: can't be read"]
+    with capture_logs() as logs:
+        async with bench.watched():
+            bench.reloader.reload("SIGHUP")
+            await trio.testing.wait_all_tasks_blocked()
+    assert bench.is_current == 1
+    assert "configuration read, it changes nothing" in [line["event"] for line in logs]
