@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,7 @@ class Proxy:
         metrics: Mapping[str, object] | None = None,
         preflight: Mapping[str, object] | None = None,
         script: Path | None = None,
+        more_listeners: Sequence[Mapping[str, object]] = (),
         more: Mapping[str, object] | None = None,
         initial_rebalance_delay_ms: int | None = 0,
         code: Path = ROOT,
@@ -97,7 +98,7 @@ class Proxy:
         self._preflight = preflight or {"enabled": False}  # it takes a second of a core
         self._sole_process, self._workers = sole_process, workers
         self._tls = listener_tls, upstream_tls
-        self._listener = listener or {}
+        self._listener, self._more_listeners = listener or {}, more_listeners
         self._bind, self._advertised_host = bind, advertised_host
         self._bootstrap_port, self._admin_port = free_ports(2)
         self._first_node_port = free_port_block(NODE_IDS)
@@ -218,6 +219,10 @@ class Proxy:
         self._process.kill()
         self._process.wait()
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to its process."""
+        os.kill(self.pid, number)
+
     def freeze(self) -> None:
         """Stop the process as a long pause of its machine would (SIGSTOP)."""
         assert self._process is not None, "it was not started"
@@ -245,7 +250,7 @@ class Proxy:
         }
         config = {
             "upstream": {"bootstrap": bootstrap, "tls": upstream_tls},
-            "listeners": [listener],
+            "listeners": [listener, *self._more_listeners],
             "admin": {"bind": LOOPBACK, "port": self._admin_port},
             "policy": {"file": self._policy_file},
             "sole_process": self._sole_process,

@@ -57,6 +57,7 @@ SCENARIOS = {
     "EpochgateDown": {"up": "1x5 0x30", "epochgate_ready": "1x5 _x30"},
     "EpochgateNotReady": {"epochgate_ready": "1x2 0x30"},
     "EpochgateGroupStuck": {'epochgate_group_stuck{group="a"}': "0x2 1x30"},
+    "EpochgateConfigRefused": {"epochgate_config_is_current": "1x2 0x30"},
     "EpochgatePolicyRefused": {"epochgate_policy_is_current": "1x2 0x30"},
     "EpochgateCertificateExpires": {
         'epochgate_tls_certificate_expiry_timestamp_seconds{where="listeners"}': "1123200x30",  # 13 days
