@@ -208,7 +208,7 @@ class Bench:
                 print(f"{time.strftime('%H:%M:%S')} {name}, {number + 1} of {self._rounds}", flush=True)
                 does[name]()
                 self._settle()
-            phase = Phase(f"{name}, {self._rounds} times", began, time.monotonic_ns(), {})
+            phase = Phase(f"{name}, {self._rounds} times", began, time.monotonic_ns(), joined=None)
             self.phases.append(phase)
             print(table(self._costs([phase])), flush=True)
 

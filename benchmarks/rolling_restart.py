@@ -26,7 +26,6 @@ import platform
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -176,10 +175,12 @@ class Scene:
     def phase(self, name: str) -> Iterator[None]:
         """What happens until the groups have settled again belongs to it."""
         print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
-        began, before = time.monotonic_ns(), self._joined()
+        began = time.monotonic_ns()
+        before = joined(self._journal) if self._journal else None
         yield
         self.settle()
-        phase = Phase(name, began, time.monotonic_ns(), self._joined() - before)
+        counted = joined(self._journal) - before if self._journal and before is not None else None
+        phase = Phase(name, began, time.monotonic_ns(), counted)
         self.phases.append(phase)
         print(
             table([cost for at in self.groups for cost in costs([phase], at.protocol, at.members)]),
@@ -217,9 +218,6 @@ class Scene:
         for group in self.groups:
             group.load.stop()
         self.settle()
-
-    def _joined(self) -> Counter[str]:
-        return joined(self._journal) if self._journal else Counter()
 
     def _nobody_crashed(self) -> bool:
         return not any(one.ended for one in self._consumers.all)

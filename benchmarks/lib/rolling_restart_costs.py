@@ -29,8 +29,8 @@ class Phase:
     name: str
     began: int
     ended: int
-    joined: Mapping[str, int]
-    """How many JoinGroups of each client the replicas answered; none where clients are straight at Kafka."""
+    joined: Mapping[str, int] | None
+    """How many JoinGroups of each client the replicas answered; None if nobody counted them."""
 
     def has(self, mono: int) -> bool:
         """Whether a moment lies in it."""
@@ -49,8 +49,8 @@ class Cost:
     """Members that gave up or were given partitions."""
     lost: int
     """Members whose client said that its membership was lost."""
-    joins: int
-    """JoinGroups that the replicas answered, one for each member ID given out included."""
+    joins: int | None
+    """JoinGroups that the replicas answered, one for each member ID given out included; None: not counted."""
     gaps: int
     """Times that a partition, until then one of theirs, had no owner."""
     longest_gap_s: float
@@ -95,7 +95,7 @@ def costs(phases: Sequence[Phase], protocol: str, members: Mapping[str, Sequence
                     len(of_library),
                     rejoined=sum(_has(member, phase, REBALANCE) for member in of_library),
                     lost=sum(_has(member, phase, {"lost"}) for member in of_library),
-                    joins=sum(phase.joined.get(name, 0) for name in names),
+                    joins=None if phase.joined is None else sum(phase.joined.get(name, 0) for name in names),
                     gaps=len(theirs),
                     longest_gap_s=round(max(theirs, default=0.0), 2),
                 )
@@ -150,9 +150,10 @@ def table(rows: Sequence[Cost]) -> str:
     lines = [f"| {' | '.join(columns)} |", "| " + " | ".join(["---"] * len(columns)) + " |"]
     for row in rows:
         longest = f"{row.longest_gap_s:.2f} s" if row.gaps else ""
+        joins = "not counted" if row.joins is None else row.joins
         lines.append(
             f"| {row.phase} | {row.protocol} | {row.library} | {row.members} | {row.rejoined} | {row.lost} "
-            f"| {row.joins} | {row.gaps} | {longest} |"
+            f"| {joins} | {row.gaps} | {longest} |"
         )
     return "\n".join(lines)
 

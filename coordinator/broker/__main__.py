@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 import trio
 
+from coordinator import broker_settings
 from coordinator.broker.cluster import EmbeddedCluster
 from coordinator.broker.server import serve
 from coordinator.config import CoordinatorConfig
@@ -18,13 +19,27 @@ from coordinator.config import CoordinatorConfig
 
 def main() -> int:
     """Run the embedded broker until a signal ends it."""
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
+    try:
+        config = _config(options)
+    except ValueError as error:
+        parser.error(f"argument --set: {error}")
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    trio.run(_run, options)
+    trio.run(_run, options, config)
     return 0
 
 
-async def _run(options: argparse.Namespace) -> None:
+def _config(options: argparse.Namespace) -> CoordinatorConfig:
+    """Return the coordinator's settings. Raises ValueError for a setting that Kafka would not start with."""
+    experiments = CoordinatorConfig(
+        experimental_client_assignors=options.experimental_client_assignors,
+        experimental_connect_groups=options.experimental_connect_groups,
+    )
+    return broker_settings.with_settings(experiments, dict(options.set))
+
+
+async def _run(options: argparse.Namespace, config: CoordinatorConfig) -> None:
     ports = [options.port + number if options.port else 0 for number in range(options.nodes)]
     cluster = EmbeddedCluster(
         nodes=options.nodes,
@@ -34,10 +49,7 @@ async def _run(options: argparse.Namespace) -> None:
         auto_create_partitions=options.auto_create_partitions,
         metrics_port=options.metrics_port,
         metrics_host=options.metrics_host,
-        coordinator=CoordinatorConfig(
-            experimental_client_assignors=options.experimental_client_assignors,
-            experimental_connect_groups=options.experimental_connect_groups,
-        ),
+        coordinator=config,
     )
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with serve(cluster):
@@ -52,13 +64,26 @@ async def _run(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m coordinator.broker", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m coordinator.broker",
+        description=__doc__,
+        epilog=f"settings for --set, with their defaults:\n{broker_settings.described()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument(
         "--port", type=int, default=9092, help="of the first node; the others follow; 0: free ones"
     )
     parser.add_argument("--topic", type=_topic, action="append", default=[], metavar="NAME:PARTITIONS")
+    parser.add_argument(
+        "--set",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the group coordinator, as group.consumer.max.size=10; listed below; may be repeated",
+    )
     parser.add_argument(
         "--auto-create-partitions",
         type=int,
@@ -92,6 +117,13 @@ def _topic(text: str) -> tuple[str, int]:
     if not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME:PARTITIONS")
     return name, int(partitions)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 if __name__ == "__main__":

@@ -192,10 +192,10 @@ async def test_a_cluster_that_starts_again_has_the_same_topics(tmp_path: Path):
 class BrokerProcess:
     """``python -m coordinator.broker`` with its groups' logs in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         command = [sys.executable, "-m", "coordinator.broker", "--port", "0", "--topic", "foo:4"]
         self._process = subprocess.Popen(
-            [*command, "--log-directory", str(folder)],
+            [*command, "--log-directory", str(folder), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -230,6 +230,14 @@ def test_a_process_that_was_killed_goes_on_and_says_what_is_damaged(tmp_path: Pa
     assert "the end of a log was damaged" in logged
     assert log.name in logged
     assert f"position={size}" in plain(logged)
+
+
+def test_a_process_has_the_settings_that_it_is_given(tmp_path: Path):
+    broker = BrokerProcess(tmp_path, "--set", "group.consumer.heartbeat.interval.ms=7000")
+    answer = broker.connection.call(joining("g"), 1)
+    broker.end(signal.SIGTERM)
+
+    assert answer.heartbeat_interval_ms == 7_000
 
 
 def plain(text: str) -> str:

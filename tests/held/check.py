@@ -116,6 +116,7 @@ def report(
     yield f"{kept.at_quota:8}  with as many translated members as the step allows"
     yield f"{kept.below:8}  with fewer, until somebody has moved"
     yield f"{kept.above_since_some_left:8}  with more, since some had left"
+    yield f"{kept.above_by_an_earlier_quota:8}  with more, by a slot of a quota that had become smaller meanwhile"
     yield f"{kept.begun:8}  times somebody was translated anew"
     yield f"{kept.begun_by_an_earlier_quota:8}  of these by a slot of a quota that had become smaller meanwhile"
     yield f"{kept.taken_over:8}  translated members whose instance id went to a new process"

@@ -32,6 +32,8 @@ class Findings:
     """Looks at which exactly as many were translated as the step allows."""
     below: int = 0
     above_since_some_left: int = 0
+    above_by_an_earlier_quota: int = 0
+    """Looks at which somebody had just filled a slot of a quota that had become smaller meanwhile."""
     begun: int = 0
     """Times at which somebody was translated who was not at the look before."""
     taken_over: int = 0
@@ -68,8 +70,10 @@ def judge(looks: Iterable[Look], share: Fraction) -> Findings:
             before[place].member_id != seen.member_id for place, seen in translated.items() if place in before
         )
         if len(translated) > quota:
-            found.violations += _above(one, len(translated), quota, begun, max(most for _, most in quotas))
+            violations = list(_above(one, len(translated), quota, begun, max(most for _, most in quotas)))
+            found.violations += violations
             found.above_since_some_left += not begun
+            found.above_by_an_earlier_quota += bool(begun) and not violations
             found.begun_by_an_earlier_quota += len(begun)
         before = translated
     return found

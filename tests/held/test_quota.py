@@ -81,3 +81,19 @@ def test_looks_without_an_answer_are_counted_and_forget_nothing():
 def test_looks_are_told_apart_by_how_many_are_translated():
     found = judge([seen(1, "bcd", "a"), seen(2, "cd", "ab"), seen(3, "c", "ab"), seen(4, "", "ab")], HALF)
     assert (found.below, found.at_quota, found.above_since_some_left) == (1, 2, 1)
+
+
+def test_every_look_is_counted_once():
+    looks = [
+        Look(0, None, why="refused"),
+        seen(1, "bcdef", "a"),
+        seen(2, "c", "ab"),
+        seen(61, "", "ab"),
+        seen(62, "", "abc"),
+        seen(63, "", "abcd"),
+    ]
+
+    found = judge(looks, HALF)
+
+    assert (found.unanswered, found.below, found.at_quota) == (1, 1, 1)
+    assert (found.above_since_some_left, found.above_by_an_earlier_quota, len(found.violations)) == (1, 1, 1)

@@ -33,7 +33,8 @@ def requests_are_checked(s: Script) -> None:
     nameless = s.member("", version=1)
     nameless.member_id = ""
     nameless.heartbeat("has no id", 0, **full)
-    a.heartbeat("has an empty instance id", 0, **full) if a.instance_id else None
+    a.instance_id = ""
+    a.heartbeat("has an empty instance id", 0, **full)
     a.instance_id = " "
     a.heartbeat("has a blank instance id", 0, **full)
     a.instance_id = None
