@@ -6,12 +6,13 @@
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 import msgspec
 from msgspec.structs import fields
 
-from proxy.config.network import Address, Listener
+from proxy.config.network import ALL_INTERFACES, Address, Listener
 from proxy.config.schema import Config
 from proxy.config.section import Section
 
@@ -35,6 +36,8 @@ class Kind(StrEnum):
     DRAIN = "drain"
     RESTART = "restart"
     """Only a restart changes it, so a plan with such a step is not done at all."""
+    UNUSED = "unused"
+    """Nothing is done: another command reads it."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -60,7 +63,17 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def restarts(self) -> tuple[Step, ...]:
         """The changes that need a restart; unless this is empty, nothing is done."""
-        return tuple(step for step in self.steps if step.kind is Kind.RESTART)
+        return tuple(self.of(Kind.RESTART))
+
+    @property
+    def verdict(self) -> str:
+        """Whether the plan is done, in a line."""
+        of = f"{len(self.steps)} change{'s'[: len(self.steps) != 1]}"
+        if not self.steps:
+            return "no difference"
+        if not self.restarts:
+            return f"{of} without a restart"
+        return f"nothing would be changed: {len(self.restarts)} of {of} need a restart"
 
     def of(self, *kinds: Kind) -> Iterator[Step]:
         """Yield the steps of these kinds."""
@@ -79,36 +92,84 @@ _LISTENER_KINDS = {
     "identity": Kind.CONNECTIONS,
     "principal_mapping_rules": Kind.CONNECTIONS,
 }
-"""How each key of a listener is changed; `bind` and `port` make it another listener."""
+"""How each key of a listener is changed; another `bind` or `port` makes it another listener."""
 
 _KINDS = {
     "upstream": Kind.UPSTREAM,
     "limits": Kind.LIMITS,
     "log": Kind.LOG,
     "drain": Kind.DRAIN,
-    "identity": Kind.ACCOUNT,
+    "identity.allow": Kind.ACCOUNT,
+    "identity.deny": Kind.ACCOUNT,
+    "identity.account": Kind.ACCOUNT,
+    "identity.token_mechanism": Kind.ACCOUNT,
+    "identity.max_lifetime_ms": Kind.ACCOUNT,
+    "identity.plaintext_upstream": Kind.ACCOUNT,
+    "identity.mapped_file": Kind.ACCOUNT,
     "fleet.kafka": Kind.ACCOUNT,
     "fleet.kafka_files": Kind.ACCOUNT,
     "fleet.kafka_environment": Kind.ACCOUNT,
+    "exporter": Kind.UNUSED,
 }
 """The sections and keys that are changed without a restart."""
 
 _RESTART = {
+    "admin": "its port and its TLS are set up at the start",
+    "policy": "only what the file says is read again, not where it is",
+    "versions": "clients keep what they were offered",
+    "metrics": "a running process counts by it",
+    "visibility": "a running process counts by it",
+    "shadow": "it is set up at the start",
+    "journal": "its files and topic are opened at the start",
+    "verify": "it is set up at the start",
+    "preflight": "it is set up at the start",
+    "fleet": "the member log is opened at the start",
+    "identity": "it is set up at the start",
     "identity.principals": "the tokens of a running process are counted by it",
     "identity.tokens_per_s": "the tokens of a running process are counted by it",
+    "control": "its port or socket is opened at the start",
+    "hook": "it is set up at the start",
+    "sole_process": "the groups of a running process go by it",
+    "initial_rebalance_delay_ms": "the groups of a running process go by it",
+    "workers": "ports are shared by their number",
+    "experimental": "the policy was checked with it",
 }
-"""Keys below those that need a restart all the same, with the reason."""
+"""Those that need a restart, with the reason. Of a key's names in both tables the longest counts."""
 
 _TEXTS = {
     Kind.UPSTREAM: "connections to brokers are opened with it from now on; those that are open stay",
     Kind.LIMITS: "connections are bound by it from now on",
     Kind.LOG: "lines are written by it from now on",
-    Kind.DRAIN: "the next drain goes by it",
+    Kind.DRAIN: "a drain that begins from now on has this time",
     Kind.ACCOUNT: "the proxy authenticates with it from now on",
+    Kind.PORTS: "clients reach the nodes by it from now on",
     Kind.ADDRESSES: "clients' metadata has it from now on",
     Kind.CONNECTIONS: "connections accepted from now on are served with it; those that are open stay",
-    Kind.RESTART: "needs a restart",
+    Kind.UNUSED: "`epochgate run` does not use it",
 }
+
+_TEXTS_OF_KEYS = {
+    "upstream.startup_timeout_s": "counts at the next start",
+    "limits.session_timeout_min_ms": "members that join from now on are bound by it",
+    "limits.session_timeout_max_ms": "members that join from now on are bound by it",
+}
+"""Where a key's text is another one than its kind's."""
+
+_UNSHOWN = ("fleet.kafka", "hook.url")
+"""Keys whose values may be secrets. Paths of files and names of variables are none."""
+
+
+def kind_of(key: str) -> tuple[Kind, str]:
+    """Return how a key outside of `listeners` is changed, and a text for people."""
+    name = max((name for name in (*_KINDS, *_RESTART) if _is_below(key, name)), key=len)
+    if name in _RESTART:
+        return Kind.RESTART, f"needs a restart: {_RESTART[name]}"
+    return _KINDS[name], _TEXTS_OF_KEYS.get(key, _TEXTS[_KINDS[name]])
+
+
+def reloaded_keys() -> tuple[str, ...]:
+    """Return the sections and keys, beside `listeners`, that are changed without a restart."""
+    return tuple(_KINDS)
 
 
 def plan_of(old: Config, new: Config) -> Plan:
@@ -117,15 +178,8 @@ def plan_of(old: Config, new: Config) -> Plan:
     for key, before, after in _changed_keys("", old, new):
         if key == "listeners":
             continue
-        kind = next((kind for name, kind in _KINDS.items() if _is_below(key, name)), Kind.RESTART)
-        why = next((why for name, why in _RESTART.items() if _is_below(key, name)), None)
-        if (before is None or after is None) and key in ("identity", "fleet"):
-            kind = Kind.RESTART
-        if why is not None:
-            kind = Kind.RESTART
-        text = _TEXTS[kind] if why is None else f"{_TEXTS[kind]}: {why}"
-        shown = "" if key.startswith("fleet.kafka") else f"{_shown(before)} -> {_shown(after)}: "
-        steps.append(Step(kind, key, f"{shown}{text}"))
+        kind, text = kind_of(key)
+        steps.append(Step(kind, key, f"{_change(key, before, after)}: {text}"))
     return Plan(tuple(steps))
 
 
@@ -146,31 +200,60 @@ def matched(old: Sequence[Listener], new: Sequence[Listener]) -> list[int | None
 
 def _listener_steps(old: Sequence[Listener], new: Sequence[Listener]) -> Iterator[Step]:
     continued = matched(old, new)
+    yield from _taken_ports(old, new, continued)
     for number, one in enumerate(old):
         if number not in continued:
             text = "closed; its connections end at their next moment of rest"
             yield Step(Kind.LISTENER_CLOSED, f"listener {Address(one.bind, one.port)}", text, number)
     for number, one in enumerate(new):
-        key, before = f"listeners[{number}]", continued[number]
+        before = continued[number]
         if before is None:
-            yield Step(Kind.LISTENER_OPENED, key, f"opened on {Address(one.bind, one.port)}", number)
-            continue
-        yield from _listener_changes(key, number, old[before], one)
+            text = f"opened on {Address(one.bind, one.port)}"
+            yield Step(Kind.LISTENER_OPENED, f"listeners[{number}]", text, number)
+        else:
+            yield from _listener_changes(number, old[before], one)
 
 
-def _listener_changes(key: str, number: int, before: Listener, after: Listener) -> Iterator[Step]:
-    nodes_before = {port: node_id for node_id, port in before.node_ports.items() if port}
-    for node_id, port in after.node_ports.items():
-        if port and nodes_before.get(port, node_id) != node_id:
-            text = f"port {port} is of node {nodes_before[port]}, and another node's only after a restart"
-            yield Step(Kind.RESTART, f"{key}.nodes", text, number)
-            break
-    for name, old, new in _changed_keys("", before, after):
-        kind = _LISTENER_KINDS[name.partition(".")[0]]
-        text = (
-            _ports_text(before, after) if name == "nodes" else _TEXTS.get(kind, "clients reach nodes by it")
+def _taken_ports(
+    old: Sequence[Listener], new: Sequence[Listener], continued: Sequence[int | None]
+) -> Iterator[Step]:
+    """Yield a step for each new listener that needs a port which is open for something else.
+
+    New ports are opened before any is closed, so that a plan is done whole or not at all.
+    """
+    open_ports: dict[int, list[tuple[str, tuple[int, int | None]]]] = {}
+    for number, one in enumerate(old):
+        for node_id, port in _ports(one):
+            open_ports.setdefault(port, []).append((one.bind, (number, node_id)))
+    for number, one in enumerate(new):
+        taken = (
+            port
+            for node_id, port in _ports(one)
+            for bind, owner in open_ports.get(port, ())
+            if owner != (continued[number], node_id)
+            and (bind == one.bind or not ALL_INTERFACES.isdisjoint({bind, one.bind}))
         )
-        yield Step(kind, f"{key}.{name}", f"{_shown(old)} -> {_shown(new)}: {text}", number)
+        for port in islice(taken, 1):
+            text = f"needs a restart: port {port} is open for another node or listener"
+            yield Step(Kind.RESTART, f"listeners[{number}]", text, number)
+
+
+def _ports(listener: Listener) -> Iterator[tuple[int | None, int]]:
+    """Yield the ports that are configured with their node; None is the bootstrap port."""
+    everything: list[tuple[int | None, int]] = [(None, listener.port), *listener.node_ports.items()]
+    return ((node_id, port) for node_id, port in everything if port)
+
+
+def _listener_changes(number: int, before: Listener, after: Listener) -> Iterator[Step]:
+    same_nodes = before.node_ports == after.node_ports and set(before.node_ids_served) == set(
+        after.node_ids_served
+    )
+    for name, old, new in _changed_keys("", before, after):
+        if name in ("nodes", "node_ids") and same_nodes:
+            continue  # the same in other ranges
+        kind = _LISTENER_KINDS[name.partition(".")[0]]
+        text = _ports_text(before, after) if name == "nodes" else _TEXTS[kind]
+        yield Step(kind, f"listeners[{number}].{name}", f"{_change(name, old, new)}: {text}", number)
 
 
 def _ports_text(before: Listener, after: Listener) -> str:
@@ -179,15 +262,25 @@ def _ports_text(before: Listener, after: Listener) -> str:
     texts = [f"{_nodes(opened)} opened"] if opened else []
     if closed:
         texts.append(f"{_nodes(closed)} closed, where connections end at their next moment of rest")
-    return "; ".join(texts) or "the same ports"
+    return "; ".join(texts)
 
 
 def _nodes(ports: Sequence[tuple[int, int]]) -> str:
-    """Return the nodes and ports of a list in short form."""
-    (first, port), (last, last_port) = ports[0], ports[-1]
-    if len(ports) == 1:
-        return f"node {first} on {port}"
-    return f"{len(ports)} nodes from {first} on {port} to {last} on {last_port}"
+    """Return the nodes and their ports, those in a row together."""
+    rows: list[list[tuple[int, int]]] = []
+    for node_id, port in ports:
+        if rows and (node_id - 1, port - bool(port)) == rows[-1][-1]:
+            rows[-1].append((node_id, port))
+        else:
+            rows.append([(node_id, port)])
+    return _cut(", ".join(map(_row, rows)))
+
+
+def _row(row: Sequence[tuple[int, int]]) -> str:
+    (first, port), (last, last_port) = row[0], row[-1]
+    if first == last:
+        return f"node {first} on {port or 'a free port'}"
+    return f"nodes {first}-{last} on {f'{port}-{last_port}' if port else 'free ports'}"
 
 
 def _changed_keys(prefix: str, old: Section, new: Section) -> Iterator[tuple[str, Any, Any]]:
@@ -207,10 +300,26 @@ def _is_below(key: str, name: str) -> bool:
     return key == name or key.startswith(f"{name}.")
 
 
+def _change(key: str, before: object, after: object) -> str:
+    """Return what a change is, without secrets."""
+    if isinstance(before, Section):
+        return "removed"
+    if isinstance(after, Section):
+        return "added"
+    if any(_is_below(key, name) for name in _UNSHOWN):
+        if not isinstance(before, dict) or not isinstance(after, dict):
+            return "another value"
+        return _cut(", ".join(sorted(n for n in before | after if before.get(n) != after.get(n))))
+    return f"{_shown(before)} -> {_shown(after)}"
+
+
 _LONGEST_SHOWN = 60
 
 
 def _shown(value: object) -> str:
-    """Return a value as the file has it, cut if it is long."""
-    text = msgspec.json.encode(value).decode()
+    """Return a value as the file may have it, cut if it is long."""
+    return _cut(msgspec.json.encode(value).decode())
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
