@@ -11,7 +11,7 @@ import msgspec
 
 from pipeline.rules import certificate
 from pipeline.rules.certificate import SetBack
-from proxy.admin import preflight_report, preflight_view
+from proxy.admin import config_view, preflight_report, preflight_view
 from proxy.admin.api_query import GROUPS
 from proxy.config.schema import Config
 from proxy.groups import fleet_view, snapshot
@@ -210,6 +210,8 @@ The admin port (`admin.bind`, `admin.port`) serves a read-only HTTP interface: p
 - `GET /api/groups`: a Snapshot of all groups, in pages. The groups come without their events unless `events=true`.
 - `GET /api/groups/<id>`: one GroupView with its events; 404 if the group is not known.
 - `GET /api/preflight`: a PreflightView, what the proxy's own last [preflight](../how-to/preflight.md) found.
+- `GET /api/config`: a ConfigView, the configuration that is in force, for `epochgate config diff`
+  ([Reload](../how-to/reload.md)).
 - `GET /api/openapi.json`: this interface as an OpenAPI 3.1 document, for generated clients.
 
 | parameter of `/api/groups` | type | meaning |
@@ -240,7 +242,7 @@ clients do, and from the log which members other replicas serve. A group whose i
 the log by the SHA-256 of its id, and listed so if only other replicas serve it.
 
 This page is written by `make docs` from `snapshot.py` and `fleet_view.py` in `proxy/groups/`, `preflight_view.py`,
-`preflight_report.py` and `api_query.py` in `proxy/admin/`.
+`preflight_report.py`, `config_view.py` and `api_query.py` in `proxy/admin/`.
 """
 
 
@@ -282,6 +284,7 @@ def api() -> str:
         preflight_report.Report,
         preflight_report.Finding,
         preflight_report.Outcome,
+        config_view.ConfigView,
     )
     parameters = "".join(
         f"| `{name}` | {one.schema['type']} | {one.meaning} |\n" for name, one in GROUPS.items()
@@ -304,7 +307,14 @@ def _type(kind: Any) -> str:
         return f"{_type(arguments[1])} by {_type(arguments[0])}"
     if arguments:
         return " or ".join(_type(one) for one in arguments)
-    names = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "`null`"}
+    names: dict[Any, str] = {
+        Any: "any value",
+        str: "text",
+        int: "integer",
+        float: "number",
+        bool: "true or false",
+        type(None): "`null`",
+    }
     if isinstance(kind, type) and issubclass(kind, str):
         return "text"
     return names.get(kind) or kind.__name__

@@ -1,4 +1,4 @@
-"""Fetches groups from a running proxy's admin port, for ``epochgate status`` and ``epochgate policy plan``."""
+"""Fetches groups, and the configuration, from a running proxy's admin port, for ``epochgate status`` and the like."""
 
 import http.client
 import ssl
@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from protocol_codecs.foreign import JsonDecoder, Undecodable
+from proxy.admin.config_view import ConfigView
 from proxy.config.loader import ConfigError, load_config
 from proxy.config.regular_file import read_regular_file, unreadable
 from proxy.config.schema import Admin
@@ -191,6 +192,7 @@ class Page(Protocol):
 
 
 P = TypeVar("P", bound=Page)
+T = TypeVar("T")
 
 
 def fetch_groups(
@@ -211,11 +213,11 @@ def fetch_groups(
     if group is not None:
         parameters["id"] = group
     asking = _Asking(url, timeout_s, credentials)
-    page = asking.page(parameters, kind)
+    page = asking.answer("/api/groups", parameters, kind)
     groups = page.groups
     known = {one.id for one in groups}
     while page.left_out and page.groups:
-        page = asking.page(parameters | {"after": groups[-1].id}, kind)
+        page = asking.answer("/api/groups", parameters | {"after": groups[-1].id}, kind)
         if not known.isdisjoint(one.id for one in page.groups):
             break  # an older proxy without pagination repeats the same groups
         known.update(one.id for one in page.groups)
@@ -225,8 +227,17 @@ def fetch_groups(
     return msgspec.structs.replace(page, groups=groups)  # type: ignore[type-var]  # kind is a Struct
 
 
+def fetch_config(url: str, *, timeout_s: float, credentials: Credentials = NO_CREDENTIALS) -> ConfigView:
+    """Fetch the configuration that is in force in the proxy at ``url``.
+
+    :raises NoAnswerError: see :func:`fetch_groups`.
+    :raises ConfigError: a file of the credentials can't be used.
+    """
+    return _Asking(url, timeout_s, credentials).answer("/api/config", {}, ConfigView)
+
+
 class _Asking:
-    """Asks one proxy for pages, within bounds for all of them together: what answers there may be anything."""
+    """Asks one proxy, within bounds for all answers together: what answers there may be anything."""
 
     def __init__(self, url: str, timeout_s: float, credentials: Credentials) -> None:
         self._url = url
@@ -238,11 +249,11 @@ class _Asking:
         self._ends = time.monotonic() + _ALL * timeout_s
         self._bytes_left = _MOST_BYTES
 
-    def page(self, parameters: dict[str, str], kind: type[P]) -> P:
+    def answer(self, path: str, parameters: dict[str, str], kind: type[T]) -> T:
         query = f"?{urllib.parse.urlencode(parameters, errors='replace')}" if parameters else ""
         url = self._url
         try:
-            request = urllib.request.Request(f"{url}/api/groups{query}")  # noqa: S310  http(s) only
+            request = urllib.request.Request(f"{url}{path}{query}")  # noqa: S310  http(s) only
             if self._token is not None:  # never to where a redirect leads
                 request.add_unredirected_header("Authorization", f"Bearer {self._token}")
             with self._opener.open(request, timeout=self._timeout_s) as answer:

@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from proxy.admin.allowed_hosts import AllowedHosts
-from proxy.admin.api import api_routes, refuse
+from proxy.admin.api import InForce, api_routes, refuse
 from proxy.admin.preflight_view import PreflightBoard
 from proxy.admin.process_queries import Processes, QueryHandlers, SingleProcess
 from proxy.admin.status_page import page_routes
@@ -114,12 +114,15 @@ class SingleProcessBackend(SingleProcess):
 
 
 def admin_app(
-    backend: AdminBackend, limits: Visibility | None = None, preflight: PreflightBoard | None = None
+    backend: AdminBackend,
+    limits: Visibility | None = None,
+    preflight: PreflightBoard | None = None,
+    in_force: InForce | None = None,
 ) -> Starlette:
     """Make the ASGI application of the admin port.
 
     ``limits`` bound its responses; None means the defaults. ``preflight`` has the proxy's own preflight; None: it makes
-    none.
+    none. ``in_force`` returns the configuration for ``/api/config``.
     """
     board = preflight or PreflightBoard()
 
@@ -137,7 +140,7 @@ def admin_app(
             Route("/metrics", expose),
             Route("/healthz", alive),
             Route("/readyz", ready),
-            *api_routes(backend, limits or Visibility(), board),
+            *api_routes(backend, limits or Visibility(), board, in_force),
             *page_routes(backend, board),
         ],
         exception_handlers={HTTPException: refuse},

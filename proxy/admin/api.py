@@ -1,6 +1,8 @@
 """The JSON interface below ``/api`` (docs/reference/api.md)."""
 
+from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import msgspec
 from starlette.convertors import Convertor, register_url_convertor
@@ -14,9 +16,12 @@ from proxy.admin.api_query import GROUPS, LARGEST_LIMIT, ONE_GROUP, Problem, Que
 from proxy.admin.preflight_view import PreflightBoard
 from proxy.admin.process_queries import Processes
 from proxy.admin.snapshot_encoding import encode_cooperatively
-from proxy.config.schema import Visibility
+from proxy.config.schema import Config, Visibility
 from proxy.groups.fleet_view import FleetReading
 from proxy.groups.snapshot import GroupView, Snapshot, merge
+
+InForce = Callable[[], tuple[Config, Path]]
+"""Returns the configuration that is in force, and the folder to which its paths were relative."""
 
 GROUP = "{group_id:group}"
 """Route parameter for a group id, percent-encoded: any text, including slashes and line breaks."""
@@ -65,8 +70,13 @@ async def merged_snapshot(processes: Processes, *, events: bool, members: bool =
     return await with_fleet(merge(snapshots), readings)
 
 
-def api_routes(processes: Processes, limits: Visibility, preflight: PreflightBoard) -> list[Route]:
-    """Return the routes of the JSON API. ``limits`` bound the size of one response of ``/api/groups``."""
+def api_routes(
+    processes: Processes, limits: Visibility, preflight: PreflightBoard, in_force: InForce | None = None
+) -> list[Route]:
+    """Return the routes of the JSON API. ``limits`` bound the size of one response of ``/api/groups``.
+
+    ``in_force`` returns the configuration that is in force, with its folder; None: there is no ``/api/config``.
+    """
 
     async def groups(request: Request) -> Response:
         try:
@@ -105,11 +115,25 @@ def api_routes(processes: Processes, limits: Visibility, preflight: PreflightBoa
         return Response(msgspec.json.encode(preflight.view), media_type=_JSON)
 
     return [
+        *([] if in_force is None else [_config_route(in_force)]),
         Route("/api/openapi.json", _describe),
         Route("/api/groups", groups),
         Route(f"/api/groups/{GROUP}", group),
         Route("/api/preflight", own_preflight),
     ]
+
+
+def _config_route(in_force: InForce) -> Route:
+    async def config(request: Request) -> Response:
+        from proxy.admin.config_view import config_view  # noqa: PLC0415 - few ask for it
+
+        try:
+            read_query(request.query_params.multi_items(), {})
+        except QueryError as error:
+            return problem(_BAD_REQUEST, str(error))
+        return Response(msgspec.json.encode(config_view(*in_force())), media_type=_JSON)
+
+    return Route("/api/config", config)
 
 
 @cache

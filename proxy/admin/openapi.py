@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from proxy.admin.api_query import GROUPS, ONE_GROUP, Parameter, Problem
+from proxy.admin.config_view import ConfigView
 from proxy.admin.preflight_view import PreflightView
 from proxy.groups.snapshot import GroupView, Snapshot
 
@@ -33,7 +34,7 @@ _SECURITY = {
     },
     "password": {"type": "http", "scheme": "basic", "description": "The same as the password of any user."},
 }
-_SERVED = (Snapshot, GroupView, PreflightView, Problem, Alive, Ready)
+_SERVED = (Snapshot, GroupView, PreflightView, ConfigView, Problem, Alive, Ready)
 
 
 def openapi(version: str) -> dict[str, Any]:
@@ -82,6 +83,15 @@ def openapi(version: str) -> dict[str, Any]:
                 [],
                 {
                     "200": _answer("The last preflight, or why there is none.", answers[PreflightView]),
+                    "400": problems["400"],
+                },
+            ),
+            "/api/config": _get(
+                "Configuration",
+                "The configuration that is in force, as of the last reload.",
+                [],
+                {
+                    "200": _answer("The configuration, without secrets.", answers[ConfigView]),
                     "400": problems["400"],
                 },
             ),

@@ -40,16 +40,16 @@ class Checked(NamedTuple):
     """None without a policy: then every group is observed."""
 
 
-def checked(file: Path) -> Checked:
-    """The configuration and the policy that it names.
+def checked(file: Path, folder: Path | None = None) -> Checked:
+    """The configuration and the policy that it names. Paths in it are relative to ``folder``, by default the file's.
 
     :raises ConfigError: with all that is wrong with them, and with the files and secrets that the configuration names.
     """
-    read = read_config(file)
+    read = read_config(file, folder=folder)
     config, document, problems = read
     problems += problems_of_files(read)
     policy = None
-    source = policy_path(config, file)
+    source = policy_path(config, (folder or file.parent) / file.name)
     if source is not None:
         try:
             policy = load_policy_from(source, manifest_required=config.policy.manifest_required)

@@ -16,7 +16,7 @@ class Body(NamedTuple):
 
 
 GROUPS: Mapping[str, str] = {
-    "config": "Check the configuration file.",
+    "config": "Check the configuration file, and preview what a change of it does.",
     "policy": "Check the policy file, and preview what it would change.",
     "pipeline": "Plan a migration and check it afterwards, on Spark: readiness, progress, audit, report.",
     "pipeline tables": "Show, compact and clean up the tables in a folder that readiness or audit wrote.",
@@ -75,6 +75,10 @@ COMMANDS: Mapping[str, Body] = {
     "config check": Body(
         "proxy.cli.config:check",
         "Check a configuration file, the TLS files, secrets and policy that it names, without starting anything.",
+    ),
+    "config diff": Body(
+        "proxy.cli.config_diff:diff",
+        "Preview what a running proxy would do if its configuration file changed, and what needs a restart.",
     ),
     "config brokers": Body(
         "proxy.cli.config:brokers",

@@ -47,18 +47,22 @@ class ReadConfig(NamedTuple):
     problems: list[str]
 
 
-def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
-    """Read the configuration from a file and from the environment.
+def load_config(
+    file: Path, environment: Mapping[str, str] = os.environ, *, folder: Path | None = None
+) -> Config:
+    """Read the configuration from a file and from the environment. Paths are relative to ``folder``, or to the file's.
 
     :raises ConfigError: it is invalid.
     """
-    read = read_config(file, environment)
+    read = read_config(file, environment, folder=folder)
     if read.problems:
         raise ConfigError(*read.problems)
     return read.config
 
 
-def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> ReadConfig:
+def read_config(
+    file: Path, environment: Mapping[str, str] = os.environ, *, folder: Path | None = None
+) -> ReadConfig:
     """Read the configuration as :func:`load_config` does, also if parts of it are invalid.
 
     :raises ConfigError: the file can't be read, or is no YAML, or no mapping.
@@ -79,7 +83,7 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Read
     config = _valid_sections(document) if valid is None else valid
     misfits = config.misfits()
     try:
-        config = _with_absolute_paths(config, file.parent)
+        config = _with_absolute_paths(config, folder or file.parent)
     except ValueError as error:  # a path is too long where it begins at the root
         misfits.append(str(error))
     return ReadConfig(config, document, found + [document.problem((), text) for text in misfits])

@@ -68,12 +68,17 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def verdict(self) -> str:
         """Whether the plan is done, in a line."""
-        of = f"{len(self.steps)} change{'s'[: len(self.steps) != 1]}"
         if not self.steps:
             return "no difference"
-        if not self.restarts:
-            return f"{of} without a restart"
-        return f"nothing would be changed: {len(self.restarts)} of {of} need a restart"
+        count, restarts = len(self.steps), len(self.restarts)
+        if restarts:
+            need = "needs" if restarts == 1 else "need"
+            return f"nothing would be changed: {restarts} of {count} changes {need} a restart"
+        return (
+            f"{count} changes are made without a restart"
+            if count > 1
+            else "1 change is made without a restart"
+        )
 
     def of(self, *kinds: Kind) -> Iterator[Step]:
         """Yield the steps of these kinds."""

@@ -22,8 +22,8 @@ MEANINGS = {
     "signal, without finishing the drain.",
     ExitCode.USAGE: "An option, the configuration or the policy is invalid. Nothing was started.",
     ExitCode.PROBLEM_FOUND: "The command did its work and found a problem: `status` a stuck group, `preflight` what "
-    "stands in the way of a migration, `config brokers` what brokers require and the configuration lacks, `pipeline "
-    "audit` and `verify` a partition that two members owned at once, "
+    "stands in the way of a migration, `config brokers` what brokers require and the configuration lacks, `config "
+    "diff` a change that needs a restart, `pipeline audit` and `verify` a partition that two members owned at once, "
     "`demo` a group that lost records or noticed its move.",
     ExitCode.UNDECIDED: "The command did its work, found no problem, and can't say that there is none: `verify` a "
     "group of which the journal proves nothing, `preflight` what it could not look at. `approve`, `pause`, `resume` "

@@ -84,6 +84,7 @@ class Server:
         fleet: "FleetDriver | None" = None,
     ) -> None:
         self._config, self._translator, self._fleet = config, translator, fleet
+        self._folder = folder or Path()
         self.metrics = metrics or Metrics()
         count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
         self.certificates: list[Certificates] = []
@@ -151,7 +152,7 @@ class Server:
             async with trio.open_nursery() as nursery:
                 if self._admin_socket is not None:
                     panel = SingleProcessBackend(self.metrics, self.health, self.query_handlers)
-                    app = admin_app(panel, self._config.visibility, self.preflight)
+                    app = admin_app(panel, self._config.visibility, self.preflight, self.in_force)
                     hosts, access = self._config.admin.hosts, self._admin_access
                     nursery.start_soon(
                         serve_admin, self._admin_socket, app, admin_may_close.wait, hosts, access
@@ -215,6 +216,10 @@ class Server:
             if parts.identities is not None:
                 await parts.identities.end(spare_s=max(0.0, drained_by - trio.current_time()))
             nursery.cancel_scope.cancel()
+
+    def in_force(self) -> tuple[Config, Path]:
+        """The configuration that is in force, and the folder of its file."""
+        return self._config, self._folder
 
     @property
     def reloadables(self) -> list[Reloadable]:

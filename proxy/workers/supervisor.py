@@ -118,7 +118,7 @@ class Supervisor:
         admin_may_close = trio.Event()
         try:
             async with trio.open_nursery() as nursery:
-                app = admin_app(self, self._config.visibility, self.preflight)
+                app = admin_app(self, self._config.visibility, self.preflight, self.in_force)
                 hosts = self._config.admin.hosts
                 access = self._admin_access
                 nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait, hosts, access)
@@ -168,6 +168,10 @@ class Supervisor:
         )
         access = () if self._admin_access is None else self._admin_access.reloadables
         return (self._tls, _WorkerReloader(self._workers), *own, *access)
+
+    def in_force(self) -> tuple[Config, Path]:
+        """The configuration that is in force, and the folder of its file."""
+        return self._config, self._folder
 
     async def command(self, command: Command) -> CommandOutcome:
         """Have a worker obey a command; another one, if it can't say anything. They share the member log."""

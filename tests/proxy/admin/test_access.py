@@ -37,7 +37,8 @@ admin: {token_file: token}
 def paths(door: Door) -> list[str]:
     """One of every route: a path that somebody adds is here too."""
     server = door.proxy.server
-    routes = admin_app(SingleProcessBackend(server.metrics, server.health, server.query_handlers)).routes
+    backend = SingleProcessBackend(server.metrics, server.health, server.query_handlers)
+    routes = admin_app(backend, in_force=server.in_force).routes
     values = {"{group_id:group}": "payments", "{name}": "style.css"}
     found = []
     for route in routes:
@@ -46,7 +47,7 @@ def paths(door: Door) -> list[str]:
             path = path.replace(name, value)
         assert "{" not in path
         found.append(path)
-    assert set(found) >= HEALTH | {"/metrics", "/", "/api/groups", "/assets/style.css"}
+    assert set(found) >= HEALTH | {"/metrics", "/", "/api/groups", "/api/config", "/assets/style.css"}
     return found
 
 

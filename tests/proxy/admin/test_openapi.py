@@ -4,6 +4,7 @@ import re
 import socket
 import threading
 from functools import partial
+from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qsl, urlsplit
 
@@ -22,6 +23,7 @@ from proxy.groups.group_registry import GroupRegistry
 from proxy.groups.snapshot import Snapshot
 from proxy.metrics.registry import Metrics
 from proxy.preflight.judge import judge
+from tests.proxy.fakes.serving import config_for
 from tests.proxy.groups.events import MICRO, life, topic
 from tests.proxy.groups.fleet import FleetLog, replica
 from tests.proxy.preflight.facts import facts
@@ -30,6 +32,7 @@ from translation.policy.policy import Mode, Policy
 NOW_S = 1000
 OTHER = replica("other")
 PATHS = {
+    "/api/config",
     "/api/groups",
     "/api/groups/{group_id}",
     "/api/openapi.json",
@@ -90,7 +93,7 @@ class AdminPort:
             state=PreflightState.DONE, asked_at=NOW_S, took_s=1.5, report=judge(facts())
         )
         backend = Backend(metrics, self.health, answers)
-        self._app = admin_app(backend, Visibility(page_groups=4), board)
+        self._app = admin_app(backend, Visibility(page_groups=4), board, lambda: (config_for({}), Path()))
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._started = threading.Event()

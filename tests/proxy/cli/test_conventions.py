@@ -23,6 +23,7 @@ REPORTS = {
     "rollback",
     "policy from-readiness",
     "config check",
+    "config diff",
     "policy check",
     "policy plan",
     "capture",

@@ -125,7 +125,7 @@ def test_another_port_is_another_listener() -> None:
         (Kind.LISTENER_CLOSED, "listener 0.0.0.0:9092"),
         (Kind.LISTENER_OPENED, "listeners[0]"),
     ]
-    assert found.verdict == "2 changes without a restart"
+    assert found.verdict == "2 changes are made without a restart"
 
 
 TEXTS = st.sampled_from(["kafka:9092", "other:9092"])
@@ -312,7 +312,7 @@ def test_one_restart_leaves_all_undone() -> None:
     found = plan({}, {"workers": 2, "experimental": True, "log": {"level": "debug"}})
     assert [step.key for step in found.restarts] == ["workers", "experimental"]
     assert found.verdict == "nothing would be changed: 2 of 3 changes need a restart"
-    assert plan({}, {"log": {"level": "debug"}}).verdict == "1 change without a restart"
+    assert plan({}, {"log": {"level": "debug"}}).verdict == "1 change is made without a restart"
 
 
 def listeners(*ports: int, bind: str = "0.0.0.0") -> list[Listener]:  # noqa: S104  nothing is bound

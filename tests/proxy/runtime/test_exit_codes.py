@@ -26,6 +26,8 @@ def files(tmp_path, monkeypatch):
     good = 'upstream: {bootstrap: ["a:1"]}\nlisteners: [{advertised_host: h, nodes: {"0": 0}}]\n'
     for name, text in {
         "config.yaml": good,
+        "other-limits.yaml": f"{good}limits: {{idle_timeout_s: 5}}\n",
+        "two-workers.yaml": f"{good}workers: 2\n",
         "bad-config.yaml": f"{good}workres: 2\n",
         "policy.yaml": "default: observe\n",
         "bad-policy.yaml": "default: observ\n",
@@ -38,6 +40,14 @@ def files(tmp_path, monkeypatch):
     [
         ("version", ExitCode.SUCCESS),
         ("config check config.yaml", ExitCode.SUCCESS),
+        ("config diff config.yaml config.yaml", ExitCode.SUCCESS),
+        ("config diff config.yaml other-limits.yaml", ExitCode.SUCCESS),
+        ("config diff config.yaml two-workers.yaml", ExitCode.PROBLEM_FOUND),
+        ("config diff config.yaml two-workers.yaml -o json", ExitCode.PROBLEM_FOUND),
+        ("config diff config.yaml bad-config.yaml", ExitCode.USAGE),
+        ("config diff bad-config.yaml config.yaml -o json", ExitCode.USAGE),
+        ("config diff ftp://x config.yaml", ExitCode.USAGE),
+        (f"config diff http://{NOWHERE} config.yaml", ExitCode.FAILED),
         ("config schema", ExitCode.SUCCESS),
         ("policy check policy.yaml", ExitCode.SUCCESS),
         ("", ExitCode.USAGE),
