@@ -15,6 +15,7 @@ import pytest
 import yaml
 from support.waiting import eventually
 
+from proxy.reload.config_plan import reloaded_keys
 from tests.chart.pod import Pod, empty
 from tests.chart.test_image import health_check
 from tools.chart import render
@@ -110,13 +111,67 @@ def test_there_is_time_to_drain(manifests):
     assert spec["terminationGracePeriodSeconds"] >= needed
 
 
-def test_pods_restart_for_the_configuration_and_not_for_the_policy():
-    def checksum(*values: str) -> str:
-        documents = render.documents(render.template("--set", "upstream.bootstrap={kafka:9092}", *values))
-        return deployment(documents)["spec"]["template"]
+RELOADED = (
+    "policy.default=translate",
+    "config.limits.idle_timeout_s=5",
+    "config.upstream.connect_timeout_s=5",
+    "listeners.kafka.advertisedHost=elsewhere.example",
+    "log.level=debug",
+    "fleet.kafka.client\\.id=other",
+)
+REPLACED = (
+    "workers=2",
+    "upstream.bootstrap={other:9092}",  # of the member log too, which a label names
+    "fleet.topic=other",
+    "fleet.partitions=8",
+    "config.visibility.groups=5",
+    "listeners.kafka.port=9093",
+    "listeners.kafka.nodes.0-9=9200",
+    "drain.graceSeconds=21",  # terminationGracePeriodSeconds follows from it
+    "fleet.enabled=false",
+)
 
-    assert checksum() == checksum("--set", "policy.default=translate")
-    assert checksum() != checksum("--set", "drain.graceSeconds=21")
+
+def pod_template(*values: str) -> dict:
+    sets = [word for one in ("upstream.bootstrap={kafka:9092}", *values) for word in ("--set", one)]
+    return deployment(render.documents(render.template(*sets)))["spec"]["template"]
+
+
+@pytest.mark.parametrize("value", RELOADED)
+def test_pods_are_not_replaced_for_what_they_reload(value):
+    assert pod_template(value) == pod_template()
+
+
+@pytest.mark.parametrize("value", REPLACED)
+def test_pods_are_replaced_for_what_needs_a_restart(value):
+    assert pod_template(value) != pod_template()
+
+
+@pytest.mark.parametrize("value", RELOADED[1:])
+def test_pods_are_replaced_for_every_change_of_the_configuration_where_that_is_chosen(value):
+    assert pod_template(value, "reload=false") != pod_template("reload=false")
+
+
+@pytest.mark.parametrize(
+    ("value", "is_replaced"),
+    [
+        ("identity.allow={a}", False),
+        ("config.identity.max_lifetime_ms=60000", False),
+        ("config.identity.principals=5", True),
+    ],
+)
+def test_of_one_section_some_keys_are_reloaded(value, is_replaced):
+    def of_pods(*values: str) -> dict:
+        return deployment(render.documents(render.ci("client-certificates", *values)))["spec"]["template"]
+
+    assert (of_pods("--set", value) != of_pods()) is is_replaced
+
+
+def test_the_chart_reloads_what_the_proxy_reloads():
+    text = (render.CHART / "templates" / "_config.tpl").read_text(encoding="utf-8")
+    keys = re.search(r'define "epochgate.reloadedKeys" -}}\n(.*)\n', text)
+    assert keys is not None
+    assert sorted(keys[1].split()) == sorted(reloaded_keys())
 
 
 @pytest.fixture(params=[1, 2], ids=["one worker", "two workers"])

@@ -119,6 +119,30 @@
 {{- mergeOverwrite $config (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
 
+{{/* The sections and keys that a running proxy changes without a restart: those of proxy/reload/config_plan.py, as a test
+compares. */}}
+{{- define "epochgate.reloadedKeys" -}}
+upstream limits log drain exporter fleet.kafka fleet.kafka_files fleet.kafka_environment identity.allow identity.deny identity.account identity.token_mechanism identity.max_lifetime_ms identity.plaintext_upstream identity.mapped_file
+{{- end -}}
+
+{{/* The part of the configuration for which pods are replaced. Ports are in it because they change the pods in any case. */}}
+{{- define "epochgate.restartConfig" -}}
+{{- if eq (toString .Values.reload) "false" -}}
+{{- include "epochgate.config" . -}}
+{{- else -}}
+{{- $config := include "epochgate.config" . | fromYaml -}}
+{{- $listeners := list -}}
+{{- range $config.listeners -}}{{- $listeners = append $listeners (pick . "bind" "port" "nodes") -}}{{- end -}}
+{{- $_ := set $config "listeners" $listeners -}}
+{{- range $key := include "epochgate.reloadedKeys" . | splitList " " -}}
+{{- $path := splitList "." $key -}}
+{{- $section := ternary $config (get $config (first $path) | default dict) (eq (len $path) 1) -}}
+{{- $_ := unset $section (last $path) -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The policy file, policy.yaml. */}}
 {{- define "epochgate.policy" -}}
 {{- $policy := dict "default" .Values.policy.default "rules" .Values.policy.rules -}}
