@@ -20,7 +20,7 @@ from proxy.metrics.bounds import Bound
 from proxy.metrics.classes import class_of
 from proxy.metrics.registry import Metrics
 from proxy.shadow import view
-from tools import cli_docs, compatibility, module_map, preflight_docs, state_diagrams
+from tools import cli_docs, compatibility, module_map, preflight_docs, reload_docs, state_diagrams
 from tools.judges import page as judges
 from translation.moving.move_view import MoveView
 from translation.partitions import TopicPartitionSet
@@ -35,7 +35,8 @@ _CONFIGURATION = """\
 
 `epochgate run --config FILE` reads one YAML file. It refuses a key that is not in this table, a value of the wrong type
 and a key given twice: it prints the file, the line and what it expected, and exits with code 2. `epochgate config check
-FILE` does the same check without starting anything; `epochgate config schema` prints the JSON schema.
+FILE` does the same check without starting anything; `epochgate config schema` prints the JSON schema. A running proxy
+applies most changes of the file [without a restart](../how-to/reload.md).
 
 The smallest file:
 
@@ -341,6 +342,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "evidence/judges.md": judges.page,
     "explanation/architecture.md": module_map.page,
     "how-to/preflight.md": preflight_docs.page,
+    "how-to/reload.md": reload_docs.page,
     **{name: partial(state_diagrams.page, name) for name in state_diagrams.DIAGRAMS},
 }
 

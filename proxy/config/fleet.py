@@ -17,6 +17,9 @@ from translation.member_log.settings import FleetSettings
 
 Property = str | int | float | bool
 
+CREDENTIALS = frozenset({"sasl.username", "sasl.password"})
+"""The properties that are exchanged in a running process; librdkafka takes others only when a client is made."""
+
 _MAX_SECRET_BYTES = 64 * 1024
 
 

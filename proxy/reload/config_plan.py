@@ -4,7 +4,7 @@
 :mod:`proxy.server.reconfigure` does what it says, and all of it or nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
+from proxy.config.fleet import CREDENTIALS, Fleet, Property
 from proxy.config.network import ALL_INTERFACES, Address, Listener
 from proxy.config.schema import Config
 from proxy.config.section import Section
@@ -106,17 +107,19 @@ _KINDS = {
     "drain": Kind.DRAIN,
     "identity.allow": Kind.ACCOUNT,
     "identity.deny": Kind.ACCOUNT,
-    "identity.account": Kind.ACCOUNT,
+    "identity.account.mechanism": Kind.ACCOUNT,
+    "identity.account.username": Kind.ACCOUNT,
+    "identity.account.password_file": Kind.ACCOUNT,
     "identity.token_mechanism": Kind.ACCOUNT,
     "identity.max_lifetime_ms": Kind.ACCOUNT,
     "identity.plaintext_upstream": Kind.ACCOUNT,
     "identity.mapped_file": Kind.ACCOUNT,
-    "fleet.kafka": Kind.ACCOUNT,
-    "fleet.kafka_files": Kind.ACCOUNT,
-    "fleet.kafka_environment": Kind.ACCOUNT,
     "exporter": Kind.UNUSED,
 }
-"""The sections and keys that are changed without a restart."""
+"""The sections and keys that are changed without a restart; :func:`_kafka_steps` has the keys of the Kafka account."""
+
+_KAFKA = ("fleet.kafka", "fleet.kafka_files", "fleet.kafka_environment")
+"""Where the properties of the Kafka account come from."""
 
 _RESTART = {
     "admin": "its port and its TLS are set up at the start",
@@ -129,6 +132,7 @@ _RESTART = {
     "verify": "it is set up at the start",
     "preflight": "it is set up at the start",
     "fleet": "the member log is opened at the start",
+    **dict.fromkeys(_KAFKA, "librdkafka takes it only when a client is made"),
     "identity": "it is set up at the start",
     "identity.principals": "the tokens of a running process are counted by it",
     "identity.tokens_per_s": "the tokens of a running process are counted by it",
@@ -153,15 +157,16 @@ _TEXTS = {
     Kind.UNUSED: "`epochgate run` does not use it",
 }
 
+_FOR_NEW_CLIENTS = "clients that connect from now on are identified by it"
 _TEXTS_OF_KEYS = {
+    "identity.allow": _FOR_NEW_CLIENTS,
+    "identity.deny": _FOR_NEW_CLIENTS,
+    "identity.mapped_file": _FOR_NEW_CLIENTS,
     "upstream.startup_timeout_s": "counts at the next start",
     "limits.session_timeout_min_ms": "members that join from now on are bound by it",
     "limits.session_timeout_max_ms": "members that join from now on are bound by it",
 }
 """Where a key's text is another one than its kind's."""
-
-_UNSHOWN = ("fleet.kafka", "hook.url")
-"""Keys whose values may be secrets. Paths of files and names of variables are none."""
 
 
 def kind_of(key: str) -> tuple[Kind, str]:
@@ -177,14 +182,24 @@ def reloaded_keys() -> tuple[str, ...]:
     return tuple(_KINDS)
 
 
+def effects() -> dict[str, tuple[Kind, str]]:
+    """Return how every section and key is changed, with a text for people; the longest name of a key counts."""
+    found = {f"listeners[].{name}": (kind, _TEXTS[kind]) for name, kind in _LISTENER_KINDS.items()}
+    found |= {key: kind_of(key) for key in (*_KINDS, *_TEXTS_OF_KEYS, *_RESTART)}
+    account = Kind.ACCOUNT, _TEXTS[Kind.ACCOUNT]
+    return found | {f"{key}.{name}": account for key in _KAFKA for name in sorted(CREDENTIALS)}
+
+
 def plan_of(old: Config, new: Config) -> Plan:
     """Return what would have to be done for ``new`` to be in force in a process that serves by ``old``."""
     steps = [*_listener_steps(old.listeners, new.listeners)]
     for key, before, after in _changed_keys("", old, new):
-        if key == "listeners":
+        if key == "listeners" or key in _KAFKA:
             continue
         kind, text = kind_of(key)
         steps.append(Step(kind, key, f"{_change(key, before, after)}: {text}"))
+    if old.fleet is not None and new.fleet is not None:
+        steps += _kafka_steps(_properties(old.fleet), _properties(new.fleet))
     return Plan(tuple(steps))
 
 
@@ -288,6 +303,26 @@ def _row(row: Sequence[tuple[int, int]]) -> str:
     return f"nodes {first}-{last} on {f'{port}-{last_port}' if port else 'free ports'}"
 
 
+def _properties(fleet: Fleet) -> dict[str, tuple[str, Property]]:
+    """Return where each property of the Kafka account comes from: the key, and what that has for it."""
+    sources = zip(_KAFKA, (fleet.kafka, fleet.kafka_files, fleet.kafka_environment), strict=True)
+    return {name: (key, given) for key, source in sources for name, given in (source or {}).items()}
+
+
+def _kafka_steps(
+    before: Mapping[str, tuple[str, Property]], after: Mapping[str, tuple[str, Property]]
+) -> Iterator[Step]:
+    """Yield the steps for the Kafka account, without values, which may be secrets."""
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) == after.get(name):
+            continue
+        key, _ = after.get(name) or before[name]
+        kind, text = kind_of(key)
+        if name in CREDENTIALS and name in before and name in after:
+            kind, text = Kind.ACCOUNT, _TEXTS[Kind.ACCOUNT]
+        yield Step(kind, f"{key}.{name}", text)
+
+
 def _changed_keys(prefix: str, old: Section, new: Section) -> Iterator[tuple[str, Any, Any]]:
     """Yield each key whose value differs, as deep as both have sections."""
     for field in fields(type(old)):
@@ -311,10 +346,8 @@ def _change(key: str, before: object, after: object) -> str:
         return "removed"
     if isinstance(after, Section):
         return "added"
-    if any(_is_below(key, name) for name in _UNSHOWN):
-        if not isinstance(before, dict) or not isinstance(after, dict):
-            return "another value"
-        return _cut(", ".join(sorted(n for n in before | after if before.get(n) != after.get(n))))
+    if key == "hook.url":  # its path may be a secret
+        return "another value"
     return f"{_shown(before)} -> {_shown(after)}"
 
 

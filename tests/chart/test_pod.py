@@ -117,13 +117,13 @@ RELOADED = (
     "config.upstream.connect_timeout_s=5",
     "listeners.kafka.advertisedHost=elsewhere.example",
     "log.level=debug",
-    "fleet.kafka.client\\.id=other",
 )
 REPLACED = (
     "workers=2",
     "upstream.bootstrap={other:9092}",  # of the member log too, which a label names
     "fleet.topic=other",
     "fleet.partitions=8",
+    "fleet.kafka.client\\.id=other",
     "config.visibility.groups=5",
     "listeners.kafka.port=9093",
     "listeners.kafka.nodes.0-9=9200",
@@ -156,6 +156,7 @@ def test_pods_are_replaced_for_every_change_of_the_configuration_where_that_is_c
     ("value", "is_replaced"),
     [
         ("identity.allow={a}", False),
+        ("identity.account.username=other", False),
         ("config.identity.max_lifetime_ms=60000", False),
         ("config.identity.principals=5", True),
     ],

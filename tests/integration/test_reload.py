@@ -233,7 +233,7 @@ def test_what_can_not_be_reloaded_changes_nothing(reloaded: Reloaded, tls):
         return {**copy.deepcopy(reloaded.config), "limits": {"max_connections": 100}, **sections}
 
     assert reloaded.refuse(changed(workers=3)) == [
-        f"workers: {reloaded.config['workers']} -> 3: needs a restart"
+        f"workers: {reloaded.config['workers']} -> 3: needs a restart: ports are shared by their number"
     ]
     missing = changed()
     missing["listeners"][1]["tls"]["certificate"] = "gone.pem"

@@ -122,7 +122,7 @@
 {{/* The sections and keys that a running proxy changes without a restart: those of proxy/reload/config_plan.py, as a test
 compares. */}}
 {{- define "epochgate.reloadedKeys" -}}
-upstream limits log drain exporter fleet.kafka fleet.kafka_files fleet.kafka_environment identity.allow identity.deny identity.account identity.token_mechanism identity.max_lifetime_ms identity.plaintext_upstream identity.mapped_file
+upstream limits log drain exporter identity.allow identity.deny identity.account.mechanism identity.account.username identity.account.password_file identity.token_mechanism identity.max_lifetime_ms identity.plaintext_upstream identity.mapped_file
 {{- end -}}
 
 {{/* The part of the configuration for which pods are replaced. Ports are in it because they change the pods in any case. */}}
@@ -136,7 +136,8 @@ upstream limits log drain exporter fleet.kafka fleet.kafka_files fleet.kafka_env
 {{- $_ := set $config "listeners" $listeners -}}
 {{- range $key := include "epochgate.reloadedKeys" . | splitList " " -}}
 {{- $path := splitList "." $key -}}
-{{- $section := ternary $config (get $config (first $path) | default dict) (eq (len $path) 1) -}}
+{{- $section := $config -}}
+{{- range initial $path -}}{{- $section = get $section . | default dict -}}{{- end -}}
 {{- $_ := unset $section (last $path) -}}
 {{- end -}}
 {{- toYaml $config -}}

@@ -12,7 +12,8 @@ from proxy.config.schema import Config, Listener
 from proxy.reload.config_plan import Kind, Plan, kind_of, matched, plan_of, reloaded_keys
 
 NODES = {"0-9": 9100}
-KAFKA = {"bootstrap.servers": "kafka:9092", "sasl.password": "kept-secret"}
+BROKERS = {"bootstrap.servers": "kafka:9092"}
+KAFKA = BROKERS | {"sasl.password": "kept-secret"}
 CLIENTS_WITH_CERTIFICATES = {
     "identity": "mapped",
     "tls": {"certificate": "c", "key": "k", "client_ca": "a", "client_auth": "required"},
@@ -239,7 +240,7 @@ def test_listeners_in_another_order_are_the_same(sections: Any, listeners: Any, 
             {"identity": {"allow": ["b"]}},
             Kind.ACCOUNT,
             "identity.allow",
-            '["a"] -> ["b"]: the proxy authenticates with it from now on',
+            '["a"] -> ["b"]: clients that connect from now on are identified by it',
         ),
         (
             {"identity": {"allow": ["a"]}},
@@ -264,17 +265,45 @@ def test_listeners_in_another_order_are_the_same(sections: Any, listeners: Any, 
         ),
         (
             {"fleet": {"kafka": KAFKA}},
-            {"fleet": {"kafka": KAFKA | {"sasl.password": "b", "sasl.username": "c"}}},
+            {"fleet": {"kafka": KAFKA | {"sasl.password": "b"}}},
             Kind.ACCOUNT,
-            "fleet.kafka",
-            "sasl.password, sasl.username: the proxy authenticates with it from now on",
+            "fleet.kafka.sasl.password",
+            "the proxy authenticates with it from now on",
         ),
         (
-            {"fleet": {"kafka": KAFKA, "kafka_files": {"sasl.username": "/a"}}},
-            {"fleet": {"kafka": KAFKA, "kafka_files": {"sasl.username": "/b"}}},
+            {"fleet": {"kafka": KAFKA}},
+            {"fleet": {"kafka": BROKERS, "kafka_files": {"sasl.password": "/b"}}},
             Kind.ACCOUNT,
-            "fleet.kafka_files",
-            '{"sasl.username":"/a"} -> {"sasl.username":"/b"}: the proxy authenticates with it from now on',
+            "fleet.kafka_files.sasl.password",
+            "the proxy authenticates with it from now on",
+        ),
+        (
+            {"fleet": {"kafka": KAFKA}},
+            {"fleet": {"kafka": KAFKA | {"sasl.username": "b"}}},
+            Kind.RESTART,
+            "fleet.kafka.sasl.username",
+            "needs a restart: librdkafka takes it only when a client is made",
+        ),
+        (
+            {"fleet": {"kafka": KAFKA}},
+            {"fleet": {"kafka": KAFKA | {"security.protocol": "SSL"}}},
+            Kind.RESTART,
+            "fleet.kafka.security.protocol",
+            "needs a restart: librdkafka takes it only when a client is made",
+        ),
+        (
+            {"identity": {"allow": ["a"], "account": {"username": "a", "password_file": "p"}}},
+            {"identity": {"allow": ["a"], "account": {"username": "b", "password_file": "p"}}},
+            Kind.ACCOUNT,
+            "identity.account.username",
+            '"a" -> "b": the proxy authenticates with it from now on',
+        ),
+        (
+            {"identity": {"allow": ["a"]}},
+            {"identity": {"allow": ["a"], "account": {"username": "b", "password_file": "p"}}},
+            Kind.RESTART,
+            "identity.account",
+            "added: needs a restart: it is set up at the start",
         ),
         (
             {"fleet": {"kafka": KAFKA}},

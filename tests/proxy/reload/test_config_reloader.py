@@ -102,7 +102,7 @@ async def test_a_step_that_needs_a_restart_keeps_all_of_it_from_being_done(bench
             await trio.sleep(10 * RETRY_S)
             assert (bench.process.plans, bench.is_current, bench.count("refused")) == ([], 0, 1)
             assert [line["problems"] for line in logs if line["log_level"] == "error"] == [
-                ["workers: 1 -> 2: needs a restart"]
+                ["workers: 1 -> 2: needs a restart: ports are shared by their number"]
             ]
             await bench.write(START)
     assert (bench.process.plans, bench.is_current) == ([], 1)
