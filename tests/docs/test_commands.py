@@ -67,6 +67,8 @@ ELSEWHERE = {
     r"kadmin -q \"(addprinc -randkey|ktadd -k \S+) \S+\"": (
         "test_a_client_with_a_ticket_for_the_proxys_host_works_in_a_translated_group"
     ),
+    r"epochgate config diff epochgate\.yaml new\.yaml": "test_what_needs_a_restart_comes_first",
+    r"epochgate config diff http://\S+ new\.yaml": "test_a_file_is_compared_with_what_is_in_force",
     r"kubectl .*": "test_what_kubectl_names_is_in_the_manifests",
 }
 """The test that runs the command, or what the command calls."""
