@@ -250,6 +250,12 @@ class Translator:
             self._registry.drop_group_if_empty(group)
         return self._environment.take_actions()
 
+    def set_session_timeouts(self, min_ms: int, max_ms: int) -> None:
+        """Change which session timeouts a JoinGroup may ask for from now on."""
+        self._environment.settings = msgspec.structs.replace(
+            self._environment.settings, session_timeout_min_ms=min_ms, session_timeout_max_ms=max_ms
+        )
+
     def _member_time(self, member: Member, now: float) -> None:
         self._deadlines.member_time(member, now)
 

@@ -99,6 +99,9 @@ _RESTART = {
 }
 """Keys below those that need a restart all the same, with the reason."""
 
+_SESSION_TIMEOUTS = ("limits.session_timeout_min_ms", "limits.session_timeout_max_ms")
+"""Limits that need a restart where more than the translation goes by them."""
+
 _TEXTS = {
     Kind.UPSTREAM: "connections to brokers are opened with it from now on; those that are open stay",
     Kind.LIMITS: "connections are bound by it from now on",
@@ -121,6 +124,8 @@ def plan_of(old: Config, new: Config) -> Plan:
         why = next((why for name, why in _RESTART.items() if _is_below(key, name)), None)
         if (before is None or after is None) and key in ("identity", "fleet"):
             kind = Kind.RESTART
+        if key in _SESSION_TIMEOUTS and (new.fleet is not None or new.experimental):
+            why = "the member log and hosted groups go by it"
         if why is not None:
             kind = Kind.RESTART
         text = _TEXTS[kind] if why is None else f"{_TEXTS[kind]}: {why}"

@@ -17,22 +17,25 @@ _MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 COMMAND = "command"
 """The query by which a worker obeys a command (:class:`translation.rollout.commands.Command`)."""
 
-PortKey = tuple[int, int | None]
-"""A port: the listener's index in the configuration, and the node id (None for the bootstrap port)."""
+PortKey = int
+"""A port of the supervisor, by a number that no other port of it has or has had."""
+
+ListenerPorts = list[tuple[int | None, PortKey, int]]
+"""The ports of a listener: the node id (None for the bootstrap port), the key, and the port's number."""
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
     """The first message to a worker: everything it needs to serve.
 
-    ``ports`` gives the port numbers that the supervisor bound, ``folder`` is the configuration file's. ``tls`` holds
-    the last valid contents of the TLS files, by index of the listener or
+    ``ports`` are those that the supervisor bound for each listener, ``folder`` is the configuration file's. ``tls``
+    holds the last valid contents of the TLS files, by index of the listener or
     :data:`proxy.transport.tls_context.UPSTREAM`.
     """
 
     worker: int
     config: Config
     policy: Policy
-    ports: list[tuple[PortKey, int]]
+    ports: list[ListenerPorts]
     folder: str
     tls: dict[int, Contents]
 

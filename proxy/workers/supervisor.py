@@ -27,7 +27,7 @@ from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.file_watcher import Reloadable
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.runtime.log_throttle import LogThrottle
-from proxy.transport.listeners import AcceptPort, BindError, Ports, bind, bind_listener, port_of
+from proxy.transport.listeners import AcceptPort, BindError, PortBinder, Ports, bind, port_of
 from proxy.workers.affinity import worker_of
 from proxy.workers.control_messages import COMMAND, HandoffHeader, PortKey, SetPolicy, Start
 from proxy.workers.last_good_tls import LastGoodTls
@@ -77,9 +77,10 @@ class Supervisor:
         with ExitStack() as bound_so_far:
             self._admin_socket = bind(config.admin.bind, config.admin.port)
             bound_so_far.callback(self._admin_socket.close)
-            listeners = []
+            binder, listeners = PortBinder(self.metrics), []
             for listener in config.listeners:
-                listeners.append(bind_listener(listener, self.metrics))
+                listeners.append(binder.bind(listener))
+                binder.applied(listeners[-1])
                 bound_so_far.callback(listeners[-1].close)
             self.control: ControlListener | None = None
             if config.control is not None:
@@ -89,9 +90,8 @@ class Supervisor:
                 bound_so_far.callback(self.control.close)
             self._close_ports = bound_so_far.pop_all().close
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
-        self._by_key: dict[PortKey, AcceptPort] = {
-            (n, node_id): port for n, bound in enumerate(listeners) for node_id, port in bound.ports.items()
-        }
+        ports = (port for bound in listeners for port in bound.ports.values())
+        self._by_key: dict[PortKey, AcceptPort] = dict(enumerate(ports))
         self._suspended: set[PortKey] = set()
         self._ports_changed = trio.Event()
         self._throttle = LogThrottle()
@@ -260,7 +260,11 @@ class Supervisor:
     # -- workers and ports ---------------------------------------------------------------------------------------
 
     def _start_message(self, number: int) -> Start:
-        ports = [(key, port.number) for key, port in self._by_key.items()]
+        key_of = {port: key for key, port in self._by_key.items()}
+        ports = [
+            [(node_id, key_of[port], port.number) for node_id, port in bound.ports.items()]
+            for bound in self.ports.listeners
+        ]
         return Start(
             number, _worker_config(self._config), self._policy, ports, str(self._folder), self._tls.contents
         )

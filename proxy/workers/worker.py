@@ -67,13 +67,13 @@ class Worker:
             start, rest = await self._receive_start()
             structlog.contextvars.bind_contextvars(worker=start.worker)
             configure(start.config.log)
-            ports = WorkerPorts(start.config, start.ports, self._connections, self._send)
+            ports = WorkerPorts(start.ports, self._connections, self._send)
             replica, metrics = f"{replica_name()}/{start.worker}", Metrics()
             fleet = make_fleet(start.config, replica, metrics)
             self._server = Server(
                 start.config,
                 make_translator(start.config, start.policy, fleet),
-                listeners=ports.listeners,
+                binder=ports,
                 metrics=metrics,
                 policy=start.policy,
                 replica=replica,
