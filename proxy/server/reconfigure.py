@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from proxy.transport.tls_context import Certificates, Contents, Material
 
 _NO_ANSWER = (UnreachableError, NoAnswerError, OSError, CodecError)
+_DRAINING = "the process is draining"
 UPSTREAM = -1
 """As :data:`proxy.transport.tls_context.UPSTREAM`, which only processes with TLS load."""
 
@@ -75,6 +76,8 @@ async def prepare(
 
     :raises ReconfigureRefused: a part of it can't be had.
     """
+    if server.is_draining():
+        raise ReconfigureRefused([_DRAINING])
     prepared, problems = Prepared(), list[str]()
     try:
         try:
@@ -90,6 +93,8 @@ async def prepare(
                 prepared.steps.append(account.prepare(config, listeners.by_number))
             except UnreadableSecret as error:
                 problems += str(error).splitlines()
+        if server.is_draining():
+            problems = [_DRAINING]
         prepared.steps += (listeners.commit, lambda: _commit_rest(server, parts, config))
     except BaseException:
         prepared.drop()

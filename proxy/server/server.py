@@ -246,16 +246,11 @@ class Server:
         from proxy.server import reconfigure  # noqa: PLC0415 - few do it at once
 
         await self._may_reconfigure.wait()
-        prepared = (
-            None
-            if self._stopping.is_set()
-            else await reconfigure.prepare(self, self._parts, config, contents)
-        )
-        if prepared is None or self._stopping.is_set():
-            if prepared is not None:
-                prepared.drop()
-            raise reconfigure.ReconfigureRefused(["the process is draining"])
-        return prepared
+        return await reconfigure.prepare(self, self._parts, config, contents)
+
+    def is_draining(self) -> bool:
+        """Whether it accepts no clients any more."""
+        return self._stopping.is_set()
 
     @property
     def certificates(self) -> "list[Certificates]":

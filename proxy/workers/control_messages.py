@@ -17,6 +17,9 @@ _MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 COMMAND = "command"
 """The query by which a worker obeys a command (:class:`translation.rollout.commands.Command`)."""
 
+PREPARE = "prepare"
+"""The query by which a worker prepares another configuration (:class:`Reconfigure`); the answer are its problems."""
+
 PortKey = int
 """A port of the supervisor, by a number that no other port of it has or has had."""
 
@@ -46,6 +49,22 @@ class SetPolicy(msgspec.Struct, frozen=True, tag=True):
     policy: bytes
 
 
+class Reconfigure(msgspec.Struct, frozen=True):
+    """Another configuration, with the ports of its listeners and the contents of its TLS files; see :class:`Start`."""
+
+    config: Config
+    ports: list[ListenerPorts]
+    tls: dict[int, Contents]
+
+
+class PutInForce(msgspec.Struct, frozen=True, tag=True):
+    """Tells a worker to serve by the configuration that it has prepared."""
+
+
+class Drop(msgspec.Struct, frozen=True, tag=True):
+    """Tells a worker to forget the configuration that it has prepared, or prepares."""
+
+
 class Query(msgspec.Struct, frozen=True, tag=True):
     """Asks a worker for the named value; the result carries the same number. ``argument`` is msgpack, if any."""
 
@@ -54,7 +73,7 @@ class Query(msgspec.Struct, frozen=True, tag=True):
     argument: bytes = b""
 
 
-ToWorker = Start | SetPolicy | Query
+ToWorker = Start | SetPolicy | PutInForce | Drop | Query
 
 
 class Serving(msgspec.Struct, frozen=True, tag=True):
