@@ -1,7 +1,6 @@
 """``epochgate run``: the proxy, its reload of the policy, and preflight beside it."""
 
 import socket
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,13 +10,14 @@ import trio
 import typer
 
 from proxy import VERSION
-from proxy.cli.configuration import load
+from proxy.cli.configuration import load, problems_of_files
 from proxy.config.hosting import check_hosting
 from proxy.config.policy_source import policy_path
 from proxy.config.schema import ALL_INTERFACES, Admin, Config
 from proxy.groups.observability import replica_name
 from proxy.metrics.periodic import keep_running
 from proxy.metrics.registry import Metrics
+from proxy.reload.config_reloader import ConfigReloader
 from proxy.reload.policy_reloader import PolicyReloader
 from proxy.runtime.file_watcher import FileWatcher, Reloadable
 from proxy.runtime.log_setup import configure
@@ -53,7 +53,7 @@ def run(
         workers=loaded.workers,
     )
     serve = _supervise if loaded.workers > 1 else _serve
-    run_to_exit(lambda: trio.run(serve, loaded, policy, policy_path(loaded, config), config.parent))
+    run_to_exit(lambda: trio.run(serve, loaded, policy, config))
 
 
 class _Start(trio.TaskStatus[None]):
@@ -73,7 +73,7 @@ def _page_url(admin: Admin, port: int) -> str:
     return f"{admin.url(port, socket.gethostname() if admin.bind in ALL_INTERFACES else None)}/"
 
 
-async def _serve(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:
+async def _serve(config: Config, policy: Policy, file: Path) -> None:
     metrics = Metrics()
     fleet = make_fleet(config, replica_name(), metrics)
     server = Server(
@@ -81,31 +81,23 @@ async def _serve(config: Config, policy: Policy, policy_at: Path | None, folder:
         make_translator(config, policy, fleet),
         metrics=metrics,
         policy=policy,
-        folder=folder,
+        folder=file.parent,
         fleet=fleet,
     )
-    await _run(server, server.set_policy, config, policy, policy_at, server.reloadables)
+    await _run(server, config, policy, file)
 
 
-async def _supervise(config: Config, policy: Policy, policy_at: Path | None, folder: Path) -> None:
+async def _supervise(config: Config, policy: Policy, file: Path) -> None:
     from proxy.workers.supervisor import Supervisor  # noqa: PLC0415 - most proxies are one process
 
-    supervisor = Supervisor(config, policy, folder)
-    await _run(supervisor, supervisor.set_policy, config, policy, policy_at, supervisor.certificates)
+    await _run(Supervisor(config, policy, file.parent), config, policy, file)
 
 
-async def _run(
-    process: "Server | Supervisor",
-    set_policy: Callable[[Policy], None],
-    config: Config,
-    policy: Policy,
-    policy_at: Path | None,
-    certificates: Sequence[Reloadable] = (),
-) -> None:
+async def _run(process: "Server | Supervisor", config: Config, policy: Policy, file: Path) -> None:
     preflights = preflights_of(process, config, policy)
 
     def apply(policy: Policy) -> None:
-        set_policy(policy)
+        process.set_policy(policy)
         if preflights is not None:
             preflights.set_policy(policy)
 
@@ -113,8 +105,10 @@ async def _run(
         nursery.start_soon(process.stop_at_signals)
         if preflights is not None:
             nursery.start_soon(preflights.run)
-        reloadables: list[Reloadable] = list(certificates)
-        if policy_at is not None:
+        settings = ConfigReloader(file, config, process, process.metrics, check=problems_of_files)
+        nursery.start_soon(keep_running, settings.run, process.metrics)
+        reloadables: list[Reloadable] = [settings]
+        if (policy_at := policy_path(config, file)) is not None:
             required = config.policy.manifest_required
             reloader = PolicyReloader(
                 policy_at,
@@ -137,7 +131,9 @@ async def _run(
                 nursery.start_soon(
                     keep_running, ConfigMapWatch(name, watch, labels=labels or "").run, process.metrics
                 )
-        nursery.start_soon(keep_running, FileWatcher(lambda: reloadables).run, process.metrics)
+        nursery.start_soon(
+            keep_running, FileWatcher(lambda: [*reloadables, *process.reloadables]).run, process.metrics
+        )
         if config.admin.exposure is not None:
             _log.warning("admin port exposed", bind=config.admin.bind, reason=config.admin.exposure)
         _log.info("status page", url=_page_url(config.admin, process.ports.admin))

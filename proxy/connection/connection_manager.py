@@ -6,7 +6,7 @@ writes, and this module remembers when a count last changed.
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import structlog
@@ -21,6 +21,7 @@ from proxy.metrics.registry import Metrics
 from proxy.runtime.fd_limits import connection_limit
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.runtime.time_slice import TimeSlice
+from proxy.transport.listeners import AcceptPort
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.connection.connection_manager")
 
@@ -30,6 +31,9 @@ CHECK_INTERVAL_S = 1.0
 _AGE_SPREAD = 0.2
 """Each connection's maximum age is drawn from the last fifth, so that clients that came together leave one by one."""
 
+_LEAVING_PER_S = 200.0
+"""The pace at which connections are to end that have to leave together: their clients reconnect at once."""
+
 _MEBIBYTE = 1024 * 1024
 
 
@@ -37,7 +41,10 @@ class _Activity(msgspec.Struct):
     """The progress of one connection at its last check, and when its counts last changed (trio's clock, seconds)."""
 
     host: str
-    too_old_at: float
+    port: AcceptPort | None
+    leaves_at: float
+    """When it is to end at its next moment of rest."""
+    leaves_for: DisconnectCause
     progress: ConnectionProgress | None
     reads_since: float
     writes_since: float
@@ -48,9 +55,8 @@ class ConnectionManager:
     """The connections of one process, which listens on so many ``ports``."""
 
     def __init__(self, limits: Limits, metrics: Metrics, ports: int = 0) -> None:
-        self._limits = limits
         self._metrics = metrics
-        self._max_connections = connection_limit(limits, ports)
+        self.set_limits(limits, ports)
         self._open: dict[ClientConnection, _Activity] = {}
         self._by_host: Counter[str] = Counter()
         self._none_left = trio.Event()
@@ -61,6 +67,11 @@ class ConnectionManager:
 
     def __iter__(self) -> Iterator[ClientConnection]:
         return iter(list(self._open))
+
+    def set_limits(self, limits: Limits, ports: int) -> None:
+        """Enforce these from now on, except for the age of the connections that are open. There are so many ports."""
+        self._limits = limits
+        self._max_connections = connection_limit(limits, ports)
 
     def refuses(self, host: str) -> bool:
         """Whether a new connection from this address exceeds a limit; counts and logs the refusal."""
@@ -75,14 +86,14 @@ class ConnectionManager:
             _log.warning("connection refused", client=host, reason=limit, suppressed=suppressed)
         return True
 
-    async def serve(self, connection: ClientConnection, host: str) -> None:
-        """Run a connection to its end."""
+    async def serve(self, connection: ClientConnection, host: str, port: AcceptPort | None = None) -> None:
+        """Run a connection that came to this port to its end."""
         now = trio.current_time()
         age_s = self._limits.connection_max_age_s
         too_old_at = (
             float("inf") if age_s is None else now + age_s * random.uniform(1 - _AGE_SPREAD, 1)  # noqa: S311  jitter
         )
-        self._open[connection] = _Activity(host, too_old_at, None, now, now, now)
+        self._open[connection] = _Activity(host, port, too_old_at, DisconnectCause.AGE, None, now, now, now)
         self._by_host[host] += 1
         try:
             await connection.run()
@@ -105,6 +116,22 @@ class ConnectionManager:
             is_misrouted = dialed is not None and dialed.assumed and dialed.address != address
             if is_misrouted and connection.node_id == node_id:
                 connection.close_when_idle(DisconnectCause.MISROUTED)
+
+    def leave(self, has_to: Callable[[AcceptPort | None, int | None], bool]) -> int:
+        """Have connections end, each at its next moment of rest; return how many.
+
+        ``has_to`` tells by the port that one came to and the node that it leads to.
+        """
+        leaving = [
+            activity
+            for connection, activity in self._open.items()
+            if has_to(activity.port, connection.node_id)
+        ]
+        for number, activity in enumerate(leaving):
+            leaves_at = trio.current_time() + number / _LEAVING_PER_S
+            if leaves_at < activity.leaves_at:
+                activity.leaves_at, activity.leaves_for = leaves_at, DisconnectCause.RELOADED
+        return len(leaving)
 
     async def enforce_limits(self) -> None:
         """Check all connections once per second until cancelled."""
@@ -138,8 +165,8 @@ class ConnectionManager:
                 connection.end(DisconnectCause.CLIENT_STALLED, reason)
         elif progress.quiescent and now - activity.reads_since > limits.idle_timeout_s:
             connection.end(DisconnectCause.IDLE, f"nothing was sent for {limits.idle_timeout_s:g} s")
-        if now >= activity.too_old_at:
-            connection.close_when_quiescent(DisconnectCause.AGE)
+        if now >= activity.leaves_at:
+            connection.close_when_quiescent(activity.leaves_for)
 
     async def wait_until_none(self) -> None:
         """Return once no connection is open."""

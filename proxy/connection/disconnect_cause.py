@@ -20,6 +20,8 @@ class DisconnectCause(StrEnum):
     SESSION_EXPIRED = "session_expired"
     TRANSLATION = "translation"
     DRAIN = "drain"
+    RELOADED = "reloaded"
+    """The configuration has the port, or the name, no more that its client connected to."""
     INTERNAL_ERROR = "internal_error"
 
 

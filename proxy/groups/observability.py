@@ -22,8 +22,7 @@ from proxy.metrics.registry import Metrics
 from proxy.runtime.log_setup import log_suppressed_lines
 from proxy.runtime.time_slice import TimeSlice
 from proxy.runtime.wall_clock import WallClock
-from proxy.transport.dialer import Open
-from proxy.transport.tcp_stream import open_tcp
+from proxy.transport.dialer import Dialer
 from translation.actions import Event, EventKind, MemberProtocol
 from translation.members.member_ids import kafka_uuid
 from translation.policy.policy import Policy
@@ -56,7 +55,7 @@ class Observability:
         clock: WallClock,
         lookups: GroupLookups | None = None,
         folder: Path | None = None,
-        open_: Open = open_tcp,
+        dialer: Dialer | None = None,
         sinks: Sequence[Sink] = (),
         on_look: Callable[[], None] | None = None,
     ) -> None:
@@ -75,7 +74,7 @@ class Observability:
         if config.journal.path is not None or config.journal.topic is not None:
             from proxy.journal.journal_sinks import journal_sinks  # noqa: PLC0415 - many keep no journal
 
-            sinks = (*journal_sinks(config, folder, replica, boot, open_, metrics), *sinks)
+            sinks = (*journal_sinks(config, folder, replica, boot, dialer, metrics), *sinks)
         self._journal = Journal(
             sinks,
             replica=replica,

@@ -12,11 +12,11 @@ from proxy.journal.journal_folder import Terms
 from proxy.journal.journal_messages import JournalTopic
 from proxy.journal.journal_topic import TopicSink
 from proxy.metrics.registry import Metrics
-from proxy.transport.dialer import Open
+from proxy.transport.dialer import Dialer
 
 
 def journal_sinks(
-    config: Config, folder: Path | None, replica: str, boot: str, open_: Open, metrics: Metrics
+    config: Config, folder: Path | None, replica: str, boot: str, dialer: Dialer | None, metrics: Metrics
 ) -> list[Sink]:
     """Return the configured sinks of the journal. ``folder`` is the base of relative paths.
 
@@ -35,13 +35,14 @@ def journal_sinks(
             )
         )
     if journal.topic is not None:
-        found.append(_topic_sink(config, journal.topic, open_, metrics))
+        found.append(_topic_sink(config, journal.topic, dialer, metrics))
     return found
 
 
-def _topic_sink(config: Config, topic: str, open_: Open, metrics: Metrics) -> Sink:
+def _topic_sink(config: Config, topic: str, dialer: Dialer | None, metrics: Metrics) -> Sink:
     if config.fleet is None:
-        return TopicSink(topic, config.upstream.addresses, open_)
+        assert dialer is not None  # noqa: S101  every process that serves has one
+        return TopicSink(topic, lambda: dialer.bootstrap, dialer.open)
     made = JournalTopic(topic, config.fleet.replication, config.journal.keep_bytes)
     crashes = metrics.kafka_process_crashes.labels("journal")
     return AccountTopicSink(made, kafka_properties(config.fleet, os.environ), crashes.inc)

@@ -6,7 +6,7 @@ partition, so they stay in order. A batch whose response was lost is written aga
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from zlib import crc32
 
 import msgspec
@@ -47,13 +47,13 @@ _RETRIABLE = (OSError, ValueError, trio.TooSlowError, trio.BrokenResourceError, 
 
 
 class TopicSink:
-    """Writes to ``topic`` in the cluster at ``bootstrap``. ``open_`` opens its connections."""
+    """Writes to ``topic`` in the cluster at the addresses of ``bootstrap``. ``open_`` opens its connections."""
 
     name = "topic"
 
-    def __init__(self, topic: str, bootstrap: Sequence[Address], open_: Open) -> None:
+    def __init__(self, topic: str, bootstrap: Callable[[], Sequence[Address]], open_: Open) -> None:
         self._topic = topic
-        self._bootstrap = tuple(bootstrap)
+        self._bootstrap = bootstrap
         self._open = open_
         self._brokers: dict[Address, BrokerCalls] = {}
         self._leaders: dict[int, Address] = {}
@@ -95,7 +95,7 @@ class TopicSink:
 
     async def _find_leaders(self) -> None:
         last: Exception | None = None
-        for address in self._bootstrap:
+        for address in self._bootstrap():
             try:
                 broker = await self._broker(address)
                 break

@@ -133,6 +133,8 @@ _RESTART = {
     "preflight": "it is set up at the start",
     "fleet": "the member log is opened at the start",
     **dict.fromkeys(_KAFKA, "librdkafka takes it only when a client is made"),
+    "limits.session_timeout_min_ms": "members in the member log are bound by it",
+    "limits.session_timeout_max_ms": "members in the member log are bound by it",
     "identity": "it is set up at the start",
     "identity.principals": "the tokens of a running process are counted by it",
     "identity.tokens_per_s": "the tokens of a running process are counted by it",
@@ -163,8 +165,6 @@ _TEXTS_OF_KEYS = {
     "identity.deny": _FOR_NEW_CLIENTS,
     "identity.mapped_file": _FOR_NEW_CLIENTS,
     "upstream.startup_timeout_s": "counts at the next start",
-    "limits.session_timeout_min_ms": "members that join from now on are bound by it",
-    "limits.session_timeout_max_ms": "members that join from now on are bound by it",
 }
 """Where a key's text is another one than its kind's."""
 

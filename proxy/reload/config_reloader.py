@@ -5,7 +5,7 @@ a restart or can't be put in force is refused: the one before stays, and log and
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +16,7 @@ import trio
 from proxy.config.loader import ConfigError, ReadConfig, read_config
 from proxy.config.schema import Config
 from proxy.metrics.registry import Metrics
-from proxy.reload.config_plan import Plan, plan_of
+from proxy.reload.config_plan import plan_of
 from proxy.runtime.computing_thread import InThread, in_thread
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.config")
@@ -29,18 +29,18 @@ What it names may come later than the file: a Secret that is mounted beside it, 
 
 
 class ReconfigureRefused(Exception):
-    """A configuration can't be put in force; nothing was changed. Each of its ``problems`` is a line for people."""
+    """A configuration can't be put in force; nothing has changed. ``problems`` are lines for people."""
 
-    def __init__(self, *problems: str) -> None:
-        super().__init__(*problems)
-        self.problems = problems
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
 
 
 class Reconfigurable(Protocol):
     """A process whose configuration can be exchanged."""
 
-    async def reconfigure(self, config: Config, plan: Plan) -> None:
-        """Do all of a plan, which needs no restart.
+    async def reconfigure(self, config: Config) -> None:
+        """Put a configuration in force, of which no change needs a restart.
 
         :raises ReconfigureRefused: that is not possible; nothing was changed.
         """
@@ -101,12 +101,12 @@ class ConfigReloader:
                 raise ConfigError(*read.problems)
             config, plan = read.config, plan_of(self.in_force, read.config)
             if plan.restarts:
-                raise ReconfigureRefused(*map(str, plan.restarts))
+                raise ReconfigureRefused([str(step) for step in plan.restarts])
             self._retries = True
             if plan.steps:
                 if problems := await self._in_thread(lambda: list(self._check(read))):
                     raise ConfigError(*problems)
-                await self._process.reconfigure(config, plan)
+                await self._process.reconfigure(config)
         except (ConfigError, ReconfigureRefused) as error:
             self._refuse(why, list(error.problems))
             return

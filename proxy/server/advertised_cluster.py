@@ -8,11 +8,16 @@ from proxy.transport.node_table import NodeTable
 
 
 class AdvertisedCluster:
-    """The cluster in the metadata of one listener's clients: ``addresses`` has a host and a port for each node id."""
+    """The cluster in the metadata of one listener's clients: ``addresses`` has a host and a port for each node id.
+
+    It may change: responses that pass from then on have what it says.
+    """
 
     def __init__(
         self, table: NodeTable, addresses: Mapping[int, Address], on_hidden: Callable[[], None]
     ) -> None:
+        self.learns = True
+        """Whether brokers are at the addresses that responses have. Not where the proxy connects to others by now."""
         self._table = table
         self._addresses = addresses
         self._on_hidden = on_hidden
@@ -35,7 +40,8 @@ class AdvertisedCluster:
 
         None if the node id is outside the configured ranges: the node must be left out then.
         """
-        self._table.learn(node_id, Address(host, port))
+        if self.learns:
+            self._table.learn(node_id, Address(host, port))
         address = self._addresses.get(node_id)
         if address is None:
             self._on_hidden()

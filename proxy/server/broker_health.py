@@ -32,23 +32,24 @@ NodeCallback = Callable[[int | None], None]
 
 
 class BrokerHealth:
-    """Tracks nodes, and calls ``on_unreachable`` or ``on_reachable`` when one of them changes."""
+    """Tracks nodes from :meth:`start` on."""
 
-    def __init__(
-        self, dialer: Dialer, metrics: Metrics, *, on_unreachable: NodeCallback, on_reachable: NodeCallback
-    ) -> None:
+    def __init__(self, dialer: Dialer, metrics: Metrics) -> None:
         self._dialer = dialer
         self._metrics = metrics
-        self._on_unreachable = on_unreachable
-        self._on_reachable = on_reachable
+        self._on_unreachable: NodeCallback
+        self._on_reachable: NodeCallback
         self._unreachable: set[int | None] = set()
         self._probes: dict[int | None, trio.Event] = {}
         self._suspected: set[int | None] = set()
         self._read_counters: dict[int | None, HotCounter] = {}
         self._nursery: trio.Nursery | None = None
 
-    def start(self, nursery: trio.Nursery) -> None:
-        """Run retries in this nursery from now on; without it nothing is tracked."""
+    def start(
+        self, nursery: trio.Nursery, *, on_unreachable: NodeCallback, on_reachable: NodeCallback
+    ) -> None:
+        """Track nodes, with retries in this nursery, and call these when one of them changes."""
+        self._on_unreachable, self._on_reachable = on_unreachable, on_reachable
         self._nursery = nursery
 
     def read_counter(self, node_id: int | None) -> HotCounter:

@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from proxy.admin.admin_http import Health
 from proxy.admin.process_queries import QueryHandler, Readiness
 from proxy.config.fleet import kafka_properties
-from proxy.config.schema import Config
+from proxy.config.schema import Config, Limits
+from proxy.config.schema import Listener as ListenerSection
 from proxy.connection.connection_deps import ConnectionDeps
 from proxy.connection.connection_manager import ConnectionManager
 from proxy.connection.share_session_cuts import ShareSessionCuts
@@ -28,13 +29,12 @@ from proxy.metrics.wave_groups import WaveGroups
 from proxy.runtime.fd_limits import pipe_limit
 from proxy.runtime.wall_clock import WallClock
 from proxy.server.advertised_cluster import AdvertisedCluster
-from proxy.server.broker_health import BrokerHealth, NodeCallback
+from proxy.server.broker_health import BrokerHealth
 from proxy.server.gate_keeper import GateKeeper, no_lag
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener import Listener
 from proxy.session.request_metrics import RequestMetrics
 from proxy.transport.dialer import Dialer, Open
-from proxy.transport.listeners import BoundListener
 from proxy.transport.node_table import NodeTable
 from proxy.transport.splice import PipePool
 from proxy.wire.api_versions import ApiVersionsNegotiator
@@ -59,6 +59,19 @@ if TYPE_CHECKING:
 _SHOWN_PHASES = (TO_APPROVE, SETTLED, *(phase for phase in Phase if phase is not Phase.OVER))
 
 
+class Account(Protocol):
+    """What the proxy authenticates with, for itself or for clients."""
+
+    def prepare(self, config: Config, listeners: Mapping[int, ListenerSection]) -> Callable[[], None]:
+        """Read what a configuration says of it, and return what puts that in force, which can't fail.
+
+        ``listeners`` are those of ``config`` by their numbers.
+
+        :raises UnreadableSecret: a file can't be used; nothing has changed.
+        """
+        ...
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of one process; None for those that its configuration does without."""
 
@@ -73,12 +86,15 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     observability: Observability
     gates: GateKeeper
     query_handlers: Mapping[str, QueryHandler]
-    listeners: Sequence[ConnectionDeps]
-    """What the connections of each bound listener need."""
+    held_calls: HeldCallsBudget
+    connection_deps: Callable[[int, ListenerSection, AdvertisedCluster, Limits], ConnectionDeps]
+    """Returns what the connections need of the listener with this number."""
     lags: "GroupLags | None"
     proof: "LiveProof | None"
     hook: "HookCaller | None"
     identities: "Identities | None"
+    accounts: Sequence[Account]
+    """Those that another configuration may replace."""
 
 
 def compose(
@@ -86,22 +102,20 @@ def compose(
     translator: Translator,
     *,
     metrics: Metrics,
-    bound: Sequence[BoundListener],
+    descriptors: int,
     open_: Open,
     policy: Policy,
     replica: str | None,
     folder: Path | None,
     fleet: "FleetDriver | None",
-    on_unreachable: NodeCallback,
-    on_reachable: NodeCallback,
 ) -> Parts:
-    """Build the parts of a process that listens on ``bound``; the arguments are the server's."""
+    """Build the parts of a process whose ports take so many ``descriptors``; the other arguments are the server's."""
     rollout, clock, replica = translator.rollout, WallClock(), replica or replica_name()
     health = Health(metrics)
-    connections = ConnectionManager(config.limits, metrics, ports=sum(one.descriptors for one in bound))
+    connections = ConnectionManager(config.limits, metrics, ports=descriptors)
     nodes = NodeTable(on_change=connections.node_learned)
     dialer = Dialer(config.upstream.addresses, nodes, config.upstream.connect_timeout_s, metrics, open_)
-    broker_health = BrokerHealth(dialer, metrics, on_unreachable=on_unreachable, on_reachable=on_reachable)
+    broker_health = BrokerHealth(dialer, metrics)
     lags = proof = hook = identities = None
     if any(listener.speaks_for_clients for listener in config.listeners):
         from proxy.identity.setup import Identities  # noqa: PLC0415 - many clients have no certificates
@@ -137,7 +151,7 @@ def compose(
             lag_of=nothing if lags is None else lags.of,
         ),
         folder=folder,
-        open_=open_,
+        dialer=dialer,
         sinks=() if proof is None else proof.sinks,
         on_look=None if lags is None else lags.look,
     )
@@ -173,12 +187,13 @@ def compose(
     if config.experimental:
         rule_for = with_routed_groups(rule_for, driver.has_routed_group)
 
-    def connection_deps(number: int, one: BoundListener) -> ConnectionDeps:
-        cluster = AdvertisedCluster(nodes, one.advertised, metrics.hidden_nodes.inc)
+    def connection_deps(
+        number: int, section: ListenerSection, cluster: AdvertisedCluster, limits: Limits
+    ) -> ConnectionDeps:
         listener = Listener(
             map_address=cluster.map_address,
             negotiator=negotiator,
-            limits=config.limits,
+            limits=limits,
             request_metrics=request_metrics,
             clock=time.perf_counter,
             topics=topics,
@@ -189,7 +204,7 @@ def compose(
             learn_cluster=cluster.learn,
         )
         identify = None if identities is None else identities.identify_at(number)
-        by_name = one.listener.nodes_by_name is not None
+        by_name = section.nodes_by_name is not None
         return ConnectionDeps(listener, dialer, broker_health, driver, pipes, cuts, identify, by_name)
 
     return Parts(
@@ -204,11 +219,13 @@ def compose(
         observability=observability,
         gates=gates,
         query_handlers=_query_handlers(config, metrics, health, observability, fleet),
-        listeners=[connection_deps(number, one) for number, one in enumerate(bound)],
+        held_calls=held_calls,
+        connection_deps=connection_deps,
         lags=lags,
         proof=proof,
         hook=hook,
         identities=identities,
+        accounts=(),
     )
 
 

@@ -5,15 +5,13 @@ bound: connections that still have requests in flight then are cut. With several
 workers (:mod:`proxy.workers.supervisor`), each of which drains as here.
 """
 
-from collections.abc import Sequence
-
 import structlog
 import trio
 
 from proxy.admin.admin_http import Health
 from proxy.connection.connection_manager import ConnectionManager
 from proxy.connection.disconnect_cause import DisconnectCause
-from proxy.transport.listeners import BoundListener
+from proxy.server.served_listeners import ServedListeners
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.drain")
 
@@ -28,12 +26,11 @@ _PART_FOR_LOCKS = 0.8
 
 
 async def drain(
-    health: Health, listeners: Sequence[BoundListener], connections: ConnectionManager, grace_s: float
+    health: Health, listeners: ServedListeners, connections: ConnectionManager, grace_s: float
 ) -> None:
     """Report not ready, accept no more clients, and close all connections within ``grace_s`` seconds."""
     health.not_ready("draining")
-    for bound in listeners:
-        bound.close()
+    listeners.close()
     await close_connections(connections, grace_s)
     _log.info("drained")
 

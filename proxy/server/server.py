@@ -3,10 +3,8 @@
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +13,7 @@ import trio
 
 from proxy.admin.admin_http import SingleProcessBackend, access_to, admin_app, serve_admin
 from proxy.admin.preflight_view import PreflightBoard
-from proxy.config.schema import Address, Config
-from proxy.connection.client_connection import ClientConnection
+from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.periodic import keep_running, run_periodically
 from proxy.metrics.registry import Metrics
@@ -25,12 +22,12 @@ from proxy.runtime.file_watcher import Reloadable
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.server.compose import compose
 from proxy.server.drain import drain
+from proxy.server.served_listeners import ServedListeners
 from proxy.transport.bootstrap import reach_brokers
 from proxy.transport.dialer import Open
 from proxy.transport.epoll import EpollLoop
-from proxy.transport.listeners import BoundListener, Ports, bind, bind_listener, port_of
-from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
-from translation.actions import ConnectionId
+from proxy.transport.listeners import Binder, PortBinder, Ports, bind, port_of
+from proxy.transport.tcp_stream import open_tcp
 from translation.moving.command_writes import CommandOutcome
 from translation.policy.policy import Policy
 from translation.rollout.commands import Command
@@ -40,8 +37,8 @@ if TYPE_CHECKING:
     from proxy.admin.access import Access
     from proxy.control.listener import ControlListener
     from proxy.member_log.driver import FleetDriver
+    from proxy.server.reconfigure import Prepared
     from proxy.transport.tls_context import Certificates, Contents
-    from proxy.transport.tls_stream import Route
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
 
@@ -52,8 +49,8 @@ _WALL_CLOCK_S = 60.0
 class Server:
     """One proxy process. Constructing it reads all certificates and binds all ports.
 
-    A worker passes its ``listeners``; it has no admin port. ``query_handlers`` answer the queries of other processes
-    (:mod:`proxy.admin.process_queries`).
+    A worker passes the ``binder`` of its ports; it has no admin port. ``query_handlers`` answer the queries of other
+    processes (:mod:`proxy.admin.process_queries`).
 
     ``policy`` is the one that the translator has, for observability; ``replica`` names this process there, by default
     with its host name; ``folder`` is that of the configuration file.
@@ -75,7 +72,7 @@ class Server:
         translator: Translator,
         open_: Open = open_tcp,
         *,
-        listeners: Sequence[BoundListener] = (),
+        binder: Binder | None = None,
         metrics: Metrics | None = None,
         policy: Policy | None = None,
         replica: str | None = None,
@@ -83,61 +80,69 @@ class Server:
         last_good_tls: "Mapping[int, Contents] | None" = None,
         fleet: "FleetDriver | None" = None,
     ) -> None:
-        self._config, self._translator, self._fleet = config, translator, fleet
+        self.config, self.translator, self._fleet = config, translator, fleet
         self._folder = folder or Path()
         self.metrics = metrics or Metrics()
         count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
-        self.certificates: list[Certificates] = []
-        self._tls: list[Certificates | None] = [None for _ in config.listeners]
+        self.upstream_certificates: Certificates | None = None
+        self.open_plainly = open_
+        """Opens connections to brokers where there is no TLS."""
+        certificates: list[Certificates | None] = [None for _ in config.listeners]
         if any((config.upstream.tls, *(one.tls for one in config.listeners))):
             from proxy.transport.tls_context import read_certificates  # noqa: PLC0415 - many have none
 
             found = read_certificates(config, self.metrics, last_good_tls or {})
-            open_, self._tls, self.certificates = found.open_ or open_, found.listeners, found.all
+            self.upstream_certificates, certificates = found.upstream, found.listeners
+            open_ = found.open_ or open_
         self.preflight = PreflightBoard()
         self._admin_socket: socket.socket | None = None
+        self._admin_port = 0
         self._admin_access: Access | None = None
-        self.ports = Ports(tuple(listeners), 0)
         self.control: ControlListener | None = None
         with ExitStack() as bound_so_far:
-            if not listeners:
-                self._bind(bound_so_far)
-            self._close_ports = bound_so_far.pop_all().close
+            if binder is None:
+                self._bind_admin(bound_so_far)
+            binder = binder or PortBinder(self.metrics)
+            bound = []
+            for listener in config.listeners:
+                bound.append(binder.bind(listener))
+                bound_so_far.callback(bound[-1].close)
+            self._close_own_ports = bound_so_far.pop_all().close
         self._parts = parts = compose(
             config,
             translator,
             metrics=self.metrics,
-            bound=self.ports.listeners,
+            descriptors=sum(one.descriptors for one in bound),
             open_=open_,
             policy=policy or Policy(),
             replica=replica,
             folder=folder,
             fleet=fleet,
-            on_unreachable=self._unreachable,
-            on_reachable=self._reachable,
         )
+        served = list(zip(bound, certificates, strict=True))
+        self.listeners = ServedListeners(parts, binder, self.metrics, config.limits, served)
         self.health, self.nodes, self.query_handlers = parts.health, parts.nodes, parts.query_handlers
         self.observability, self.driver = parts.observability, parts.driver
-        self._ids = count(1)
         self._stopping = trio.Event()
         self._starting = trio.CancelScope()
+        self._reconfiguring = trio.Lock()
+        self._may_reconfigure = trio.Event()
 
-    def _bind(self, bound_so_far: ExitStack) -> None:
-        self._admin_access = access_to(self._config.admin, self.metrics)
-        self._admin_socket = bind(self._config.admin.bind, self._config.admin.port)
+    def _bind_admin(self, bound_so_far: ExitStack) -> None:
+        self._admin_access = access_to(self.config.admin, self.metrics)
+        self._admin_socket = bind(self.config.admin.bind, self.config.admin.port)
+        self._admin_port = port_of(self._admin_socket)
         bound_so_far.callback(self._admin_socket.close)
-        listeners = []
-        for listener in self._config.listeners:
-            listeners.append(bind_listener(listener, self.metrics))
-            bound_so_far.callback(listeners[-1].close)
-        self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
-        if self._config.control is not None:
+        if self.config.control is not None:
             from proxy.control.listener import ControlListener  # noqa: PLC0415 - most proxies take no commands
 
-            self.control = ControlListener(self._config.control, self.metrics)
+            self.control = ControlListener(self.config.control, self.metrics)
             bound_so_far.callback(self.control.close)
-            if self.control.certificates is not None:
-                self.certificates.append(self.control.certificates)
+
+    @property
+    def ports(self) -> Ports:
+        """The ports that the process really listens on."""
+        return Ports(self.listeners.bound, self._admin_port)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until :meth:`stop` is called, then drain. ``task_status`` starts once clients can connect.
@@ -152,14 +157,14 @@ class Server:
             async with trio.open_nursery() as nursery:
                 if self._admin_socket is not None:
                     panel = SingleProcessBackend(self.metrics, self.health, self.query_handlers)
-                    app = admin_app(panel, self._config.visibility, self.preflight, self.in_force)
-                    hosts, access = self._config.admin.hosts, self._admin_access
+                    app = admin_app(panel, self.config.visibility, self.preflight, self.in_force)
+                    hosts, access = self.config.admin.hosts, self._admin_access
                     nursery.start_soon(
                         serve_admin, self._admin_socket, app, admin_may_close.wait, hosts, access
                     )
                 self.health.not_ready("no broker reached yet")
                 with self._starting:
-                    timeout_s = self._config.upstream.startup_timeout_s
+                    timeout_s = self.config.upstream.startup_timeout_s
                     reached = await reach_brokers(self._parts.dialer, self.nodes, timeout_s)
                     _log.info("cluster reached", broker=str(reached), nodes=len(self.nodes))
                     if self._fleet is not None:
@@ -170,12 +175,13 @@ class Server:
                     self._fleet.stop()
                 admin_may_close.set()
         finally:
-            self._close_ports()
+            self.listeners.close()
+            self._close_own_ports()
             self._parts.pipes.close()
 
     async def _read_member_log(self, fleet: "FleetDriver", nursery: trio.Nursery) -> None:
         self.health.not_ready("the member log is not read yet")
-        set_migration_policy = self._translator.rollout.set_migration_policy
+        set_migration_policy = self.translator.rollout.set_migration_policy
         await nursery.start(fleet.run, self.driver.log_said, self.health.fail, set_migration_policy)
         if not await fleet.wait_ready():
             _log.warning(
@@ -197,7 +203,9 @@ class Server:
                 nursery.start_soon(keep_running, parts.proof.run, metrics, driver.note_proofs)
             nursery.start_soon(driver.reporter.expire_observed_members)
             nursery.start_soon(parts.connections.enforce_limits)
-            parts.broker_health.start(nursery)
+            parts.broker_health.start(
+                nursery, on_unreachable=self.listeners.unreachable, on_reachable=self.listeners.reachable
+            )
             self._look_at_wall_clock()  # before any client is served
             nursery.start_soon(run_periodically, _WALL_CLOCK_S, self._look_at_wall_clock, metrics)
             if parts.hook is not None:
@@ -206,24 +214,54 @@ class Server:
                 nursery.start_soon(self.control.serve, self.command)
             if parts.identities is not None:
                 await nursery.start(parts.identities.run)
-            for number in range(len(self.ports.listeners)):
-                self._listen(number, nursery)
+            self.listeners.start(nursery)
             self.health.ready()
+            self._may_reconfigure.set()
             task_status.started()
             await self._stopping.wait()
-            drained_by = trio.current_time() + self._config.drain.grace_s
-            await drain(self.health, self.ports.listeners, parts.connections, self._config.drain.grace_s)
+            grace_s = self.config.drain.grace_s
+            drained_by = trio.current_time() + grace_s
+            await drain(self.health, self.listeners, parts.connections, grace_s)
             if parts.identities is not None:
                 await parts.identities.end(spare_s=max(0.0, drained_by - trio.current_time()))
             nursery.cancel_scope.cancel()
 
     def in_force(self) -> tuple[Config, Path]:
         """The configuration that is in force, and the folder of its file."""
-        return self._config, self._folder
+        return self.config, self._folder
+
+    async def reconfigure(self, config: Config) -> None:
+        """Put another configuration in force, all of it or nothing; open connections stay, but on ports that it drops.
+
+        It may differ only in what needs no restart (:func:`proxy.reload.config_plan.plan_of`). This waits until clients
+        are served, and for the end of another such call.
+
+        :raises ReconfigureRefused: a part of it can't be had. Nothing has changed.
+        """
+        async with self._reconfiguring:
+            (await self.prepare(config, {})).commit()
+
+    async def prepare(self, config: Config, contents: "Mapping[int, Contents]") -> "Prepared":
+        """Do what can fail of :meth:`reconfigure`; see :func:`proxy.server.reconfigure.prepare`."""
+        from proxy.server import reconfigure  # noqa: PLC0415 - few do it at once
+
+        await self._may_reconfigure.wait()
+        return await reconfigure.prepare(self, self._parts, config, contents)
+
+    def is_draining(self) -> bool:
+        """Whether it accepts no clients any more."""
+        return self._stopping.is_set()
+
+    @property
+    def certificates(self) -> "list[Certificates]":
+        """The certificates in use, of brokers, listeners and commands."""
+        control = None if self.control is None else self.control.certificates
+        found = (self.upstream_certificates, *(one.certificates for one in self.listeners.all), control)
+        return [one for one in found if one is not None]
 
     @property
     def reloadables(self) -> list[Reloadable]:
-        """What has to be reloaded when its files change."""
+        """What has to be reloaded when its files change, as of now."""
         identities = self._parts.identities
         mapped = None if identities is None else identities.mapped
         access = () if self._admin_access is None else self._admin_access.reloadables
@@ -236,7 +274,7 @@ class Server:
         return await run_command(self.driver.command, command)
 
     def _look_at_wall_clock(self) -> None:
-        self._translator.rollout.set_wall_clock(int((time.time() - trio.current_time()) * 1000))
+        self.translator.rollout.set_wall_clock(int((time.time() - trio.current_time()) * 1000))
 
     @property
     def policy(self) -> Policy:
@@ -252,6 +290,7 @@ class Server:
     def stop(self) -> None:
         """Drain and end; before clients can connect, end at once."""
         self._stopping.set()
+        self._may_reconfigure.set()  # to be refused
         self._starting.cancel()
 
     async def stop_at_signals(self) -> None:
@@ -263,54 +302,6 @@ class Server:
                     raise SystemExit(ExitCode.FAILED)
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
-
-    def _listen(self, number: int, nursery: trio.Nursery) -> None:
-        """Accept clients at the ports of the listener of this number."""
-        bound, certificates = self.ports.listeners[number], self._tls[number]
-        deps, connections = self._parts.listeners[number], self._parts.connections
-        route: Route | None = None
-        if names := bound.listener.server_names:
-            from proxy.transport.server_names import ServerNames  # noqa: PLC0415 - most nodes have ports
-
-            route = ServerNames(names, self._parts.broker_health.is_unreachable, self.metrics).route
-
-        def accepted(node_id: int | None, sock: socket.socket, host: str) -> None:
-            if connections.refuses(host):
-                sock.close()
-                return
-            keep_alive(sock)
-            connection_id = ConnectionId(next(self._ids))
-            plain = TcpStream(sock)
-            stream = certificates.guard(plain, route) if certificates is not None else plain
-            connection = ClientConnection(connection_id, stream, host, node_id, deps)
-            nursery.start_soon(connections.serve, connection, host)
-
-        for node_id, port in bound.ports.items():
-            port.listen()
-            nursery.start_soon(port.accept, partial(accepted, node_id))
-        address = str(Address(bound.listener.bind, bound.port))
-        nodes = bound.listener.nodes or bound.listener.nodes_by_name
-        _log.info("listening", address=address, nodes=nodes, tls=certificates is not None)
-
-    def _unreachable(self, node_id: int | None) -> None:
-        """Refuse clients of an unreachable node, as the node itself would; clients handle that best."""
-        self._parts.gates.unreachable(node_id)
-        for bound in self.ports.listeners:
-            if (port := bound.own_port_of(node_id)) is not None:
-                port.suspend()
-        if node_id is None:
-            self.health.not_ready("no bootstrap broker can be reached")
-
-    def _reachable(self, node_id: int | None) -> None:
-        """Accept the node's clients again."""
-        self._parts.gates.reachable(node_id)
-        if self._stopping.is_set():
-            return
-        for bound in self.ports.listeners:
-            if (port := bound.own_port_of(node_id)) is not None:
-                port.listen()
-        if node_id is None:
-            self.health.ready()
 
 
 def _living_tasks() -> int:

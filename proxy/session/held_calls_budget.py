@@ -54,10 +54,19 @@ class HeldCallsBudget:
             self.taken -= reservation.size
         else:
             self._waiting.remove(reservation)
+        self._grant_waiting()
+
+    def resize(self, most_bytes: int) -> None:
+        """Have so many bytes from now on. What is granted stays so, even if it is more."""
+        self._max_bytes = most_bytes
+        self._grant_waiting()
+
+    def _grant_waiting(self) -> None:
         while self._waiting and self._fits(self._waiting[0]):
             following = self._waiting.popleft()
             self.taken += following.size
             following.grant()
 
     def _fits(self, reservation: Reservation) -> bool:
-        return self.taken + reservation.size <= self._max_bytes
+        # One that waits since there was more memory in all has it alone.
+        return self.taken + reservation.size <= max(self._max_bytes, reservation.size)

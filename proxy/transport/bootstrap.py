@@ -34,7 +34,7 @@ async def reach_brokers(dialer: Dialer, nodes: NodeTable, timeout_s: float) -> A
     with trio.move_on_after(timeout_s):
         while True:
             try:
-                return await _contact(dialer, nodes)
+                return await contact(dialer, nodes)
             except (UnreachableError, NoAnswerError, OSError, CodecError) as error:
                 last = error
                 _log.warning("no broker reached yet", reason=str(error))
@@ -43,10 +43,17 @@ async def reach_brokers(dialer: Dialer, nodes: NodeTable, timeout_s: float) -> A
     raise UnreachableError(f"no broker could be reached within {timeout_s:g} s: {last}")
 
 
-async def _contact(dialer: Dialer, nodes: NodeTable) -> Address:
+async def contact(dialer: Dialer, nodes: NodeTable, timeout_s: float = _TIMEOUT_S) -> Address:
+    """Have one bootstrap broker answer, within so many seconds after the connection; as :func:`reach_brokers`.
+
+    :raises UnreachableError: none accepted the connection, or the one that did does not answer.
+    :raises NoAnswerError: it closed the connection, or its answer makes no sense.
+    :raises OSError: the connection broke.
+    :raises CodecError: its answer can't be decoded.
+    """
     dialed = await dialer.dial(None)
     async with dialed.stream as stream:
-        with trio.move_on_after(_TIMEOUT_S):
+        with trio.move_on_after(timeout_s):
             calls = BrokerCalls(stream, _CLIENT_ID)
             frame = await calls.exchange(ApiKey.API_VERSIONS, LEARNING_VERSION, ApiVersionsRequest())
             negotiated: NegotiatedVersions = ApiVersionsNegotiator(allow_unknown_apis=False).negotiate(

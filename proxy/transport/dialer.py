@@ -59,12 +59,20 @@ class Dialer:
         metrics: Metrics,
         open_: Open = open_tcp,
     ) -> None:
-        self._bootstrap = tuple(bootstrap)
         self._nodes = nodes
-        self._timeout_s = timeout_s
         self._metrics = metrics
-        self._open = open_
         self._next = 0
+        self.use(bootstrap, timeout_s, open_)
+
+    def use(self, bootstrap: Sequence[Address], timeout_s: float, open_: Open) -> None:
+        """Connect to other bootstrap brokers, or in another way, from now on."""
+        self.bootstrap = tuple(bootstrap)
+        self._timeout_s = timeout_s
+        self._open = open_
+
+    async def open(self, host: str, port: int) -> trio.abc.Stream:
+        """Open a stream to an address, as connections to brokers are opened now."""
+        return await self._open(host, port)
 
     async def dial(self, node_id: int | None) -> Dialed:
         """Connect to a node, or for None to any bootstrap broker. Each address gets ``timeout_s`` seconds.
@@ -100,8 +108,9 @@ class Dialer:
 
     def _rotated_bootstrap(self) -> tuple[Address, ...]:
         """Return the bootstrap brokers, starting with another one at each call."""
-        start, self._next = self._next, (self._next + 1) % len(self._bootstrap)
-        return self._bootstrap[start:] + self._bootstrap[:start]
+        start = self._next % len(self.bootstrap)
+        self._next = start + 1
+        return self.bootstrap[start:] + self.bootstrap[:start]
 
 
 def _reason(error: Exception, timeout_s: float) -> str:

@@ -3,7 +3,8 @@
 import errno
 import socket
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import structlog
@@ -14,6 +15,9 @@ from proxy.metrics.registry import Metrics
 from proxy.runtime.fd_limits import OUT_OF_RESOURCES, header_limit
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.transport.epoll import notify_closing, wait_readable
+
+if TYPE_CHECKING:
+    from proxy.transport.proxied_port import ProxyHeaders
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.listeners")
 
@@ -77,6 +81,8 @@ class Port:
         self._closed = False
         self._changed = trio.Event()
         self.number = port_of(self._socket)
+        self.headers: ProxyHeaders | None = None
+        """What reads the PROXY headers of the connections that come from now on; None if they have none."""
 
     def listen(self) -> None:
         """Let clients connect from now on.
@@ -106,15 +112,31 @@ class Port:
         self._changed.set()
 
     async def accept(self, accepted: Accepted) -> None:
-        """Give ``accepted`` each new connection until the port is closed."""
-        while not self._closed:
-            sock = self._socket
-            try:
-                await wait_readable(sock)
-            except trio.ClosedResourceError:
-                await self._changed.wait()
-            else:
-                await self._accept_some(sock, accepted)
+        """Give ``accepted`` each new connection until the port is closed. Those whose header is being read end then."""
+        async with trio.open_nursery() as reading:
+            take = partial(self._take, reading, accepted)
+            while not self._closed:
+                sock = self._socket
+                try:
+                    await wait_readable(sock)
+                except trio.ClosedResourceError:
+                    await self._changed.wait()
+                else:
+                    await self._accept_some(sock, take)
+            reading.cancel_scope.cancel()
+
+    def _take(self, reading: trio.Nursery, accepted: Accepted, connection: socket.socket, host: str) -> None:
+        if self.headers is None:
+            accepted(connection, host)
+        else:
+            self.headers.take(reading, partial(self._give, accepted), connection, host)
+
+    def _give(self, accepted: Accepted, connection: socket.socket, host: str) -> None:
+        """Give a connection away whose header was read, unless the port was closed meanwhile."""
+        if self._closed:
+            connection.close()
+        else:
+            accepted(connection, host)
 
     async def _accept_some(self, sock: socket.socket, accepted: Accepted) -> None:
         for _ in range(_ACCEPTS_IN_A_ROW):
@@ -211,27 +233,73 @@ def _bind_error(address: tuple[str, int], error: OSError) -> BindError:
     return BindError(f"can't listen on {Address(*address)}: {reason}")
 
 
-def bind_listener(listener: Listener, metrics: Metrics) -> BoundListener:
-    """Bind all ports of a listener.
+class Binder(Protocol):
+    """Has the ports of this process's listeners."""
 
-    :raises BindError: one of them can't be bound.
-    """
-    ports: dict[int | None, Port] = {}
-    try:
-        ports[None] = Port(listener.bind, listener.port, metrics.accept_failures)
-        for node_id, port in listener.node_ports.items():
-            ports[node_id] = Port(listener.bind, port, metrics.accept_failures)
-    except BindError:
-        for reserved in ports.values():
-            reserved.close()
-        raise
-    if listener.proxy_protocol is None:
+    def bind(self, listener: Listener, before: BoundListener | None = None, /) -> BoundListener:
+        """Return the listener with its ports, which accept no connections yet; those it shares with ``before`` stay.
+
+        :raises BindError: one of them can't be bound. None is then.
+        """
+        ...
+
+    def applied(self, bound: BoundListener) -> None:
+        """Treat connections that come from now on as this listener says."""
+        ...
+
+
+class PortBinder:
+    """Binds ports of this process."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def bind(self, listener: Listener, before: BoundListener | None = None) -> BoundListener:
+        """See :class:`Binder`."""
+        kept = kept_ports(listener, before)
+        ports: dict[int | None, AcceptPort] = {}
+        try:
+            for node_id, number in port_numbers(listener).items():
+                ports[node_id] = kept.get(node_id) or Port(
+                    listener.bind, number, self._metrics.accept_failures
+                )
+        except BindError:
+            for node_id in ports.keys() - kept.keys():
+                ports[node_id].close()
+            raise
         return BoundListener(listener, ports)
-    from proxy.transport.proxied_port import PendingHeaders, ProxiedPort  # noqa: PLC0415 - most have no balancer
 
-    pending = PendingHeaders(header_limit())
-    proxied = {
-        node_id: ProxiedPort(port, listener.proxy_protocol, pending, metrics)
-        for node_id, port in ports.items()
+    def applied(self, bound: BoundListener) -> None:
+        """See :class:`Binder`."""
+        ports = [port for port in bound.ports.values() if isinstance(port, Port)]
+        settings = bound.listener.proxy_protocol
+        if settings is None:
+            for port in ports:
+                port.headers = None
+            return
+        from proxy.transport.proxied_port import (  # noqa: PLC0415 - most have no balancer
+            PendingHeaders,
+            ProxyHeaders,
+        )
+
+        pending = PendingHeaders(header_limit())
+        for port in ports:
+            port.headers = ProxyHeaders(port.number, settings, pending, self._metrics)
+
+
+def port_numbers(listener: Listener) -> dict[int | None, int]:
+    """Return the ports of a listener by node id, as it was configured; None is the bootstrap port."""
+    numbers: dict[int | None, int] = {None: listener.port}
+    return numbers | listener.node_ports
+
+
+def kept_ports(listener: Listener, before: BoundListener | None) -> dict[int | None, AcceptPort]:
+    """Return the ports of ``before`` that stay: the same node has the same number."""
+    if before is None:
+        return {}
+    numbers, numbers_before = port_numbers(listener), port_numbers(before.listener)
+    return {
+        node_id: port
+        for node_id, port in before.ports.items()
+        if numbers.get(node_id) == numbers_before[node_id]
     }
-    return BoundListener(listener, proxied)

@@ -1,6 +1,6 @@
 """The brokers' own addresses by node id, learned from responses as they pass."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -32,6 +32,19 @@ class NodeTable:
         if self._addresses.get(node_id) != address:
             self._addresses[node_id] = address
             self._on_change(node_id, address)
+
+    def forget(self, node_ids: Iterable[int]) -> None:
+        """Forget the addresses of these nodes, until responses name them again."""
+        for node_id in node_ids:
+            self._addresses.pop(node_id, None)
+
+    def adopt(self, other: "NodeTable") -> None:
+        """Record all that another table knows."""
+        for node_id in other:
+            self.learn(node_id, other._addresses[node_id])  # noqa: SLF001  another of the same class
+        self.racks |= other.racks
+        self.cluster_id = other.cluster_id or self.cluster_id
+        self.checks_identity = other.checks_identity
 
     def address_of(self, node_id: int) -> Address | None:
         """Return the node's address; None while no response has named it."""

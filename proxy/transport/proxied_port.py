@@ -16,7 +16,6 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterator
-from functools import partial
 
 import structlog
 import trio
@@ -25,7 +24,7 @@ from proxy.config.proxy_protocol import ProxyProtocol
 from proxy.metrics.registry import Metrics
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.transport.epoll import wait_readable
-from proxy.transport.listeners import Accepted, Port, client_host
+from proxy.transport.listeners import Accepted, client_host
 from proxy.wire.proxy_header import MAX_HEADER, HeaderParser, ProxyHeaderError
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.proxied_port")
@@ -56,42 +55,22 @@ class PendingHeaders:
                 self._scopes.pop(scope, None)
 
 
-class ProxiedPort:
-    """``port`` with PROXY headers; an :class:`proxy.transport.listeners.AcceptPort` itself."""
+class ProxyHeaders:
+    """Reads the headers at one port, whose ``number`` is for the log. ``pending`` are those of its whole listener."""
 
     def __init__(
-        self, port: Port, settings: ProxyProtocol, pending: PendingHeaders, metrics: Metrics
+        self, number: int, settings: ProxyProtocol, pending: PendingHeaders, metrics: Metrics
     ) -> None:
-        self.number = port.number
-        self._port = port
+        self._number = number
         self._settings = settings
         self._pending = pending
         self._metrics = metrics
         self._throttle = LogThrottle()
-        self._closed = False
 
-    def listen(self) -> None:
-        """See :meth:`proxy.transport.listeners.Port.listen`."""
-        self._port.listen()
-
-    def suspend(self) -> None:
-        """See :meth:`proxy.transport.listeners.Port.suspend`. Connections that were accepted before go on."""
-        self._port.suspend()
-
-    def close(self) -> None:
-        """See :meth:`proxy.transport.listeners.Port.close`. Connections whose header is being read end."""
-        self._closed = True
-        self._port.close()
-
-    async def accept(self, accepted: Accepted) -> None:
-        """Give ``accepted`` each new connection with its client's address, until the port is closed."""
-        async with trio.open_nursery() as nursery:
-            await self._port.accept(partial(self._begin, nursery, accepted))
-            nursery.cancel_scope.cancel()
-
-    def _begin(
+    def take(
         self, nursery: trio.Nursery, accepted: Accepted, connection: socket.socket, peer_host: str
     ) -> None:
+        """Give ``accepted`` the connection with its client's address, once ``nursery`` has read its header."""
         if self._trusts(peer_host):
             nursery.start_soon(self._identify, accepted, connection, peer_host)
         else:
@@ -124,7 +103,7 @@ class ProxiedPort:
                 self._cut(parser, peer_host, crowded_out=trio.current_time() < scope.deadline)
             elif host is None:
                 self._ended(parser, peer_host, "the connection was closed in the middle of its PROXY header")
-            elif not self._closed:
+            else:
                 with contextlib.suppress(OSError):  # the client has reset it already
                     accepted(connection, host)
                     closing.pop_all()
@@ -173,7 +152,7 @@ class ProxiedPort:
             _log.warning(
                 "connection refused",
                 load_balancer=peer_host,
-                port=self.number,
+                port=self._number,
                 reason=reason,
                 suppressed=suppressed,
             )

@@ -252,9 +252,9 @@ class Certificates:
     The certificate of a listener must be for all of its server ``names``.
 
     ``last_good`` are the last contents of its files that could be used. They replace files that can't be used now; log
-    and metrics report that.
+    and metrics report that. ``current`` is what was made of the files already; they are not read then.
 
-    :raises TlsFilesError: a file can't be used, and there are no ``last_good`` contents.
+    :raises TlsFilesError: a file can't be used, and there are neither ``last_good`` contents nor ``current``.
     """
 
     def __init__(
@@ -264,14 +264,15 @@ class Certificates:
         metrics: Metrics,
         last_good: Contents | None = None,
         names: Collection[str] = (),
+        current: Material | None = None,
     ) -> None:
         self.files = tuple(tls_files_of(tls).values())
-        self._where = where
+        self.where = where
         self._tls = tls
         self._names = names
         self._metrics = metrics
         try:
-            self._hold(material(tls, names=names))
+            self._hold(current or material(tls, names=names))
         except TlsFilesError:
             if last_good is None:
                 raise
@@ -309,27 +310,39 @@ class Certificates:
                 why, "certificates applied, but not all revocation lists", current.revocations.refused
             )
             return
-        self._metrics.tls_reloads.labels(self._where, "applied").inc()
-        _log.info("certificates applied", where=self._where, why=why)
+        self._metrics.tls_reloads.labels(self.where, "applied").inc()
+        _log.info("certificates applied", where=self.where, why=why)
+
+    def forget(self) -> None:
+        """Take its series out of the metrics: nothing is served with it any more."""
+        for gauge in (self._metrics.tls_is_current, self._metrics.tls_expires, self._metrics.tls_crl_expires):
+            gauge.remove(self.where)
+        for result in ("applied", "refused"):
+            self._metrics.tls_reloads.remove(self.where, result)
 
     def _refuse(self, why: str, what: str, reason: str) -> None:
-        self._metrics.tls_reloads.labels(self._where, "refused").inc()
-        self._metrics.tls_is_current.labels(self._where).set(0)
-        _log.error(what, where=self._where, why=why, reason=reason)
+        self._metrics.tls_reloads.labels(self.where, "refused").inc()
+        self._metrics.tls_is_current.labels(self.where).set(0)
+        _log.error(what, where=self.where, why=why, reason=reason)
 
     def _hold(self, current: Material) -> None:
         self._current = current
-        self._metrics.tls_is_current.labels(self._where).set(1)
-        if current.expires is not None:
-            self._metrics.tls_expires.labels(self._where).set(current.expires)
-        if current.revocations is not None:
-            self._metrics.tls_crl_expires.labels(self._where).set(current.revocations.expires)
+        self._metrics.tls_is_current.labels(self.where).set(1)
+        crl_expires = None if current.revocations is None else current.revocations.expires
+        for gauge, expires in (
+            (self._metrics.tls_expires, current.expires),
+            (self._metrics.tls_crl_expires, crl_expires),
+        ):
+            if expires is None:
+                gauge.remove(self.where)
+            else:
+                gauge.labels(self.where).set(expires)
 
 
 class TlsOpener:
     """Connects to brokers by TLS."""
 
-    def __init__(self, tls: UpstreamTls, certificates: Certificates) -> None:
+    def __init__(self, tls: UpstreamTls, certificates: Certificates | Material) -> None:
         self._server_name = tls.server_name
         self._certificates = certificates
 
@@ -355,12 +368,11 @@ class TlsOpener:
 
 
 class FoundCertificates(NamedTuple):
-    """The certificates of one process; ``open_`` connects to brokers, None without TLS there."""
+    """The certificates of one process; ``open_`` connects to brokers. None without TLS there."""
 
+    upstream: Certificates | None
     open_: Open | None
     listeners: list[Certificates | None]
-    """Of each listener; None without TLS."""
-    all: list[Certificates]
 
 
 def read_certificates(
@@ -371,17 +383,23 @@ def read_certificates(
     :raises TlsFilesError: a certificate can't be used.
     """
     open_: Open | None = None
-    found: list[Certificates] = []
+    upstream: Certificates | None = None
     if (tls := config.upstream.tls) is not None:
-        found.append(Certificates("upstream", tls, metrics, last_good.get(UPSTREAM)))
-        open_ = TlsOpener(tls, found[0]).open
-    listeners: list[Certificates | None] = [None for _ in config.listeners]
-    for number, one in enumerate(config.listeners):
-        if one.tls is not None:
-            where = f"listener {Address(one.bind, one.port)}"
-            found.append(Certificates(where, one.tls, metrics, last_good.get(number), one.server_names))
-            listeners[number] = found[-1]
-    return FoundCertificates(open_, listeners, found)
+        upstream = Certificates("upstream", tls, metrics, last_good.get(UPSTREAM))
+        open_ = TlsOpener(tls, upstream).open
+    listeners = [
+        None
+        if one.tls is None
+        else Certificates(
+            f"listener {Address(one.bind, one.port)}",
+            one.tls,
+            metrics,
+            last_good.get(number),
+            one.server_names,
+        )
+        for number, one in enumerate(config.listeners)
+    ]
+    return FoundCertificates(upstream, open_, listeners)
 
 
 def file_problems(tls: ListenerTls | UpstreamTls, names: Collection[str] = ()) -> list[tuple[str, str]]:

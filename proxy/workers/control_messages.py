@@ -17,22 +17,28 @@ _MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 COMMAND = "command"
 """The query by which a worker obeys a command (:class:`translation.rollout.commands.Command`)."""
 
-PortKey = tuple[int, int | None]
-"""A port: the listener's index in the configuration, and the node id (None for the bootstrap port)."""
+PREPARE = "prepare"
+"""The query by which a worker prepares another configuration (:class:`Reconfigure`); the answer are its problems."""
+
+PortKey = int
+"""A port of the supervisor, by a number that no other port of it has or has had."""
+
+ListenerPorts = list[tuple[int | None, PortKey, int]]
+"""The ports of a listener: the node id (None for the bootstrap port), the key, and the port's number."""
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
     """The first message to a worker: everything it needs to serve.
 
-    ``ports`` gives the port numbers that the supervisor bound, ``folder`` is the configuration file's. ``tls`` holds
-    the last valid contents of the TLS files, by index of the listener or
+    ``ports`` are those that the supervisor bound for each listener, ``folder`` is the configuration file's. ``tls``
+    holds the last valid contents of the TLS files, by index of the listener or
     :data:`proxy.transport.tls_context.UPSTREAM`.
     """
 
     worker: int
     config: Config
     policy: Policy
-    ports: list[tuple[PortKey, int]]
+    ports: list[ListenerPorts]
     folder: str
     tls: dict[int, Contents]
 
@@ -43,6 +49,22 @@ class SetPolicy(msgspec.Struct, frozen=True, tag=True):
     policy: bytes
 
 
+class Reconfigure(msgspec.Struct, frozen=True):
+    """Another configuration, with the ports of its listeners and the contents of its TLS files; see :class:`Start`."""
+
+    config: Config
+    ports: list[ListenerPorts]
+    tls: dict[int, Contents]
+
+
+class PutInForce(msgspec.Struct, frozen=True, tag=True):
+    """Tells a worker to serve by the configuration that it has prepared."""
+
+
+class Drop(msgspec.Struct, frozen=True, tag=True):
+    """Tells a worker to forget the configuration that it has prepared, or prepares."""
+
+
 class Query(msgspec.Struct, frozen=True, tag=True):
     """Asks a worker for the named value; the result carries the same number. ``argument`` is msgpack, if any."""
 
@@ -51,7 +73,7 @@ class Query(msgspec.Struct, frozen=True, tag=True):
     argument: bytes = b""
 
 
-ToWorker = Start | SetPolicy | Query
+ToWorker = Start | SetPolicy | PutInForce | Drop | Query
 
 
 class Serving(msgspec.Struct, frozen=True, tag=True):

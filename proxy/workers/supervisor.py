@@ -2,7 +2,7 @@
 
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -17,20 +17,24 @@ from proxy.admin.admin_http import access_to, admin_app, serve_admin
 from proxy.admin.metrics_aggregation import MetricsAggregator
 from proxy.admin.preflight_view import PreflightBoard
 from proxy.admin.process_queries import Readiness
-from proxy.config.schema import Address, Config, Limits
+from proxy.config.schema import Config, Limits
 from proxy.groups.group_metrics import GroupCollector, GroupLabels, counts_of_view
 from proxy.groups.snapshot import Snapshot, merge
 from proxy.metrics.bounds import Bound
 from proxy.metrics.dump import MetricDump
 from proxy.metrics.registry import Metrics
+from proxy.reload.config_reloader import ReconfigureRefused
 from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.file_watcher import Reloadable
-from proxy.runtime.log_setup import count_suppressed_lines
+from proxy.runtime.log_setup import configure, count_suppressed_lines
 from proxy.runtime.log_throttle import LogThrottle
-from proxy.transport.listeners import AcceptPort, BindError, Ports, bind, bind_listener, port_of
+from proxy.transport.listeners import BindError, Ports, bind, port_of
+from proxy.transport.tls_errors import TlsFilesError
 from proxy.workers.affinity import worker_of
-from proxy.workers.control_messages import COMMAND, HandoffHeader, PortKey, SetPolicy, Start
+from proxy.workers.control_messages import COMMAND, HandoffHeader, PortKey, Reconfigure, SetPolicy, Start
 from proxy.workers.last_good_tls import LastGoodTls
+from proxy.workers.reconfiguration import WorkersPrepared
+from proxy.workers.supervisor_ports import SupervisorPorts
 from proxy.workers.worker_process import WorkerHandle
 from proxy.workers.worker_restart import keep_running
 from translation.moving.command_writes import CommandOutcome, CommandState
@@ -51,8 +55,10 @@ _COMMAND_TIMEOUT_S = 12.0
 _METRICS_INTERVAL_S = 2.0
 """Seconds between two collections of the workers' metrics. A crash loses what was counted after the last one."""
 
-_LISTEN_RETRY_S = 1.0
 _EXIT_MARGIN_S = 5.0
+
+_PREPARE_MARGIN_S = 15.0
+"""Seconds that a worker has to prepare another configuration, beside the time to reach brokers."""
 
 
 class Supervisor:
@@ -77,23 +83,17 @@ class Supervisor:
         with ExitStack() as bound_so_far:
             self._admin_socket = bind(config.admin.bind, config.admin.port)
             bound_so_far.callback(self._admin_socket.close)
-            listeners = []
-            for listener in config.listeners:
-                listeners.append(bind_listener(listener, self.metrics))
-                bound_so_far.callback(listeners[-1].close)
+            self._ports = SupervisorPorts(config.listeners, self.metrics, bound_so_far)
             self.control: ControlListener | None = None
             if config.control is not None:
                 from proxy.control import listener as control  # noqa: PLC0415 - most take no commands
 
                 self.control = control.ControlListener(config.control, self.metrics)
                 bound_so_far.callback(self.control.close)
-            self._close_ports = bound_so_far.pop_all().close
-        self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
-        self._by_key: dict[PortKey, AcceptPort] = {
-            (n, node_id): port for n, bound in enumerate(listeners) for node_id, port in bound.ports.items()
-        }
-        self._suspended: set[PortKey] = set()
-        self._ports_changed = trio.Event()
+            bound_so_far.pop_all()
+        self._admin_port = port_of(self._admin_socket)
+        self._reconfiguring = trio.Lock()
+        self._may_reconfigure = trio.Event()
         self._throttle = LogThrottle()
         self._aggregator = MetricsAggregator(self.metrics.registry)
         self._stopping = trio.Event()
@@ -103,11 +103,12 @@ class Supervisor:
                 n,
                 partial(self._start_message, n),
                 self.metrics,
-                on_ports_changed=self._notify_ports_changed,
+                on_ports_changed=self._ports.changed,
                 on_exit=self._aggregator.worker_exited,
             )
             for n in range(config.workers)
         ]
+        self._worker_reloader = _WorkerReloader(self._workers)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until :meth:`stop` is called, then drain. ``task_status`` starts once clients can connect.
@@ -131,11 +132,20 @@ class Supervisor:
                     await self._drain(working)
                 admin_may_close.set()
         finally:
-            self._close_ports()
+            self._ports.close()
+            self._admin_socket.close()
+            if self.control is not None:
+                self.control.close()
+
+    @property
+    def ports(self) -> Ports:
+        """The ports that the process really listens on."""
+        return Ports(self._ports.listeners, self._admin_port)
 
     def stop(self) -> None:
         """Make :meth:`run` drain and return."""
         self._stopping.set()
+        self._may_reconfigure.set()  # to be refused
 
     async def stop_at_signals(self) -> None:
         """Drain at the first SIGTERM or SIGINT; kill the workers and exit at the second."""
@@ -160,14 +170,51 @@ class Supervisor:
         for worker in self._workers:
             worker.send(message)
 
+    async def reconfigure(self, config: Config) -> None:
+        """Put another configuration in force in all workers, or in none; see :meth:`Server.reconfigure`.
+
+        :raises ReconfigureRefused: a part of it can't be had. Nothing has changed.
+        """
+        async with self._reconfiguring:
+            await self._may_reconfigure.wait()
+            with ExitStack() as undo:
+                try:
+                    tls = LastGoodTls(config, self._tls)
+                    listeners = self._ports.bind(config.listeners, undo)
+                    workers = WorkersPrepared(self._workers)
+                    undo.callback(workers.drop)
+                    message = Reconfigure(_worker_config(config), self._ports.of(listeners), tls.contents)
+                    timeout_s = _PREPARE_MARGIN_S + config.upstream.connect_timeout_s * (
+                        1 + len(config.upstream.bootstrap)
+                    )
+                    problems = await workers.prepare(message, timeout_s)
+                    if not problems:
+                        self._ports.listen(listeners)
+                except (TlsFilesError, BindError) as error:
+                    problems = [str(error)]
+                if self._stopping.is_set():
+                    problems = ["the process is draining"]
+                if problems:
+                    raise ReconfigureRefused(problems)
+                undo.pop_all()
+            self._put_in_force(config, tls)
+            self._ports.replace(listeners)
+            workers.commit()
+
+    def _put_in_force(self, config: Config, tls: LastGoodTls) -> None:
+        if config.log != self._config.log:
+            configure(config.log)
+            count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
+        self._config, self._tls = config, tls
+
     @property
-    def certificates(self) -> tuple[Reloadable, ...]:
+    def reloadables(self) -> tuple[Reloadable, ...]:
         """What to reload when TLS files change or at SIGHUP: contents for restarted workers, and running workers."""
         own = (
             () if self.control is None or self.control.certificates is None else (self.control.certificates,)
         )
         access = () if self._admin_access is None else self._admin_access.reloadables
-        return (self._tls, _WorkerReloader(self._workers), *own, *access)
+        return (self._tls, self._worker_reloader, *own, *access)
 
     def in_force(self) -> tuple[Config, Path]:
         """The configuration that is in force, and the folder of its file."""
@@ -187,6 +234,8 @@ class Supervisor:
                 if outcome.state in (CommandState.DONE, CommandState.REFUSED):
                     break
         return outcome
+
+    certificates = reloadables
 
     # -- for the admin port -------------------------------------------------------------------------------
 
@@ -264,7 +313,7 @@ class Supervisor:
     # -- workers and ports ---------------------------------------------------------------------------------------
 
     def _start_message(self, number: int) -> Start:
-        ports = [(key, port.number) for key, port in self._by_key.items()]
+        ports = self._ports.of(self._ports.listeners)
         return Start(
             number, _worker_config(self._config), self._policy, ports, str(self._folder), self._tls.contents
         )
@@ -283,61 +332,33 @@ class Supervisor:
 
     async def _accept_connections(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
-            for key, port in self._by_key.items():
-                port.listen()
-                nursery.start_soon(port.accept, self._acceptor(key))
-            for bound in self.ports.listeners:
-                address = Address(bound.listener.bind, bound.port)
-                _log.info("listening", address=str(address), workers=len(self._workers))
-            nursery.start_soon(self._sync_ports)
+            self._ports.start(nursery, self._hand_over)
+            nursery.start_soon(self._ports.sync, self._down_ports)
             nursery.start_soon(self._poll_metrics)
             if self.control is not None:
                 nursery.start_soon(self.control.serve, self.command)
-            self._notify_ports_changed()
+            self._ports.changed()
             self._not_ready_reason = None
+            self._may_reconfigure.set()
             task_status.started()
             await self._stopping.wait()
             nursery.cancel_scope.cancel()
 
-    def _acceptor(self, key: PortKey) -> Callable[[socket.socket, str], None]:
-        def accepted(connection: socket.socket, host: str) -> None:
-            worker = self._workers[worker_of(host, len(self._workers))]
-            if not worker.queue.add(HandoffHeader(key, host), connection):
-                connection.close()
-                self.metrics.connections_refused.labels("no_worker").inc()
-                if (suppressed := self._throttle.suppressed("")) is not None:
-                    reason = "too many connections wait for the worker"
-                    _log.warning("connection refused", client=host, reason=reason, suppressed=suppressed)
+    def _hand_over(self, key: PortKey, connection: socket.socket, host: str) -> None:
+        worker = self._workers[worker_of(host, len(self._workers))]
+        if not worker.queue.add(HandoffHeader(key, host), connection):
+            connection.close()
+            self.metrics.connections_refused.labels("no_worker").inc()
+            if (suppressed := self._throttle.suppressed("")) is not None:
+                reason = "too many connections wait for the worker"
+                _log.warning("connection refused", client=host, reason=reason, suppressed=suppressed)
 
-        return accepted
-
-    def _notify_ports_changed(self) -> None:
-        self._ports_changed.set()
-
-    async def _sync_ports(self) -> None:
-        """Refuse clients on the ports of nodes that any worker can't reach, as a single process would."""
-        while True:
-            await self._ports_changed.wait()
-            self._ports_changed = trio.Event()
-            down_ports = {key for worker in self._workers for key in worker.down_ports}
-            for key in down_ports - self._suspended:
-                self._by_key[key].suspend()
-            still_down: set[PortKey] = set()
-            for key in self._suspended - down_ports:
-                try:
-                    self._by_key[key].listen()
-                except BindError as error:
-                    _log.error("can't listen again", reason=str(error))
-                    still_down.add(key)
-            self._suspended = down_ports | still_down
-            if still_down:
-                await trio.sleep(_LISTEN_RETRY_S)
-                self._ports_changed.set()
+    def _down_ports(self) -> set[PortKey]:
+        return {key for worker in self._workers for key in worker.down_ports}
 
     async def _drain(self, working: trio.Nursery) -> None:
         self._not_ready_reason = "draining"
-        for bound in self.ports.listeners:
-            bound.close()
+        self._ports.close()
         with trio.CancelScope(
             deadline=trio.current_time() + self._config.drain.grace_s + _EXIT_MARGIN_S
         ) as time:

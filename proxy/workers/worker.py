@@ -5,7 +5,7 @@ import socket
 import sys
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import structlog
@@ -16,6 +16,7 @@ from proxy.groups.observability import replica_name
 from proxy.groups.snapshot import Snapshot
 from proxy.metrics.periodic import keep_running
 from proxy.metrics.registry import Metrics
+from proxy.reload.config_reloader import ReconfigureRefused
 from proxy.runtime.computing_thread import in_thread
 from proxy.runtime.file_watcher import FileWatcher
 from proxy.runtime.log_setup import configure
@@ -24,9 +25,13 @@ from proxy.server.server import Server
 from proxy.transport.write_buffer import WriteBuffer
 from proxy.workers.control_messages import (
     COMMAND,
+    PREPARE,
+    Drop,
     MessageDecoder,
+    PutInForce,
     Query,
     QueryResult,
+    Reconfigure,
     Serving,
     SetPolicy,
     Start,
@@ -37,6 +42,9 @@ from proxy.workers.control_messages import (
 from proxy.workers.worker_ports import WorkerPorts
 from translation.policy.policy import Policy
 from translation.rollout.commands import Command
+
+if TYPE_CHECKING:
+    from proxy.server.reconfigure import Prepared
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
@@ -55,6 +63,10 @@ class Worker:
         self._out: WriteBuffer
         self._messages = MessageDecoder(ToWorker)
         self._server: Server
+        self._ports: WorkerPorts
+        self._preparing = trio.CancelScope()
+        self._prepared: Prepared | None = None
+        """The configuration that waits to be put in force."""
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, or until the supervisor ends; then drain.
@@ -67,13 +79,13 @@ class Worker:
             start, rest = await self._receive_start()
             structlog.contextvars.bind_contextvars(worker=start.worker)
             configure(start.config.log)
-            ports = WorkerPorts(start.config, start.ports, self._connections, self._send)
+            self._ports = ports = WorkerPorts(start.ports, self._connections, self._send)
             replica, metrics = f"{replica_name()}/{start.worker}", Metrics()
             fleet = make_fleet(start.config, replica, metrics)
             self._server = Server(
                 start.config,
                 make_translator(start.config, start.policy, fleet),
-                listeners=ports.listeners,
+                binder=ports,
                 metrics=metrics,
                 policy=start.policy,
                 replica=replica,
@@ -121,6 +133,13 @@ class Worker:
     async def _handle(self, message: object, nursery: trio.Nursery) -> None:
         if isinstance(message, SetPolicy):
             self._server.set_policy(await in_thread(partial(_prepared, message.policy, self._server.policy)))
+        elif isinstance(message, PutInForce):
+            assert self._prepared is not None  # noqa: S101  else it would serve by the one before: it begins again
+            if not self._server.is_draining():
+                self._prepared.commit()
+            self._prepared = None
+        elif isinstance(message, Drop):
+            self._drop()
         elif isinstance(message, Query):
             nursery.start_soon(self._run_query, message)
 
@@ -128,10 +147,31 @@ class Worker:
         if query.name == COMMAND:
             command = msgspec.msgpack.decode(query.argument, type=Command)
             value: bytes | None = msgspec.msgpack.encode(await self._server.command(command))
+        elif query.name == PREPARE:
+            value = msgspec.msgpack.encode(await self._prepare(query.argument))
         else:
             answer = self._server.query_handlers.get(query.name)
             value = None if answer is None else await _encode_result(await answer())
         self._send(QueryResult(query.number, value))
+
+    async def _prepare(self, argument: bytes) -> list[str]:
+        """Prepare another configuration; return what is wrong with it."""
+        self._drop()
+        message = msgspec.msgpack.decode(argument, type=Reconfigure)
+        with trio.CancelScope() as self._preparing:
+            self._ports.expect(message.ports)
+            try:
+                self._prepared = await self._server.prepare(message.config, message.tls)
+            except ReconfigureRefused as refused:
+                return list(refused.problems)
+            return []
+        return ["it was given up"]
+
+    def _drop(self) -> None:
+        self._preparing.cancel()
+        if self._prepared is not None:
+            self._prepared.drop()
+            self._prepared = None
 
     def _send(self, message: ToSupervisor) -> None:
         self._out.write([encode_message(message)])

@@ -101,6 +101,11 @@ class WorkerHandle:
             process.terminate()
             await process.wait()
 
+    def restart(self) -> None:
+        """Kill the process, if there is one; the next one begins with another first message."""
+        if self._process is not None:
+            self._process.kill()
+
     def kill(self) -> None:
         """Kill the process (SIGKILL) and start no other."""
         self._stopping = True

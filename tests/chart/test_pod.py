@@ -15,7 +15,7 @@ import pytest
 import yaml
 from support.waiting import eventually
 
-from proxy.reload.config_plan import reloaded_keys
+from proxy.reload.config_plan import Kind, effects, reloaded_keys
 from tests.chart.pod import Pod, empty
 from tests.chart.test_image import health_check
 from tools.chart import render
@@ -159,6 +159,8 @@ def test_pods_are_replaced_for_every_change_of_the_configuration_where_that_is_c
         ("identity.account.username=other", False),
         ("config.identity.max_lifetime_ms=60000", False),
         ("config.identity.principals=5", True),
+        ("config.limits.in_flight_requests=64", False),
+        ("config.limits.session_timeout_min_ms=1000", True),
     ],
 )
 def test_of_one_section_some_keys_are_reloaded(value, is_replaced):
@@ -170,9 +172,16 @@ def test_of_one_section_some_keys_are_reloaded(value, is_replaced):
 
 def test_the_chart_reloads_what_the_proxy_reloads():
     text = (render.CHART / "templates" / "_config.tpl").read_text(encoding="utf-8")
-    keys = re.search(r'define "epochgate.reloadedKeys" -}}\n(.*)\n', text)
-    assert keys is not None
-    assert sorted(keys[1].split()) == sorted(reloaded_keys())
+
+    def words(name: str) -> list[str]:
+        found = re.search(rf'define "epochgate.{name}" -}}}}\n(.*)\n', text)
+        assert found is not None
+        return sorted(found[1].split())
+
+    assert words("reloadedKeys") == sorted(reloaded_keys())
+    restarts = (key for key, (kind, _) in effects().items() if kind is Kind.RESTART)
+    below = [key for key in restarts if any(key.startswith(f"{name}.") for name in reloaded_keys())]
+    assert [f"limits.{word}" for word in words("restartLimits")] == sorted(below)
 
 
 @pytest.fixture(params=[1, 2], ids=["one worker", "two workers"])

@@ -41,7 +41,7 @@ async def test_a_broker_that_is_away_costs_events_and_nobody_waits(own_kafka):
     kafka = Kafka(cluster.bootstrap, source="own", version="")
     topic = await trio.to_thread.run_sync(lambda: kafka.new_topic("journal", partitions=PARTITIONS))
     metrics = Metrics()
-    sink = TopicSink(topic, [Address.parse(cluster.bootstrap)], open_tcp)
+    sink = TopicSink(topic, lambda: [Address.parse(cluster.bootstrap)], open_tcp)
     journal = Journal(
         [sink], replica="host", boot="b", queue_events=LIMIT, queue_max_bytes=2**30, metrics=metrics
     )

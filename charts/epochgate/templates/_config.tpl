@@ -125,6 +125,11 @@ compares. */}}
 upstream limits log drain exporter identity.allow identity.deny identity.account.mechanism identity.account.username identity.account.password_file identity.token_mechanism identity.max_lifetime_ms identity.plaintext_upstream identity.mapped_file
 {{- end -}}
 
+{{/* Keys of `limits` that need a restart all the same, likewise. */}}
+{{- define "epochgate.restartLimits" -}}
+session_timeout_min_ms session_timeout_max_ms
+{{- end -}}
+
 {{/* The part of the configuration for which pods are replaced. Ports are in it because they change the pods in any case. */}}
 {{- define "epochgate.restartConfig" -}}
 {{- if eq (toString .Values.reload) "false" -}}
@@ -134,12 +139,17 @@ upstream limits log drain exporter identity.allow identity.deny identity.account
 {{- $listeners := list -}}
 {{- range $config.listeners -}}{{- $listeners = append $listeners (pick . "bind" "port" "nodes") -}}{{- end -}}
 {{- $_ := set $config "listeners" $listeners -}}
+{{- $limits := dict -}}
+{{- range $key := include "epochgate.restartLimits" . | splitList " " -}}
+{{- $_ := set $limits $key (get ($config.limits | default dict) $key) -}}
+{{- end -}}
 {{- range $key := include "epochgate.reloadedKeys" . | splitList " " -}}
 {{- $path := splitList "." $key -}}
 {{- $section := $config -}}
 {{- range initial $path -}}{{- $section = get $section . | default dict -}}{{- end -}}
 {{- $_ := unset $section (last $path) -}}
 {{- end -}}
+{{- $_ := set $config "limits" $limits -}}
 {{- toYaml $config -}}
 {{- end -}}
 {{- end -}}

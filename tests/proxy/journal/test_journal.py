@@ -288,7 +288,7 @@ async def test_a_broker_without_a_possible_name_costs_no_more_than_the_attempt()
         raise UnicodeError(f"label too long: {host}")
 
     with pytest.raises(JournalError, match="label too long") as caught:
-        await TopicSink("t", [Address("a" * 64, 9092)], open_).write([line(1)])
+        await TopicSink("t", lambda: [Address("a" * 64, 9092)], open_).write([line(1)])
     assert caught.value.keep
 
 
@@ -305,7 +305,7 @@ async def test_a_topic_without_partitions_costs_no_more_than_the_attempt(nursery
 
     nursery.start_soon(answer)
     with pytest.raises(JournalError, match="a partition has no leader") as caught:
-        await TopicSink("t", [Address("kafka-0", 9092)], open_).write([line(1)])
+        await TopicSink("t", lambda: [Address("kafka-0", 9092)], open_).write([line(1)])
     assert caught.value.keep
 
 
@@ -328,7 +328,7 @@ async def test_an_answer_about_no_partition_costs_no_more_than_the_attempt(nurse
 
     nursery.start_soon(answer)
     with pytest.raises(JournalError, match="about 0 partitions") as caught:
-        await TopicSink("t", [Address("kafka-0", 9092)], open_).write([line(1)])
+        await TopicSink("t", lambda: [Address("kafka-0", 9092)], open_).write([line(1)])
     assert caught.value.keep
 
 

@@ -210,9 +210,9 @@ def test_listeners_in_another_order_are_the_same(sections: Any, listeners: Any, 
         (
             {},
             {"limits": {"session_timeout_min_ms": 1000}},
-            Kind.LIMITS,
+            Kind.RESTART,
             "limits.session_timeout_min_ms",
-            "6000 -> 1000: members that join from now on are bound by it",
+            "6000 -> 1000: needs a restart: members in the member log are bound by it",
         ),
         (
             {"limits": {"connection_max_age_s": 60}},

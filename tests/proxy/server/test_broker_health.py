@@ -31,11 +31,11 @@ class Node:
         metrics = Metrics()
         address = Address("kafka-0", 9092)
         self.dialer = Dialer((address,), NodeTable(), _TIMEOUT_S, metrics, self._open)
-        self.broker_health = BrokerHealth(
-            self.dialer,
-            metrics,
-            on_unreachable=lambda _: self.ports.append("suspended"),
-            on_reachable=self._found,
+        self.broker_health = BrokerHealth(self.dialer, metrics)
+
+    def start(self, nursery: trio.Nursery) -> None:
+        self.broker_health.start(
+            nursery, on_unreachable=lambda _: self.ports.append("suspended"), on_reachable=self._found
         )
 
     def _found(self, _node_id: int | None) -> None:
@@ -62,7 +62,7 @@ async def a_node(behaviour: str) -> AsyncIterator[Node]:
     node = Node()
     node.behaviour = behaviour
     async with trio.open_nursery() as nursery:
-        node.broker_health.start(nursery)
+        node.start(nursery)
         yield node
         nursery.cancel_scope.cancel()
 

@@ -18,7 +18,7 @@ from proxy.metrics.registry import Metrics
 from proxy.runtime.fd_limits import header_limit
 from proxy.transport import proxied_port
 from proxy.transport.listeners import Port
-from proxy.transport.proxied_port import PendingHeaders, ProxiedPort
+from proxy.transport.proxied_port import PendingHeaders, ProxyHeaders
 from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_stream import TlsStream
 from tests.proxy.fakes import messages
@@ -219,7 +219,7 @@ async def test_a_drain_does_not_wait_for_headers():
             async with serving(config) as proxy:
                 stream = await connect(proxy.port())
                 await stream.send_all(line(CLIENT)[:10])
-                await until(lambda: len(proxy.server.ports.listeners[0].ports[None]._pending) == 1)
+                await until(lambda: len(proxy.server.ports.listeners[0].ports[None].headers._pending) == 1)
         assert await ends(stream)
         await stream.aclose()
 
@@ -239,8 +239,9 @@ class Accepting:
     def __init__(self, limit: int = 10, timeout_s: float = 5.0) -> None:
         self.metrics = Metrics()
         settings = ProxyProtocol(trusted=("127.0.0.0/30", "::1"), timeout_s=timeout_s)
-        port = Port(BALANCER, 0, self.metrics.accept_failures)
-        self.port = ProxiedPort(port, settings, PendingHeaders(limit), self.metrics)
+        self.port = Port(BALANCER, 0, self.metrics.accept_failures)
+        self.pending = PendingHeaders(limit)
+        self.port.headers = ProxyHeaders(self.port.number, settings, self.pending, self.metrics)
         self.taken: list[tuple[socket.socket, str]] = []
 
     def accepted(self, connection: socket.socket, host: str) -> None:
@@ -317,7 +318,7 @@ async def test_silent_connections_make_room_for_new_ones(mock_clock):
         for _ in range(3):
             silent.append(connect_from("127.0.0.1", proxy.port.number).socket)
             await settled()
-        assert len(proxy.port._pending) == 3
+        assert len(proxy.pending) == 3
         with closing(connect_from("127.0.0.2", proxy.port.number).socket) as good:
             good.send(binary(CLIENT))
             await settled()
@@ -327,7 +328,7 @@ async def test_silent_connections_make_room_for_new_ones(mock_clock):
         silent[1].send(binary(OTHER))
         await settled()
         assert proxy.hosts() == [CLIENT, OTHER]
-        assert len(proxy.port._pending) == 1
+        assert len(proxy.pending) == 1
         for sock in silent:
             sock.close()
 
@@ -342,7 +343,7 @@ async def test_a_flood_of_silent_connections_keeps_no_client_from_being_served(m
                     good.send(line(f"192.0.2.{n // 50}"))
                     await settled()
         assert proxy.hosts() == [f"192.0.2.{n}" for n in range(10)]
-        assert len(proxy.port._pending) <= 50
+        assert len(proxy.pending) <= 50
         for sock in flood:
             sock.close()
 

@@ -1,11 +1,8 @@
 """Several processes on the same ports: a real supervisor with real workers, between test clients and fake brokers."""
 
 import os
-import re
 import signal
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -23,71 +20,15 @@ from proxy.server.process import StartError, leaves
 from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_errors import TlsError, TlsFilesError
 from proxy.transport.tls_stream import TlsStream
-from proxy.workers.affinity import worker_of
 from proxy.workers.supervisor import Supervisor, _worker_config
 from tests.proxy.admin.door import OTHER, TOKEN, token_file
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.broker import a_cluster
 from tests.proxy.fakes.certificates import LOCAL, Authority
 from tests.proxy.fakes.proxy_headers import binary, line
-from tests.proxy.fakes.serving import Running, config_for
+from tests.proxy.fakes.serving import config_for
+from tests.proxy.workers.supervised import TWO_HOSTS, supervising, until
 from translation.policy.policy import Mode, Policy, Rule
-
-TWO_HOSTS = next(
-    (f"127.0.0.{a}", f"127.0.0.{b}")
-    for a in range(2, 20)
-    for b in range(2, 20)
-    if (worker_of(f"127.0.0.{a}", 2), worker_of(f"127.0.0.{b}", 2)) == (0, 1)
-)
-"""An address of each of two workers."""
-
-
-class Supervised(Running):
-    """A supervisor that serves."""
-
-    def __init__(self, supervisor: Supervisor) -> None:
-        self.server = supervisor  # what Running needs of a server
-
-    async def connect(self, host: str) -> TcpStream:
-        return TcpStream(socket.create_connection(("127.0.0.1", self.port()), source_address=(host, 0)))
-
-    async def reconnect(self, host: str, request: bytes) -> tuple[TcpStream, bytes]:
-        """Connect until somebody answers, as clients do: what a dying worker was handed is lost with it."""
-        with trio.fail_after(30):
-            while True:
-                stream = await self.connect(host)
-                if (answer := await self.ask(stream, request)) is not None:
-                    return stream, answer
-                await stream.aclose()
-
-    def pid_of(self, worker: int) -> int:
-        return self.server._workers[worker]._process.pid
-
-    async def value(self, name: str, **labels: str) -> float:
-        """A value of /metrics."""
-        wanted = "".join(f'{key}="{value}",' for key, value in labels.items()).rstrip(",")
-        _, text = await self.get("/metrics")
-        series = re.escape(f"epochgate_{name}" + (f"{{{wanted}}}" if wanted else ""))
-        found = re.search(rf"^{series} (\S+)$", text, re.MULTILINE)
-        return float(found[1]) if found else 0.0
-
-
-@asynccontextmanager
-async def supervising(config: Config, policy: Policy | None = None) -> AsyncIterator[Supervised]:
-    supervisor = Supervisor(config, policy or Policy(), Path())
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(60):
-            await nursery.start(supervisor.run)
-        yield Supervised(supervisor)
-        supervisor.stop()
-
-
-async def until(condition) -> None:
-    """Wait until an awaitable condition holds."""
-    with trio.fail_after(30):
-        while not await condition():  # noqa: ASYNC110  what other processes do tells no event
-            await trio.sleep(0.05)
-
 
 # -- who serves whom -----------------------------------------------------------------------------------------
 
@@ -186,7 +127,7 @@ async def test_its_admin_port_needs_the_token_that_is_configured(tmp_path):
         token_file(tmp_path, OTHER)
         with pytest.raises(NoAnswerError, match="401"):
             await trio.to_thread.run_sync(fetch)
-        for one in proxy.server.certificates:
+        for one in proxy.server.reloadables:
             one.reload("the file changed")
         assert (await trio.to_thread.run_sync(fetch)).ready
 
@@ -324,7 +265,7 @@ async def test_a_worker_that_is_started_again_while_a_certificate_is_bad_shows_t
             assert await asked(there)
             good = Path(tls.certificate).read_bytes()
             Path(tls.certificate).write_text("not a certificate")
-            for reloaded in proxy.server.certificates:
+            for reloaded in proxy.server.reloadables:
                 reloaded.reload("a test")
             await until(partial(are_current, 0))
             dead = proxy.pid_of(0)
