@@ -502,10 +502,6 @@ def no_tls_there(config: Config, folder: Path, taken: socket.socket) -> Config:
     return replace(config, upstream=upstream)
 
 
-def a_restart(config: Config, folder: Path, taken: socket.socket) -> Config:
-    return replace(config, workers=2)
-
-
 REFUSED: Mapping[Mistake, str] = {
     a_taken_port: "]`: can't listen on 127.0.0.1:",
     a_bad_file: "`listeners[0].tls`:",
@@ -513,7 +509,6 @@ REFUSED: Mapping[Mistake, str] = {
     nobody_there: "`upstream`: 127.0.0.1:1:",
     nobody_who_answers: "does not answer",
     no_tls_there: "no answer within 0.2 s",
-    a_restart: "workers:",
 }
 
 

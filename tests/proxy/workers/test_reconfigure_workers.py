@@ -179,7 +179,6 @@ async def test_what_one_of_them_can_not_have_changes_nothing(tmp_path):
                 (replace(changed, upstream=elsewhere), "of the cluster theirs, and not of ours"),
                 (with_listener(changed, nodes={"0-3": 0, "5": port}), "is taken"),
                 (with_listener(changed, tls=tls), "not the private key"),
-                (replace(changed, workers=3), "workers"),
             ):
                 with pytest.raises(ReconfigureRefused, match=problem) as caught:
                     await apply(proxy, mistake)
