@@ -34,7 +34,6 @@ class Reason(StrEnum):
     PARTITIONS_ADDED = "partitions were added"
     PARTITIONS_REVOKED = "partitions are to be revoked"
     PARTITIONS_WITHHELD = "it claims partitions that are withheld"
-    NO_SYNC_GROUP = "no SyncGroup came"
     FOUND_AT_BROKER = "found at the broker"
     JOINS_AGAIN = "it joins again"
     NOT_KNOWN = "asked to rejoin before its conversion"
@@ -68,7 +67,6 @@ _WHOLE: dict[str, str] = {
         Reason.PARTITIONS_ADDED,
         Reason.PARTITIONS_REVOKED,
         Reason.PARTITIONS_WITHHELD,
-        Reason.NO_SYNC_GROUP,
         Reason.FOUND_AT_BROKER,
         Reason.JOINS_AGAIN,
     )

@@ -159,6 +159,65 @@ def test_an_initialization_that_a_crash_interrupted_is_tried_again():
     assert member.assigned == {"foo": [0, 1]}
 
 
+def fail_over(backend: CoreBackend, log: MemoryLog) -> None:
+    """Let another coordinator load the log, with the topics that there are by now."""
+    backend.coordinator = GroupCoordinator(
+        CONFIG, uuids=SeededUuids(2), log=MemoryLog(log.batches), image=backend.image
+    )
+    backend.coordinator.load(backend.now_ms)
+
+
+def test_after_a_failover_a_topic_that_has_grown_meanwhile_is_assigned():
+    backend, log = watched()
+    script = Script(backend, "failover")
+    script.topic("foo", 1)
+    member = script.member("A")
+    member.join()
+    epoch = member.epoch
+
+    script.add_partitions("foo", 2)
+    fail_over(backend, log)
+    script.pass_time(CONFIG.consumer_assignment_interval_ms)
+    member.beat()
+
+    assert member.epoch > epoch
+    assert member.assigned == {"foo": [0, 1]}
+
+
+def test_after_a_failover_a_topic_that_matches_an_expression_is_found():
+    backend, log = watched()
+    script = Script(backend, "failover")
+    script.topic("foo", 1)
+    member = script.member("A", topics=None, regex="fo.*")
+    member.join()
+    script.pass_time(CONFIG.consumer_assignment_interval_ms)
+    member.beat()
+    assert member.assigned == {"foo": [0]}
+
+    script.topic("fox", 1)
+    fail_over(backend, log)
+    for _ in range(6):
+        script.pass_time(CONFIG.consumer_session_timeout_ms // 2)
+        member.beat()
+
+    assert member.assigned == {"foo": [0], "fox": [0]}
+
+
+def test_after_a_failover_each_member_has_a_whole_session():
+    backend, log = watched()
+    script = Script(backend, "failover")
+    script.topic("foo", 1)
+    script.member("A").join()
+
+    script.pass_time(CONFIG.consumer_session_timeout_ms - 1)
+    fail_over(backend, log)
+    script.pass_time(CONFIG.consumer_session_timeout_ms - 1)
+    assert [member["id"] for member in script.describe()["members"]] == ["A"]
+
+    script.pass_time(1)
+    assert script.describe()["members"] == []
+
+
 class RestartingBackend(CoreBackend):
     """Another coordinator on the same log for every request."""
 

@@ -298,6 +298,7 @@ class Bench:
         claims: tuple[int, ...] = (),
         topics: tuple[str, ...] = (TOPIC,),
         protocol: str = "range",
+        more_protocols: tuple[str, ...] = (),
         version: int = 9,
         instance_id: str | None = None,
         embedded_version: int = 3,
@@ -323,7 +324,9 @@ class Bench:
             member_id=member_id,
             group_instance_id=instance_id,
             protocol_type=protocol_type,
-            protocols=(JoinGroupRequestProtocol(name=protocol, metadata=metadata),),
+            protocols=tuple(
+                JoinGroupRequestProtocol(name=name, metadata=metadata) for name in (protocol, *more_protocols)
+            ),
         )
         if self._new_group and member_id:  # as if this process had given it out
             self.translator._context.ids.issued(member_id)

@@ -86,7 +86,6 @@ def reasons_of(function: ast.FunctionDef) -> Iterator[str]:
                 "PASSED_THROUGH",
                 "ASSIGNMENT_CHANGED",
                 "WITHHOLDING",
-                "SYNC_MISSED",
                 "ADOPTED",
                 "JOIN_FORWARDED",
             )

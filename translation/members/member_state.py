@@ -46,7 +46,6 @@ class MemberEvent(StrEnum):
     JOIN_ANSWERED = "JoinGroup answered"
     SYNC_ANSWERED = "SyncGroup answered"
     SYNC_ANSWERED_WITHHOLDING = "SyncGroup answered, owned partitions withheld"
-    SYNC_MISSED = "no SyncGroup followed the JoinGroup"
     ASSIGNMENT_CHANGED = "assignment changed"
     ADOPTED = "adopted"
     RESUMED = "goes on where another replica stopped"
@@ -107,8 +106,6 @@ TRANSITIONS: Transitions = {
         _E.SYNC_ANSWERED: _S.STABLE,
         # A client that owns more than it was given has to revoke it and to join again without it.
         _E.SYNC_ANSWERED_WITHHOLDING: _S.PREPARE_REBALANCE,
-        # A client that lives and does not ask for its assignment did not hear the answer to its JoinGroup.
-        _E.SYNC_MISSED: _S.PREPARE_REBALANCE,
         _E.JOIN_ANSWERED: _S.COMPLETING_REBALANCE,
         _E.LEFT: _S.ABSENT,
         _E.EXPIRED: _S.ABSENT,

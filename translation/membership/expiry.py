@@ -2,7 +2,8 @@
 
 Two timeouts of the client end it. The session timeout runs from one sign of life to the next, except while the client
 waits in JoinGroup. The rebalance timeout runs from REBALANCE_IN_PROGRESS to the JoinGroup, and from the answer of that
-to the SyncGroup. :mod:`translation.routing.deadlines` calls here when one of a member's deadlines is due.
+to the SyncGroup, as at a Kafka broker. :mod:`translation.routing.deadlines` calls here when one of a member's deadlines
+is due.
 
 One of several replicas can't know whether the client is at another. With a member log (:mod:`translation.member_log`)
 it asks that first, and what the log says ends the membership; without one, only the broker's session timeout does.
@@ -43,22 +44,13 @@ class Expiry:
         self._reach = context.reach
 
     def timeout_expired(self, member: Member) -> bool:
-        """Whether the session timeout or the rebalance timeout of a member has ended its membership.
-
-        If only SyncGroup is missing, the membership does not end: the client had given up the JoinGroup before it was
-        answered, and goes on with its older generation. It is told to rejoin instead.
-        """
+        """Whether the session timeout or the rebalance timeout of a member has ended its membership."""
         if member.deadlines.suspended_until < math.inf:
             return False  # nobody could end it (translation.engine.reach)
-        if member.deadlines.session_deadline <= self._environment.now:
-            return True
-        if member.deadlines.rebalance_deadline > self._environment.now:
-            return False
-        if member.state is not MemberState.COMPLETING_REBALANCE:
-            return True
-        member.deadlines.rebalance_deadline = math.inf
-        self._memberships.change_state(member, MemberEvent.SYNC_MISSED, "no SyncGroup came")
-        return False
+        return (
+            min(member.deadlines.session_deadline, member.deadlines.rebalance_deadline)
+            <= self._environment.now
+        )
 
     def remove_expired(self, member: Member) -> Procedure[None]:
         """End a membership whose session timeout or rebalance timeout has passed.
@@ -173,7 +165,10 @@ class Expiry:
             or deadlines.rebalance_deadline > self._environment.now
         ):
             return EventKind.SESSION_EXPIRED, f"no sign of life for {member.client.session_timeout_ms} ms"
-        return EventKind.REBALANCE_EXPIRED, f"did not rejoin within {member.client.rebalance_timeout_ms} ms"
+        missing = (
+            "sent no SyncGroup" if member.state is MemberState.COMPLETING_REBALANCE else "did not rejoin"
+        )
+        return EventKind.REBALANCE_EXPIRED, f"{missing} within {member.client.rebalance_timeout_ms} ms"
 
     def _forget(self, member: Member, kind: EventKind, reason: str) -> None:
         if member.joined:

@@ -369,6 +369,19 @@ def test_the_server_assignor_follows_the_clients_first(protocol: str, assignor: 
     assert bench.heartbeat_call().message.server_assignor == assignor
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [("range", "cooperative-sticky"), ("cooperative-sticky", "range")]
+)
+def test_a_client_between_two_rolling_bounces_gets_the_first_of_its_assignors(
+    first: str, second: str
+) -> None:
+    """KIP-429's first bounce adds the new assignor, the second takes the old one out."""
+    bench = Bench()
+    joined = bench.join(bench.connect(), "epochgate-a", protocol=first, more_protocols=(second,))
+    bench.beat(1, orders=(0, 1))
+    assert bench.answers[joined].protocol_name == first
+
+
 def test_the_policy_may_choose_the_server_assignor() -> None:
     bench = Bench(policy=Policy(rules=(Rule(group=GROUP, mode=Mode.TRANSLATE, assignor="uniform"),)))
     bench.join(bench.connect(), "epochgate-a", protocol="range")

@@ -3,7 +3,7 @@
 from protocol_codecs import ApiKey, ErrorCode
 from tests.translation.answers import A
 from tests.translation.bench import Bench
-from translation.actions import EventKind
+from translation.actions import Connection, EventKind
 from translation.settings import TranslatorSettings
 
 
@@ -87,8 +87,8 @@ def test_the_rebalance_timeout_starts_when_the_client_is_told_to_rejoin_and_not_
     assert bench.heartbeat_call().message.member_epoch == -1
 
 
-def test_a_client_that_lives_but_never_asks_for_its_assignment_is_asked_to_join_again() -> None:
-    """It goes on from before a JoinGroup that a newer one had overtaken, and never sees that one's answer."""
+def a_client_that_heartbeats_instead_of_syncing() -> tuple[Bench, Connection]:
+    """Its JoinGroup was answered 19.9 s ago, with a rebalance timeout of 20 s, and no SyncGroup has come."""
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), rebalance_timeout_ms=20_000)
@@ -99,11 +99,52 @@ def test_a_client_that_lives_but_never_asks_for_its_assignment_is_asked_to_join_
         bench.advance(3)
         bench.heartbeat(connection, A, 1)
         bench.beat(1)
-    bench.advance(3)
-    told = bench.heartbeat(connection, A, 1)
-    bench.beat(1)
-    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+    bench.advance(1.9)
+    return bench, connection
+
+
+def test_a_client_that_never_syncs_is_removed_when_its_rebalance_timeout_ends_although_it_heartbeats() -> (
+    None
+):
+    bench, _ = a_client_that_heartbeats_instead_of_syncing()
+    assert bench.calls == []
+
+    bench.advance(0.1)
+    assert bench.heartbeat_call().message.member_epoch == -1
+    bench.beat(-1)
+
+    assert bench.kinds()[-1] is EventKind.REBALANCE_EXPIRED
+    assert bench.events[-1].reason == "sent no SyncGroup within 20000 ms"
+
+
+def test_a_sync_group_at_the_last_moment_keeps_the_membership() -> None:
+    bench, connection = a_client_that_heartbeats_instead_of_syncing()
+
+    synced = bench.sync(connection, A, 1)
+    assert bench.error(synced) == ErrorCode.NONE
+
+    for _ in range(5):
+        bench.advance(3)
+        bench.heartbeat(connection, A, 1)
+        bench.beat(1)
     assert EventKind.REBALANCE_EXPIRED not in bench.kinds()
+
+
+def test_each_join_group_gives_a_whole_rebalance_timeout_to_sync() -> None:
+    bench, connection = a_client_that_heartbeats_instead_of_syncing()
+
+    again = bench.join(connection, A, claims=(0, 1), rebalance_timeout_ms=20_000)
+    bench.beat(1, orders=(0, 1))
+    assert again in bench.answers
+    for _ in range(6):
+        bench.advance(3)
+        bench.heartbeat(connection, A, 1)
+        bench.beat(1)
+    bench.advance(1.9)
+
+    assert bench.calls == []
+    bench.advance(0.1)
+    assert bench.heartbeat_call().message.member_epoch == -1
 
 
 class Expiring(Bench):
