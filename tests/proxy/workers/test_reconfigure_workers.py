@@ -77,8 +77,7 @@ async def test_workers_get_ports_addresses_and_limits_while_their_clients_stay()
         for client, host in zip(clients, TWO_HOSTS, strict=True):
             await until(partial(is_told, proxy, "other.example", host))
             assert await told_host(proxy, client) == "other.example"
-            second = await proxy.connect(host)
-            assert await proxy.ask(second, messages.plain(4)) is not None
+            second, _ = await proxy.reconnect(host, messages.plain(4))  # once the last one's end was noticed
             third = await proxy.connect(host)
             assert await wire.FrameReader(third).frame() is None, "two of an address"
             await second.aclose()
