@@ -8,9 +8,11 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
 
 from proxy.config.fleet import Fleet, Property
 from proxy.member_log.log_messages import (
@@ -24,6 +26,7 @@ from proxy.member_log.log_messages import (
     ReplaceReader,
     ReplaceWriter,
     Reported,
+    SetAccount,
     Write,
 )
 from proxy.member_log.log_reader import LogReader
@@ -31,6 +34,8 @@ from proxy.member_log.log_writer import LogWriter
 from proxy.member_log.refusals import TopicRefused
 from proxy.member_log.topic import TopicIdentity, prepare_topic, when_known
 from proxy.member_log.topic_watch import TopicWatch
+
+C = TypeVar("C", Consumer, Producer, AdminClient)
 
 _MAX_WRITES = 20_000
 """Records that wait for their producer; while there are more, the proxy has to wait."""
@@ -57,18 +62,36 @@ class LogThreads:
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._making = threading.Lock()
+        self._clients: dict[object, Consumer | Producer | AdminClient] = {}
         self._identity = TopicIdentity("", 0)
         self._admin = self.new_admin()
         self._reader = LogReader(self)
 
     def new_admin(self) -> AdminClient:
         """Make an admin client of the account."""
-        return AdminClient(self.configured({"log_level": 0}))
+        return self.client(AdminClient, {"log_level": 0})
+
+    def client(self, kind: Callable[[dict[str, Property]], C], settings: Mapping[str, Property]) -> C:
+        """Make a client of this kind with the account's properties and these. It replaces the one made before."""
+        with self._making:
+            made = self._clients[kind] = kind(self.configured(settings))
+        return made
 
     def configured(self, settings: Mapping[str, Property]) -> dict[str, Property]:
         """The account's properties and these."""
         account = self._begin.properties
         return {**({} if "reconnect.backoff.ms" in account else _RECONNECTS), **account, **settings}
+
+    def _set_account(self, new: SetAccount) -> None:
+        with self._making:
+            properties = self._begin.properties | {
+                "sasl.username": new.username,
+                "sasl.password": new.password,
+            }
+            self._begin = replace(self._begin, properties=properties)
+            for client in self._clients.values():
+                client.set_sasl_credentials(new.username, new.password)
 
     def prepare(self) -> Answer:
         """Make the topic, or check that it may be used. It blocks."""
@@ -96,8 +119,11 @@ class LogThreads:
             )
             self._threads[-1].start()
 
-    def take(self, order: Write | ReplaceWriter | ReplaceReader) -> None:
+    def take(self, order: Write | ReplaceWriter | ReplaceReader | SetAccount) -> None:
         """Do what the proxy says; it blocks while too much waits to be written."""
+        if isinstance(order, SetAccount):
+            self._set_account(order)
+            return
         if isinstance(order, ReplaceReader):
             self._reader.replace()
             return

@@ -50,7 +50,7 @@ class LogWriter:
         self._has_failed = False
 
     def _new_producer(self) -> Producer:
-        return Producer(self._client.configured(_WRITER))
+        return self._client.client(Producer, _WRITER)
 
     def run(self) -> None:
         """Write until the client is to end; then deliver what is queued."""

@@ -3,7 +3,6 @@
 Of two parts that need each other, one gets it only when :class:`proxy.server.server.Server` runs it.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,7 +13,6 @@ import msgspec
 
 from proxy.admin.admin_http import Health
 from proxy.admin.process_queries import QueryHandler, Readiness
-from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Config
 from proxy.connection.connection_deps import ConnectionDeps
 from proxy.connection.connection_manager import ConnectionManager
@@ -55,6 +53,7 @@ if TYPE_CHECKING:
     from proxy.identity.setup import Identities
     from proxy.member_log.driver import FleetDriver
     from proxy.proof.live_proof import LiveProof
+    from proxy.reload.kafka_account import KafkaAccount
 
 _SHOWN_PHASES = (TO_APPROVE, SETTLED, *(phase for phase in Phase if phase is not Phase.OVER))
 
@@ -79,6 +78,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     proof: "LiveProof | None"
     hook: "HookCaller | None"
     identities: "Identities | None"
+    account: "KafkaAccount | None"
 
 
 def compose(
@@ -102,23 +102,30 @@ def compose(
     nodes = NodeTable(on_change=connections.node_learned)
     dialer = Dialer(config.upstream.addresses, nodes, config.upstream.connect_timeout_s, metrics, open_)
     broker_health = BrokerHealth(dialer, metrics, on_unreachable=on_unreachable, on_reachable=on_reachable)
-    lags = proof = hook = identities = None
-    if any(listener.speaks_for_clients for listener in config.listeners):
+    lags = proof = hook = identities = account = None
+    if config.identity is not None:
         from proxy.identity.setup import Identities  # noqa: PLC0415 - many clients have no certificates
 
         identities = Identities(config, dialer, metrics)
     if config.fleet is not None:  # else there is no account to ask with
         from proxy.groups.lag.group_lags import GroupLags  # noqa: PLC0415
         from proxy.groups.lag.reader import LagReader  # noqa: PLC0415
+        from proxy.reload.kafka_account import KafkaAccount  # noqa: PLC0415
 
-        account = kafka_properties(config.fleet, os.environ)
-        lags = GroupLags(LagReader(account, crashed=metrics.kafka_process_crashes.labels("lag").inc))
+        account = KafkaAccount(config.fleet, metrics)
+        crashed = metrics.kafka_process_crashes.labels("lag").inc
+        lags = GroupLags(LagReader(account.properties, crashed=crashed))
+        account.on_change.append(partial(lags.reader.asking.replace, "its account has changed"))
+        if fleet is not None:
+            account.on_change.append(partial(fleet.set_account, account.properties))
+            fleet.set_account(account.properties)
+    properties = None if account is None else account.properties
     if config.verify.live:
         from proxy.proof.live_proof import live_proof  # noqa: PLC0415 - the rules of the audit come with it
         from proxy.proof.sources import Election  # noqa: PLC0415
 
         election = None if fleet is None else Election.among(fleet.replicas, lambda: fleet.replica)
-        proof = live_proof(config, metrics, clock, replica, election)
+        proof = live_proof(config, metrics, clock, replica, election, properties)
     if config.hook is not None:
         from proxy.control.hook_caller import HookCaller  # noqa: PLC0415 - most proxies have no hook
 
@@ -140,6 +147,7 @@ def compose(
         open_=open_,
         sinks=() if proof is None else proof.sinks,
         on_look=None if lags is None else lags.look,
+        account=properties,
     )
     lag_source = no_lag if lags is None else lags.read
     gates = GateKeeper(rollout.gated_groups, rollout.groups_in_moves, metrics, lag_source=lag_source)
@@ -209,6 +217,7 @@ def compose(
         proof=proof,
         hook=hook,
         identities=identities,
+        account=account,
     )
 
 

@@ -219,10 +219,10 @@ class Server:
     @property
     def reloadables(self) -> list[Reloadable]:
         """What has to be reloaded when its files change."""
-        identities = self._parts.identities
-        mapped = None if identities is None else identities.mapped
+        identities, account = self._parts.identities, self._parts.account
+        accounts = () if identities is None else identities.reloadables
         access = () if self._admin_access is None else self._admin_access.reloadables
-        return [*self.certificates, *access, *(() if mapped is None else (mapped,))]
+        return [*self.certificates, *access, *accounts, *(() if account is None else (account,))]
 
     async def command(self, command: Command) -> CommandOutcome:
         """Have the translation carry out a command, and wait until it counts."""

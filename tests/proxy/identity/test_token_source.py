@@ -50,7 +50,7 @@ def a_source(account, metrics: Metrics | None = None, **limits) -> TokenSource:
 
 
 def a_token(owner: str = "alice") -> Token:
-    return Token.of("SCRAM-SHA-256", owner, "id", b"h", 0, math.inf)
+    return Token.of("SCRAM-SHA-256", owner, "id", b"h", 0, math.inf, "gate")
 
 
 def value_of(metric) -> float:

@@ -322,8 +322,8 @@ class Running(Client):
         self.is_stopping = False
         self.told = []
 
-    def configured(self, settings):
-        return dict(settings)
+    def client(self, kind, settings):
+        return kind(dict(settings))
 
     def tell(self, events):
         self.told += events

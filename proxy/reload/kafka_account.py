@@ -1,0 +1,65 @@
+"""The Kafka account of `fleet.kafka`: its user and password are exchanged while its clients work.
+
+What a client of librdkafka has connected stays connected. It authenticates with the new credentials when it connects
+again, or when its session at the broker ends (``connections.max.reauth.ms``).
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from proxy.config.fleet import CREDENTIALS, Fleet, UnreadableSecret, kafka_properties
+from proxy.metrics.registry import Metrics
+from proxy.runtime.file_watcher import ReloadReport
+
+
+class KafkaAccount:
+    """The account of one process. Its files are read again when they change.
+
+    :raises UnreadableSecret: see :func:`proxy.config.fleet.kafka_properties`.
+    """
+
+    def __init__(self, fleet: Fleet, metrics: Metrics) -> None:
+        self._fleet = fleet
+        self.properties = kafka_properties(fleet, os.environ)
+        """Those of librdkafka that are in force: changed in place, for whoever starts a client with them."""
+        self.on_change: list[Callable[[], None]] = []
+        """Is called after that, for clients that work already."""
+        self._report = ReloadReport(metrics, "fleet.kafka", "credentials of the account")
+        self._report.begun()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Those of `kafka_files`; see :class:`proxy.runtime.file_watcher.Reloadable`."""
+        return tuple(map(Path, (self._fleet.kafka_files or {}).values()))
+
+    def reload(self, why: str) -> None:
+        """Read the files again; unless all of them can be used, nothing changes."""
+        try:
+            self.prepare(self._fleet)()
+        except UnreadableSecret as error:
+            self._report.refused(why, str(error))
+        else:
+            self._report.applied(why)
+
+    def prepare(self, fleet: Fleet) -> Callable[[], None]:
+        """Read what a configuration's section says, and return what puts it in force, which can't fail.
+
+        :raises UnreadableSecret: see the class; or properties differ that only a restart changes. No value is named.
+        """
+        new = kafka_properties(fleet, os.environ)
+        changed = {
+            name for name in new.keys() | self.properties.keys() if new.get(name) != self.properties.get(name)
+        }
+        if fixed := sorted(changed - CREDENTIALS):
+            raise UnreadableSecret(f"`fleet.kafka`: {', '.join(fixed)} changed, which needs a restart")
+
+        def put_in_force() -> None:
+            self._fleet = fleet
+            self._report.begun()
+            if changed:
+                self.properties.update(new)
+                for told in self.on_change:
+                    told()
+
+        return put_in_force
