@@ -229,10 +229,7 @@ class FleetDriver:
         self._scope.cancel()
 
     def set_account(self, properties: Mapping[str, Property]) -> None:
-        """Have the client authenticate with the user and password in these properties from now on.
-
-        Nothing is read or written twice, and no connection ends.
-        """
+        """Have the client authenticate with the user and password in these properties from now on."""
         self._client.set_account(properties)
 
     @property

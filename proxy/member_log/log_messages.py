@@ -68,7 +68,7 @@ class ReplaceReader(Message, frozen=True):
 
 
 class SetAccount(Message, frozen=True):
-    """Authenticate with these from now on: connections that are made, and sessions that are renewed."""
+    """Authenticate with these from now on: whatever is connected, and each session that is renewed."""
 
     username: str
     password: str

@@ -75,7 +75,7 @@ class LogReader:
         self._epochs: dict[int, int] = {}
 
     def _new_consumer(self) -> Consumer:
-        return self._client.client(Consumer, _READER)
+        return Consumer(self._client.configured(_READER))
 
     def begin_at(self, positions: Mapping[int, tuple[int, int | None]]) -> None:
         """Begin at these offsets, each with the leader epoch of the record before it. Before :meth:`run`."""

@@ -8,9 +8,8 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
@@ -35,8 +34,6 @@ from proxy.member_log.refusals import TopicRefused
 from proxy.member_log.topic import TopicIdentity, prepare_topic, when_known
 from proxy.member_log.topic_watch import TopicWatch
 
-C = TypeVar("C", Consumer, Producer, AdminClient)
-
 _MAX_WRITES = 20_000
 """Records that wait for their producer; while there are more, the proxy has to wait."""
 
@@ -58,40 +55,22 @@ class LogThreads:
         self.tell = tell
         self._fail = fail
         self._begin = begin
-        self._writes: deque[Write | ReplaceWriter] = deque()
+        self._writes: deque[Write | ReplaceWriter | SetAccount] = deque()
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._making = threading.Lock()
-        self._clients: dict[object, Consumer | Producer | AdminClient] = {}
         self._identity = TopicIdentity("", 0)
         self._admin = self.new_admin()
         self._reader = LogReader(self)
 
     def new_admin(self) -> AdminClient:
         """Make an admin client of the account."""
-        return self.client(AdminClient, {"log_level": 0})
-
-    def client(self, kind: Callable[[dict[str, Property]], C], settings: Mapping[str, Property]) -> C:
-        """Make a client of this kind with the account's properties and these. It replaces the one made before."""
-        with self._making:
-            made = self._clients[kind] = kind(self.configured(settings))
-        return made
+        return AdminClient(self.configured({"log_level": 0}))
 
     def configured(self, settings: Mapping[str, Property]) -> dict[str, Property]:
         """The account's properties and these."""
         account = self._begin.properties
         return {**({} if "reconnect.backoff.ms" in account else _RECONNECTS), **account, **settings}
-
-    def _set_account(self, new: SetAccount) -> None:
-        with self._making:
-            properties = self._begin.properties | {
-                "sasl.username": new.username,
-                "sasl.password": new.password,
-            }
-            self._begin = replace(self._begin, properties=properties)
-            for client in self._clients.values():
-                client.set_sasl_credentials(new.username, new.password)
 
     def prepare(self) -> Answer:
         """Make the topic, or check that it may be used. It blocks."""
@@ -121,16 +100,29 @@ class LogThreads:
 
     def take(self, order: Write | ReplaceWriter | ReplaceReader | SetAccount) -> None:
         """Do what the proxy says; it blocks while too much waits to be written."""
-        if isinstance(order, SetAccount):
-            self._set_account(order)
-            return
         if isinstance(order, ReplaceReader):
             self._reader.replace()
+            return
+        if isinstance(order, SetAccount) and not self._change_account(order):
             return
         with self._changed:
             self._changed.wait_for(lambda: len(self._writes) < _MAX_WRITES or self.is_stopping)
             self._writes.append(order)
             self._changed.notify_all()
+
+    def _change_account(self, new: SetAccount) -> bool:
+        """Use it for clients that are made from now on; return whether it is another one.
+
+        The reader is replaced: confluent-kafka 2.16 stands still for good if a consumer gets other credentials while
+        another thread polls it. The producer gets them in its own thread. The topic's watch makes another client when
+        brokers refuse the one that it has.
+        """
+        account = {"sasl.username": new.username, "sasl.password": new.password}
+        if account.items() <= self._begin.properties.items():
+            return False
+        self._begin = replace(self._begin, properties={**self._begin.properties, **account})
+        self._reader.replace()
+        return True
 
     def stop(self, timeout_s: float) -> None:
         """Write what is queued, and wait for the threads, for ``timeout_s`` at most each."""
@@ -161,7 +153,7 @@ class LogThreads:
         """Let a thread wait; return whether it is to end."""
         return self._stopping.wait(seconds)
 
-    def next_writes(self, wait_s: float) -> list[Write | ReplaceWriter]:
+    def next_writes(self, wait_s: float) -> list[Write | ReplaceWriter | SetAccount]:
         """Wait a moment for something to be written, and return it."""
         with self._changed:
             self._changed.wait_for(lambda: self._writes or self.is_stopping, wait_s)

@@ -1,7 +1,8 @@
 """The Kafka account of `fleet.kafka`: its user and password are exchanged while its clients work.
 
-What a client of librdkafka has connected stays connected. It authenticates with the new credentials when it connects
-again, or when its session at the broker ends (``connections.max.reauth.ms``).
+Processes that read lag, write the journal and read the member log connect again at once. The member log's producer
+stays connected, since another one would give up what is under way: it authenticates with the new credentials when its
+session at the broker ends (``connections.max.reauth.ms``) or it connects again.
 """
 
 import os

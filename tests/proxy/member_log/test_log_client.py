@@ -322,8 +322,8 @@ class Running(Client):
         self.is_stopping = False
         self.told = []
 
-    def client(self, kind, settings):
-        return kind(dict(settings))
+    def configured(self, settings):
+        return dict(settings)
 
     def tell(self, events):
         self.told += events
