@@ -75,7 +75,8 @@ class Fleet(Section, frozen=True, kw_only=True):
         dict[str, str] | None,
         Meta(
             description="The same, each with a file that has the value: `{sasl.password: /run/secrets/password}`. "
-            "Relative to this file; line ends at its end do not count. Read at the start."
+            "Relative to this file; line ends at its end do not count. `sasl.username` and `sasl.password` "
+            "are read again when their files change; a change of others needs a restart."
         ),
     ] = None
     kafka_environment: Annotated[
@@ -225,9 +226,12 @@ def kafka_properties(fleet: Fleet, environment: Mapping[str, str]) -> dict[str, 
     missing: list[str] = []
     for name, file in (fleet.kafka_files or {}).items():
         try:
-            properties[name] = read_regular_file(Path(file), _MAX_SECRET_BYTES).decode().rstrip("\r\n")
+            properties[name] = text = read_regular_file(Path(file), _MAX_SECRET_BYTES).decode().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             missing.append(f"`fleet.kafka_files.{name}`: {file}: {unreadable(error)}")
+        else:
+            if not text:
+                missing.append(f"`fleet.kafka_files.{name}`: {file}: is empty")
     for name, variable in (fleet.kafka_environment or {}).items():
         if variable in environment:
             properties[name] = environment[variable]

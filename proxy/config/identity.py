@@ -37,7 +37,10 @@ class IdentityAccount(Section, frozen=True, kw_only=True):
     ]
     password_file: Annotated[
         str,
-        Meta(min_length=1, description="File with its password, relative to this file; read at the start."),
+        Meta(
+            min_length=1,
+            description="File with its password, relative to this file; read again when it changes.",
+        ),
     ]
 
 

@@ -1,13 +1,14 @@
 """The observability of one process: takes events, provides snapshots, group metrics and the journal."""
 
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import trio
 
 from protocol_codecs.messages.describe_groups import DescribedGroup
 from proxy import VERSION
+from proxy.config.fleet import Property
 from proxy.config.schema import Config
 from proxy.groups.broker_polling import BrokerGroupPoller, nobody
 from proxy.groups.broker_queries import BrokerQueries
@@ -58,6 +59,7 @@ class Observability:
         dialer: Dialer | None = None,
         sinks: Sequence[Sink] = (),
         on_look: Callable[[], None] | None = None,
+        account: Mapping[str, Property] | None = None,
     ) -> None:
         boot = kafka_uuid()
         self._config = config
@@ -74,7 +76,7 @@ class Observability:
         if config.journal.path is not None or config.journal.topic is not None:
             from proxy.journal.journal_sinks import journal_sinks  # noqa: PLC0415 - many keep no journal
 
-            sinks = (*journal_sinks(config, folder, replica, boot, dialer, metrics), *sinks)
+            sinks = (*journal_sinks(config, folder, replica, boot, dialer, metrics, account), *sinks)
         self._journal = Journal(
             sinks,
             replica=replica,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 import trio
 
@@ -40,8 +41,19 @@ class AccountError(Exception):
     """The account could not ask; the message says why and holds no secret. Trying again may help."""
 
 
+class _Kept(NamedTuple):
+    """An authenticated connection, until when it may be used, and by which credentials it was authenticated."""
+
+    calls: BrokerCalls
+    until: float
+    credentials: Credentials
+
+
 class AccountConnections:
-    """See the module. ``dial`` connects to any broker, ``clock`` returns seconds, ``most`` are open at once."""
+    """See the module. ``dial`` connects to any broker, ``clock`` returns seconds, ``most`` are open at once.
+
+    ``credentials`` may be replaced: connections that others authenticated are closed instead of used again.
+    """
 
     def __init__(
         self,
@@ -51,10 +63,10 @@ class AccountConnections:
         most: int,
     ) -> None:
         self._dial = dial
-        self._credentials = credentials
+        self.credentials = credentials
         self._clock = clock
         self._slots = trio.CapacityLimiter(most)
-        self._kept: list[tuple[BrokerCalls, float]] = []
+        self._kept: list[_Kept] = []
 
     async def ask(
         self, api_key: ApiKey, version: int, request: Message, response: type[M]
@@ -70,55 +82,47 @@ class AccountConnections:
                 async with self._slots:
                     with trio.move_on_after(_KEPT_S):
                         while self._kept:
-                            calls, until = self._kept.pop()
-                            if self._clock() >= until:
-                                await calls.aclose()
+                            kept = self._kept.pop()
+                            if self._clock() >= kept.until or kept.credentials is not self.credentials:
+                                await kept.calls.aclose()
                                 continue
                             with suppress(*_UNREACHED):
-                                return await self._ask_on(calls, until, api_key, version, request, response)
-                    calls, until = await self._connected()
-                    return await self._ask_on(calls, until, api_key, version, request, response)
+                                return await self._ask_on(kept, api_key, version, request, response)
+                    return await self._ask_on(await self._connected(), api_key, version, request, response)
         except _UNREACHED as error:
             raise AccountError(_why(error)) from None
 
     async def aclose(self) -> None:
         """Close the connections that are kept."""
         while self._kept:
-            await self._kept.pop()[0].aclose()
+            await self._kept.pop().calls.aclose()
 
     async def _ask_on(
-        self,
-        calls: BrokerCalls,
-        until: float,
-        api_key: ApiKey,
-        version: int,
-        request: Message,
-        response: type[M],
+        self, kept: _Kept, api_key: ApiKey, version: int, request: Message, response: type[M]
     ) -> tuple[M, float]:
         asked_at = self._clock()
         answered = False
         try:
-            answer = await calls.call(api_key, version, request, response)
+            answer = await kept.calls.call(api_key, version, request, response)
             answered = True
         finally:
             if not answered:
-                await calls.aclose()
-        self._kept.append((calls, until))
+                await kept.calls.aclose()
+        self._kept.append(kept)
         return answer, asked_at
 
-    async def _connected(self) -> tuple[BrokerCalls, float]:
-        """Return an authenticated connection, and until when it may be used."""
-        began = self._clock()
+    async def _connected(self) -> _Kept:
+        began, credentials = self._clock(), self.credentials
         dialed = await self._dial()
         calls = BrokerCalls(dialed.stream, _CLIENT_ID, _MOST_BYTES, _MOST_ELEMENTS)
         try:
             await calls.api_versions(VERSION)
-            mechanism, tokens = self._credentials.mechanism, self._credentials.login()
-            lifetime_s = await authenticate(calls, mechanism, tokens)
+            lifetime_s = await authenticate(calls, credentials.mechanism, credentials.login())
         except BaseException:
             await calls.aclose()
             raise
-        return calls, began + _SESSION_USED * (math.inf if lifetime_s is None else lifetime_s)
+        until = began + _SESSION_USED * (math.inf if lifetime_s is None else lifetime_s)
+        return _Kept(calls, until, credentials)
 
 
 def _why(error: Exception) -> str:

@@ -31,14 +31,25 @@ class Credentials(msgspec.Struct, eq=False):
 
 
 class Token(Credentials):
-    """A delegation token (KIP-48). SCRAM's user is its id, the password its HMAC in base64."""
+    """A delegation token (KIP-48). SCRAM's user is its id, the password its HMAC in base64.
+
+    ``renewer`` is the user that may expire it, beside the owner.
+    """
 
     owner: str = ""
     hmac: bytes = b""
+    renewer: str = ""
 
     @classmethod
     def of(
-        cls, mechanism: str, owner: str, token_id: str, hmac: bytes, made_at: float, expires_at: float
+        cls,
+        mechanism: str,
+        owner: str,
+        token_id: str,
+        hmac: bytes,
+        made_at: float,
+        expires_at: float,
+        renewer: str = "",
     ) -> "Token":
         """Return the token of this owner (the name of a principal of type ``User``)."""
         return cls(
@@ -50,4 +61,5 @@ class Token(Credentials):
             expires_at=expires_at,
             owner=owner,
             hmac=hmac,
+            renewer=renewer,
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import structlog
 
 from proxy.config.document import ConfigError, Document
 from proxy.config.regular_file import read_regular_file, unreadable
@@ -17,8 +16,7 @@ from proxy.config.validation import problems
 from proxy.identity.credentials import Credentials
 from proxy.identity.token_store import TokenRefused
 from proxy.metrics.registry import Metrics
-
-_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.identity")
+from proxy.runtime.file_watcher import ReloadReport
 
 _MOST_BYTES = 4 * 1024 * 1024
 _WHERE = "identity.mapped_file"
@@ -66,17 +64,23 @@ def _hidden(document: Document, name: str, entry: Any) -> list[str]:
 
 
 class MappedCredentials:
-    """The credentials of one process.
+    """The credentials of one process: none before :meth:`use`."""
 
-    :raises ConfigError: see :func:`read_mapped`.
-    """
+    def __init__(self, metrics: Metrics) -> None:
+        self._file: str | None = None
+        self._report = ReloadReport(metrics, _WHERE, "mapped credentials")
+        self._users: dict[str, Credentials] = {}
 
-    def __init__(self, file: str, metrics: Metrics) -> None:
-        self.files = (Path(file),)
-        self._file = file
-        self._metrics = metrics
-        self._users = read_mapped(file)
-        metrics.tls_is_current.labels(_WHERE).set(1)
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file, if there is one; see :class:`proxy.runtime.file_watcher.Reloadable`."""
+        return () if self._file is None else (Path(self._file),)
+
+    def use(self, file: str | None, users: dict[str, Credentials]) -> None:
+        """Use what :func:`read_mapped` has read of this file, for the authentications from now on."""
+        if file is not None or self._file is not None:
+            self._report.begun()
+        self._file, self._users = file, users
 
     def connected(self, principal: str) -> None:
         """A connection of this principal begins."""
@@ -99,13 +103,11 @@ class MappedCredentials:
 
     def reload(self, why: str) -> None:
         """Read the file again, for the authentications from now on."""
+        if self._file is None:
+            return
         try:
             self._users = read_mapped(self._file)
         except ConfigError as error:
-            self._metrics.tls_reloads.labels(_WHERE, "refused").inc()
-            self._metrics.tls_is_current.labels(_WHERE).set(0)
-            _log.error("mapped credentials refused, those before stay", why=why, reason=str(error))
+            self._report.refused(why, str(error))
             return
-        self._metrics.tls_reloads.labels(_WHERE, "applied").inc()
-        self._metrics.tls_is_current.labels(_WHERE).set(1)
-        _log.info("mapped credentials applied", why=why, principals=len(self._users))
+        self._report.applied(why, principals=len(self._users))

@@ -1,6 +1,6 @@
 """Makes what speaks for clients with certificates from the configuration, and checks the files that it names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import trio
@@ -15,12 +15,13 @@ from proxy.identity.client_certificate import CertificatePrincipals
 from proxy.identity.credentials import Credentials
 from proxy.identity.mapped_credentials import MappedCredentials, read_mapped
 from proxy.identity.principal_rules import BadRules, PrincipalRules
-from proxy.identity.speaker import CertificateListener, CertificateSpeaker
+from proxy.identity.speaker import CertificateListener, CertificateSpeaker, Source
 from proxy.identity.spoken_for import BadPattern, SpokenFor, patterns
 from proxy.identity.token_account import TokenAccount
 from proxy.identity.token_source import TokenSource
 from proxy.identity.token_store import TokenLimits, TokenStore
 from proxy.metrics.registry import Metrics
+from proxy.runtime.file_watcher import Reloadable, ReloadReport
 from proxy.transport.dialer import Dialer
 
 _MOST_SECRET_BYTES = 64 * 1024
@@ -33,48 +34,89 @@ class Identities:
     """
 
     def __init__(self, config: Config, dialer: Dialer, metrics: Metrics) -> None:
-        if (found := identity_problems(config)) or config.identity is None:
-            raise UnreadableSecret("\n".join(text for _, text in found))
-        section = config.identity
-        modes = {listener.identity for listener in config.listeners}
+        self._dialer, self._metrics = dialer, metrics
+        self._mapped = MappedCredentials(metrics)
+        section = _checked(config)
+        self._account = None if section.account is None else _Account(section, dialer, metrics)
+        self._listeners: dict[int, CertificateListener] = {}
+        self.prepare(config)()
+
+    @property
+    def reloadables(self) -> tuple[Reloadable, ...]:
+        """What has to be reloaded when its files change; they stay the same."""
+        return (self._mapped,) if self._account is None else (self._mapped, self._account)
+
+    def prepare(self, config: Config, listeners: Mapping[int, Listener] | None = None) -> Callable[[], None]:
+        """Read all that a configuration says of identities, and return what puts it in force, which can't fail.
+
+        ``listeners`` are those of ``config`` by the numbers that :meth:`identify_at` gets; without them, in its order.
+        Clients that are connected keep their principals.
+
+        :raises UnreadableSecret: see the class; nothing has changed.
+        """
+        section = _checked(config)
+        try:
+            users = {} if section.mapped_file is None else read_mapped(section.mapped_file)
+        except ConfigError as error:
+            raise UnreadableSecret(str(error)) from None
+        account = None if self._account is None else self._account.prepare(section)
         spoken_for = SpokenFor(section.allow, section.deny)
-        self.mapped: MappedCredentials | None = None
-        """Has to be reloaded when its file changes."""
-        self._tokens: TokenSource | None = None
-        if IdentityMode.MAPPED in modes and section.mapped_file is not None:
-            self.mapped = MappedCredentials(section.mapped_file, metrics)
-        if IdentityMode.DELEGATION_TOKEN in modes:
-            self._tokens = _token_source(section, dialer, metrics)
-        self._listeners = {
-            number: self._of(listener, spoken_for, dialer, metrics)
-            for number, listener in enumerate(config.listeners)
-            if listener.speaks_for_clients
+        numbered = dict(enumerate(config.listeners)) if listeners is None else listeners
+        spoken = {number: one for number, one in numbered.items() if one.speaks_for_clients}
+        principals = {
+            number: CertificatePrincipals(PrincipalRules(one.principal_mapping_rules))
+            for number, one in spoken.items()
         }
 
-    def _of(
-        self, listener: Listener, spoken_for: SpokenFor, dialer: Dialer, metrics: Metrics
-    ) -> CertificateListener:
-        principals = CertificatePrincipals(PrincipalRules(listener.principal_mapping_rules))
-        source = self._tokens if listener.identity is IdentityMode.DELEGATION_TOKEN else self.mapped
-        assert source is not None  # noqa: S101  the constructor has made it
-        return CertificateListener(source, principals, spoken_for, dialer, metrics)
+        def put_in_force() -> None:
+            self._mapped.use(section.mapped_file, users)
+            if account is not None:
+                account()
+            self._listeners = {
+                number: CertificateListener(
+                    self._source_of(one), principals[number], spoken_for, self._dialer, self._metrics
+                )
+                for number, one in spoken.items()
+            }
 
-    def identify_at(self, number: int) -> Callable[[trio.abc.Stream], CertificateSpeaker | None] | None:
-        """Return what tells who speaks for a client of this listener; None if its clients do so themselves."""
-        listener = self._listeners.get(number)
-        return None if listener is None else listener.identify
+        return put_in_force
+
+    def _source_of(self, listener: Listener) -> Source:
+        if listener.identity is IdentityMode.MAPPED:
+            return self._mapped
+        assert self._account is not None  # noqa: S101  the configuration was checked
+        return self._account.tokens
+
+    def identify_at(self, number: int) -> Callable[[trio.abc.Stream], CertificateSpeaker | None]:
+        """Return what tells who speaks for a client of this listener, by what is in force when it is called.
+
+        That is None if its clients speak for themselves.
+        """
+
+        def identify(stream: trio.abc.Stream) -> CertificateSpeaker | None:
+            listener = self._listeners.get(number)
+            return None if listener is None else listener.identify(stream)
+
+        return identify
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Ask for tokens until cancelled."""
-        if self._tokens is None:
+        if self._account is None:
             task_status.started()
             return
-        await self._tokens.run(task_status)
+        await self._account.tokens.run(task_status)
 
     async def end(self, spare_s: float) -> None:
         """Expire all tokens; no client is authenticated from now on. ``spare_s``: what the drain left of its time."""
-        if self._tokens is not None:
-            await self._tokens.expire_all(spare_s)
+        if self._account is not None:
+            await self._account.tokens.expire_all(spare_s)
+
+
+def _checked(config: Config) -> Identity:
+    """:raises UnreadableSecret: see :class:`Identities`."""
+    if (found := identity_problems(config)) or config.identity is None:
+        raise UnreadableSecret("\n".join(text for _, text in found))
+    return config.identity
 
 
 def identity_problems(config: Config) -> list[tuple[KeyPath, str]]:
@@ -106,20 +148,60 @@ def identity_problems(config: Config) -> list[tuple[KeyPath, str]]:
     return found
 
 
-def _token_source(section: Identity, dialer: Dialer, metrics: Metrics) -> TokenSource:
-    account = section.account
-    assert account is not None  # noqa: S101  the configuration was checked
-    credentials = Credentials(account.mechanism, account.username, _password(account.password_file))
+class _Account:
+    """The source of tokens by `identity.account`, whose password is read again when its file changes.
 
-    made = TokenAccount(
-        lambda: dialer.dial(None),
-        credentials,
-        section.token_mechanism,
-        section.max_lifetime_ms,
-        trio.current_time,
-    )
-    limits = TokenLimits(section.principals, section.tokens_per_s)
-    return TokenSource(TokenStore(limits, 0.0), made, metrics)
+    :raises UnreadableSecret: the password can't be used.
+    """
+
+    def __init__(self, section: Identity, dialer: Dialer, metrics: Metrics) -> None:
+        self._section = section
+        self._account = TokenAccount(
+            lambda: dialer.dial(None),
+            _credentials(section),
+            section.token_mechanism,
+            section.max_lifetime_ms,
+            trio.current_time,
+        )
+        limits = TokenLimits(section.principals, section.tokens_per_s)
+        self.tokens = TokenSource(TokenStore(limits, 0.0), self._account, metrics)
+        self._report = ReloadReport(metrics, "identity.account", "credentials of the account")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The password's; see :class:`proxy.runtime.file_watcher.Reloadable`."""
+        return () if self._section.account is None else (Path(self._section.account.password_file),)
+
+    def reload(self, why: str) -> None:
+        """Read the password again, for the connections from now on."""
+        try:
+            self.prepare(self._section)()
+        except UnreadableSecret as error:
+            self._report.refused(why, str(error))
+        else:
+            self._report.applied(why)
+
+    def prepare(self, section: Identity) -> Callable[[], None]:
+        """Read the password, and return what puts the section in force.
+
+        :raises UnreadableSecret: see the class.
+        """
+        credentials = _credentials(section)
+
+        def put_in_force() -> None:
+            self._section = section
+            self._report.begun()
+            self._account.use(credentials, section.token_mechanism, section.max_lifetime_ms)
+            self.tokens.account_replaced()
+
+        return put_in_force
+
+
+def _credentials(section: Identity) -> Credentials:
+    """:raises UnreadableSecret: the password can't be used."""
+    account = section.account
+    assert account is not None  # noqa: S101  only a restart takes it away
+    return Credentials(account.mechanism, account.username, _password(account.password_file))
 
 
 def _password(file: str) -> str:

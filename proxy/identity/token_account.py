@@ -2,9 +2,14 @@
 
 It is authenticated by SASL PLAIN or SCRAM and needs CREATE_TOKENS on the users that it speaks for (KIP-373). At each
 token it names itself as renewer, else it could not expire it. What brokers answer is bounded and checked.
+
+Another user may take its place. Brokers let only a token's owner and its renewer expire it, and no connection that was
+authenticated by a token may expire any. So the users before are kept, with their last passwords, to expire the tokens
+that they made. If brokers refuse such a user by then, its tokens end by themselves after ``identity.max_lifetime_ms``.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.error_code import error_name
@@ -27,6 +32,9 @@ USER = "User"
 
 _CREATE_VERSION, _EXPIRE_VERSION = 3, 2
 _AT_ONCE_MS = -1
+_USERS = 4
+"""The account's present user, and those before it whose tokens are expired."""
+
 _CREATING, _EXPIRING = 4, 16
 """Connections of their own for either, so that creations, for which clients wait, never queue behind expiries."""
 
@@ -56,11 +64,23 @@ class TokenAccount:
         max_lifetime_ms: int,
         clock: Callable[[], float],
     ) -> None:
-        self._user = credentials.user
+        self._creating = AccountConnections(dial, credentials, clock, _CREATING)
+        self._new_expiring = partial(AccountConnections, dial, clock=clock, most=_EXPIRING)
+        self._expiring: dict[str, AccountConnections] = {}
+        """By user, the present one last."""
+        self.use(credentials, mechanism, max_lifetime_ms)
+
+    def use(self, credentials: Credentials, mechanism: str, max_lifetime_ms: int) -> None:
+        """Ask with these credentials from now on, and make such tokens; both are the constructor's.
+
+        Connections that are kept are closed before their next use, and those in use after it.
+        """
+        self._creating.credentials = credentials
         self._mechanism = mechanism
         self._max_lifetime_ms = max_lifetime_ms
-        self._creating = AccountConnections(dial, credentials, clock, _CREATING)
-        self._expiring = AccountConnections(dial, credentials, clock, _EXPIRING)
+        expiring = self._expiring.pop(credentials.user, None) or self._new_expiring(credentials)
+        expiring.credentials = credentials
+        self._expiring[credentials.user] = expiring
 
     async def create(self, owner: str) -> Token:
         """Make a token for the principal ``User:owner``. Its life counts from when the request was written.
@@ -68,10 +88,13 @@ class TokenAccount:
         :raises TokenRefused: the broker refuses, and will refuse the next time.
         :raises AccountError: see there.
         """
+        while len(self._expiring) > _USERS:
+            await self._expiring.pop(next(iter(self._expiring))).aclose()
+        renewer = self._creating.credentials.user
         request = CreateDelegationTokenRequest(
             owner_principal_type=USER,
             owner_principal_name=owner,
-            renewers=(CreatableRenewers(principal_type=USER, principal_name=self._user),),
+            renewers=(CreatableRenewers(principal_type=USER, principal_name=renewer),),
             max_lifetime_ms=self._max_lifetime_ms,
         )
         answer, asked_at = await self._creating.ask(
@@ -90,9 +113,8 @@ class TokenAccount:
             or life_ms <= 0
         ):
             raise AccountError("the broker answers with a token that can't be one")
-        return Token.of(
-            self._mechanism, owner, answer.token_id, answer.hmac, asked_at, asked_at + life_ms / 1000
-        )
+        ends_at = asked_at + life_ms / 1000
+        return Token.of(self._mechanism, owner, answer.token_id, answer.hmac, asked_at, ends_at, renewer)
 
     async def expire(self, token: Token) -> None:
         """End a token. One that brokers do not know any more is no error.
@@ -100,7 +122,10 @@ class TokenAccount:
         :raises AccountError: see there.
         """
         request = ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=_AT_ONCE_MS)
-        answer, _ = await self._expiring.ask(
+        expiring = self._expiring.get(token.renewer)
+        if expiring is None:
+            raise AccountError(f"its renewer is not among the last {_USERS} users of the account")
+        answer, _ = await expiring.ask(
             ApiKey.EXPIRE_DELEGATION_TOKEN, _EXPIRE_VERSION, request, ExpireDelegationTokenResponse
         )
         over = (ErrorCode.NONE, ErrorCode.DELEGATION_TOKEN_NOT_FOUND, ErrorCode.DELEGATION_TOKEN_EXPIRED)
@@ -110,4 +135,5 @@ class TokenAccount:
     async def aclose(self) -> None:
         """Close the connections that are kept."""
         await self._creating.aclose()
-        await self._expiring.aclose()
+        for expiring in [*self._expiring.values()]:
+            await expiring.aclose()

@@ -104,6 +104,10 @@ class TokenSource:
         if isinstance(credentials, Token):
             self._store.useless(credentials)
 
+    def account_replaced(self) -> None:
+        """Ask at once for principals that were refused: another account may have the rights."""
+        self._store.forget_refusals()
+
     async def expire_all(self, spare_s: float) -> None:
         """Expire every token at the brokers, as far as time allows; nobody may ask for one any more.
 

@@ -174,6 +174,11 @@ class TokenStore:
             principal.refusals += wait_s < LONGEST_REFUSED_S
         principal.refused_until, principal.refusal = now + wait_s, why
 
+    def forget_refusals(self) -> None:
+        """Ask at once for principals that were refused: another account may have the rights."""
+        for principal in self._principals.values():
+            principal.refused_until, principal.refusals = 0.0, 0
+
     def outcome(self, owner: str, now: float) -> Token:
         """Return the token that was asked for, or the one before as long as that lives.
 

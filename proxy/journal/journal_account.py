@@ -32,7 +32,8 @@ _MAX_EVENT_BYTES = 900_000
 
 
 class AccountTopicSink:
-    """Writes to ``topic`` through a process with these librdkafka properties, which the first write starts.
+    """Writes to ``topic`` through a process with these librdkafka properties, which the first write starts, and the
+    first after they have changed.
 
     ``crashed`` is called when that has ended by itself.
     """
@@ -46,7 +47,7 @@ class AccountTopicSink:
         crashed: Callable[[], None] = lambda: None,
     ) -> None:
         self._topic = topic
-        self._properties = dict(properties)
+        self._properties, self._used = properties, dict(properties)
         self._crashed = crashed
         self._process: KafkaProcess | None = None
         self._pauses = Pauses()
@@ -70,12 +71,15 @@ class AccountTopicSink:
             raise JournalError(f"{self._topic.name}: {answer.reason}", keep=answer.keep)
 
     async def _exchange(self, frames: list[bytes]) -> Answer:
+        if self._used != self._properties:
+            await self.close()
         if self._process is None:
             await trio.sleep_until(self._start_at)
             self._process = KafkaProcess(MODULE, self._crashed)
             await self._process.start()
             self._pauses.began(trio.current_time())
-            await self._process.send(ENCODER.encode(Begin(self._topic, self._properties)))
+            self._used = dict(self._properties)
+            await self._process.send(ENCODER.encode(Begin(self._topic, self._used)))
         for frame in frames:
             await self._process.send(frame)
         return await self._process.receive_message(ANSWERS)

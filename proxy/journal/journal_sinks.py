@@ -1,9 +1,9 @@
 """The destinations of the journal that a configuration names: a file, a topic, or both."""
 
-import os
+from collections.abc import Mapping
 from pathlib import Path
 
-from proxy.config.fleet import kafka_properties
+from proxy.config.fleet import Property
 from proxy.config.schema import Config
 from proxy.journal.journal import Sink
 from proxy.journal.journal_account import AccountTopicSink
@@ -16,11 +16,17 @@ from proxy.transport.dialer import Dialer
 
 
 def journal_sinks(
-    config: Config, folder: Path | None, replica: str, boot: str, dialer: Dialer | None, metrics: Metrics
+    config: Config,
+    folder: Path | None,
+    replica: str,
+    boot: str,
+    dialer: Dialer | None,
+    metrics: Metrics,
+    account: Mapping[str, Property] | None,
 ) -> list[Sink]:
-    """Return the configured sinks of the journal. ``folder`` is the base of relative paths.
+    """Return the configured sinks of the journal.
 
-    :raises UnreadableSecret: a secret of the account that writes the topic is not there.
+    ``folder`` is the base of relative paths, and ``account`` has the properties of `fleet.kafka`.
     """
     journal = config.journal
     found: list[Sink] = []
@@ -35,14 +41,20 @@ def journal_sinks(
             )
         )
     if journal.topic is not None:
-        found.append(_topic_sink(config, journal.topic, dialer, metrics))
+        found.append(_topic_sink(config, journal.topic, dialer, metrics, account))
     return found
 
 
-def _topic_sink(config: Config, topic: str, dialer: Dialer | None, metrics: Metrics) -> Sink:
-    if config.fleet is None:
+def _topic_sink(
+    config: Config,
+    topic: str,
+    dialer: Dialer | None,
+    metrics: Metrics,
+    account: Mapping[str, Property] | None,
+) -> Sink:
+    if config.fleet is None or account is None:
         assert dialer is not None  # noqa: S101  every process that serves has one
         return TopicSink(topic, lambda: dialer.bootstrap, dialer.open)
     made = JournalTopic(topic, config.fleet.replication, config.journal.keep_bytes)
     crashes = metrics.kafka_process_crashes.labels("journal")
-    return AccountTopicSink(made, kafka_properties(config.fleet, os.environ), crashes.inc)
+    return AccountTopicSink(made, account, crashes.inc)

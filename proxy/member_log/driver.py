@@ -6,7 +6,7 @@ the client, and after a pause the next one begins. Only an error of our own ends
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 import structlog
@@ -227,6 +227,10 @@ class FleetDriver:
     def stop(self) -> None:
         """Make :meth:`run` flush what was written, and return."""
         self._scope.cancel()
+
+    def set_account(self, properties: Mapping[str, Property]) -> None:
+        """Have the client authenticate with the user and password in these properties from now on."""
+        self._client.set_account(properties)
 
     @property
     def warning(self) -> str | None:

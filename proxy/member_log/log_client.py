@@ -28,6 +28,7 @@ from proxy.member_log.log_messages import (
     ReplaceReader,
     ReplaceWriter,
     Reported,
+    SetAccount,
     Write,
 )
 from proxy.member_log.record_decoding import RawRecord, decode_record
@@ -134,7 +135,8 @@ class LogClient:
     async def serve(self) -> str:
         """Hand on what is read until the process ends or :meth:`end` is called; return why it ended."""
         written = (order for order in self._unsent if isinstance(order, Write))
-        self._unsent = [Go(self.writer, dict(self._positions)), *written]
+        # The account may be another one than when the process began.
+        self._unsent = [*self._account(), Go(self.writer, dict(self._positions)), *written]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_sending)
             why = await self._keep_receiving()
@@ -165,6 +167,16 @@ class LogClient:
     def replace_reader(self) -> None:
         """Replace the consumer by one that goes on where it was."""
         self._queue(ReplaceReader())
+
+    def set_account(self, properties: Mapping[str, Property]) -> None:
+        """Have the process authenticate with the user and password in these properties, and each after it."""
+        self._properties = dict(properties)
+        for order in self._account():
+            self._queue(order)
+
+    def _account(self) -> list[SetAccount]:
+        user, password = map(self._properties.get, ("sasl.username", "sasl.password"))
+        return [] if user is None or password is None else [SetAccount(str(user), str(password))]
 
     def end(self) -> None:
         """Nothing more is read or written until the next :meth:`serve`."""

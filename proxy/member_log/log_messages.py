@@ -67,6 +67,13 @@ class ReplaceReader(Message, frozen=True):
     """Replace the consumer by one that goes on where it was."""
 
 
+class SetAccount(Message, frozen=True):
+    """Authenticate with these from now on: whatever is connected, and each session that is renewed."""
+
+    username: str
+    password: str
+
+
 class Begun(Message, frozen=True):
     """The topic is there, and the account may use it.
 
@@ -127,7 +134,7 @@ Reported = (
     | Refused
     | NoAnswer
 )
-Ordered = Begin | Go | Write | ReplaceWriter | ReplaceReader
+Ordered = Begin | Go | Write | ReplaceWriter | ReplaceReader | SetAccount
 
 ENCODER = msgspec.msgpack.Encoder()
 ORDERS = msgspec.msgpack.Decoder(list[Ordered])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
 
 from proxy.config.fleet import Fleet, Property
 from proxy.member_log.log_messages import (
@@ -24,6 +25,7 @@ from proxy.member_log.log_messages import (
     ReplaceReader,
     ReplaceWriter,
     Reported,
+    SetAccount,
     Write,
 )
 from proxy.member_log.log_reader import LogReader
@@ -53,7 +55,7 @@ class LogThreads:
         self.tell = tell
         self._fail = fail
         self._begin = begin
-        self._writes: deque[Write | ReplaceWriter] = deque()
+        self._writes: deque[Write | ReplaceWriter | SetAccount] = deque()
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -96,15 +98,31 @@ class LogThreads:
             )
             self._threads[-1].start()
 
-    def take(self, order: Write | ReplaceWriter | ReplaceReader) -> None:
+    def take(self, order: Write | ReplaceWriter | ReplaceReader | SetAccount) -> None:
         """Do what the proxy says; it blocks while too much waits to be written."""
         if isinstance(order, ReplaceReader):
             self._reader.replace()
+            return
+        if isinstance(order, SetAccount) and not self._change_account(order):
             return
         with self._changed:
             self._changed.wait_for(lambda: len(self._writes) < _MAX_WRITES or self.is_stopping)
             self._writes.append(order)
             self._changed.notify_all()
+
+    def _change_account(self, new: SetAccount) -> bool:
+        """Use it for clients that are made from now on; return whether it is another one.
+
+        The reader is replaced: confluent-kafka 2.16 stands still for good if a consumer gets other credentials while
+        another thread polls it. The producer gets them in its own thread. The topic's watch makes another client when
+        brokers refuse the one that it has.
+        """
+        account = {"sasl.username": new.username, "sasl.password": new.password}
+        if account.items() <= self._begin.properties.items():
+            return False
+        self._begin = replace(self._begin, properties={**self._begin.properties, **account})
+        self._reader.replace()
+        return True
 
     def stop(self, timeout_s: float) -> None:
         """Write what is queued, and wait for the threads, for ``timeout_s`` at most each."""
@@ -135,7 +153,7 @@ class LogThreads:
         """Let a thread wait; return whether it is to end."""
         return self._stopping.wait(seconds)
 
-    def next_writes(self, wait_s: float) -> list[Write | ReplaceWriter]:
+    def next_writes(self, wait_s: float) -> list[Write | ReplaceWriter | SetAccount]:
         """Wait a moment for something to be written, and return it."""
         with self._changed:
             self._changed.wait_for(lambda: self._writes or self.is_stopping, wait_s)

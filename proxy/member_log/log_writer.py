@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from proxy.config.fleet import Property
 from proxy.member_log.log_events import AccessLost, WriteFailed
-from proxy.member_log.log_messages import ReplaceWriter, Write
+from proxy.member_log.log_messages import ReplaceWriter, SetAccount, Write
 from proxy.member_log.topic import FORBIDDEN, access_hint
 from translation.member_log.formats import FORMAT_HEADER
 from translation.member_log.records import Writer
@@ -64,9 +64,11 @@ class LogWriter:
         self._producer.purge()
         self._producer.flush(0.5)
 
-    def _take(self, order: Write | ReplaceWriter) -> None:
+    def _take(self, order: Write | ReplaceWriter | SetAccount) -> None:
         if isinstance(order, ReplaceWriter):
             self._replace(order.writer)
+        elif isinstance(order, SetAccount):
+            self._producer.set_sasl_credentials(order.username, order.password)
         elif order.writer != self._writer or self._has_failed:
             return
         elif time.monotonic() - order.queued_at > _OLD_S:

@@ -6,9 +6,8 @@ same. Otherwise each process verifies its own events alone, which proves somethi
 """
 
 import math
-import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain, product
 
@@ -19,7 +18,7 @@ from msgspec.structs import replace
 from pipeline.rules.certificate import Compared, Verdict
 from pipeline.rules.gains import KINDS, VERDICTS
 from pipeline.rules.live import Bounds, LiveVerifier
-from proxy.config.fleet import kafka_properties
+from proxy.config.fleet import Property
 from proxy.config.reporting import Verify
 from proxy.config.schema import Config
 from proxy.groups.proof_view import ProofView
@@ -269,17 +268,22 @@ def _proof_of(verifier: LiveVerifier, ago_ms: int, group_id: str) -> Proof | Non
 
 
 def live_proof(
-    config: Config, metrics: Metrics, clock: WallClock, replica: str, election: Election | None
+    config: Config,
+    metrics: Metrics,
+    clock: WallClock,
+    replica: str,
+    election: Election | None,
+    account: Mapping[str, Property] | None,
 ) -> LiveProof:
     """Make the live verification of a process: of the journal's topic with a member log, else of its own events.
 
-    ``election`` is among the replicas of the member log.
+    ``election`` is among the replicas of the member log, and ``account`` has its properties.
     """
     open_journal = None
-    if election is not None and config.fleet is not None and config.journal.topic is not None:
+    if election is not None and account is not None and config.journal.topic is not None:
         open_journal = topic_of(
             config.journal.topic,
-            kafka_properties(config.fleet, os.environ),
+            account,
             metrics.kafka_process_crashes.labels("proof").inc,
         )
     return LiveProof(

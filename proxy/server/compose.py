@@ -3,7 +3,6 @@
 Of two parts that need each other, one gets it only when :class:`proxy.server.server.Server` runs it.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,7 +13,6 @@ import msgspec
 
 from proxy.admin.admin_http import Health
 from proxy.admin.process_queries import QueryHandler, Readiness
-from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Config, Limits
 from proxy.config.schema import Listener as ListenerSection
 from proxy.connection.connection_deps import ConnectionDeps
@@ -27,6 +25,7 @@ from proxy.metrics.dump import MetricDump, dump_metrics
 from proxy.metrics.registry import Metrics
 from proxy.metrics.wave_groups import WaveGroups
 from proxy.runtime.fd_limits import pipe_limit
+from proxy.runtime.file_watcher import Reloadable
 from proxy.runtime.wall_clock import WallClock
 from proxy.server.advertised_cluster import AdvertisedCluster
 from proxy.server.broker_health import BrokerHealth
@@ -61,6 +60,11 @@ _SHOWN_PHASES = (TO_APPROVE, SETTLED, *(phase for phase in Phase if phase is not
 
 class Account(Protocol):
     """What the proxy authenticates with, for itself or for clients."""
+
+    @property
+    def reloadables(self) -> Sequence[Reloadable]:
+        """What has to be reloaded when its files change."""
+        ...
 
     def prepare(self, config: Config, listeners: Mapping[int, ListenerSection]) -> Callable[[], None]:
         """Read what a configuration says of it, and return what puts that in force, which can't fail.
@@ -116,23 +120,30 @@ def compose(
     nodes = NodeTable(on_change=connections.node_learned)
     dialer = Dialer(config.upstream.addresses, nodes, config.upstream.connect_timeout_s, metrics, open_)
     broker_health = BrokerHealth(dialer, metrics)
-    lags = proof = hook = identities = None
-    if any(listener.speaks_for_clients for listener in config.listeners):
+    lags = proof = hook = identities = account = None
+    if config.identity is not None:
         from proxy.identity.setup import Identities  # noqa: PLC0415 - many clients have no certificates
 
         identities = Identities(config, dialer, metrics)
     if config.fleet is not None:  # else there is no account to ask with
         from proxy.groups.lag.group_lags import GroupLags  # noqa: PLC0415
         from proxy.groups.lag.reader import LagReader  # noqa: PLC0415
+        from proxy.reload.kafka_account import KafkaAccount  # noqa: PLC0415
 
-        account = kafka_properties(config.fleet, os.environ)
-        lags = GroupLags(LagReader(account, crashed=metrics.kafka_process_crashes.labels("lag").inc))
+        account = KafkaAccount(config.fleet, metrics)
+        crashed = metrics.kafka_process_crashes.labels("lag").inc
+        lags = GroupLags(LagReader(account.properties, crashed=crashed))
+        account.on_change.append(partial(lags.reader.asking.replace, "its account has changed"))
+        if fleet is not None:
+            account.on_change.append(partial(fleet.set_account, account.properties))
+            fleet.set_account(account.properties)
+    properties = None if account is None else account.properties
     if config.verify.live:
         from proxy.proof.live_proof import live_proof  # noqa: PLC0415 - the rules of the audit come with it
         from proxy.proof.sources import Election  # noqa: PLC0415
 
         election = None if fleet is None else Election.among(fleet.replicas, lambda: fleet.replica)
-        proof = live_proof(config, metrics, clock, replica, election)
+        proof = live_proof(config, metrics, clock, replica, election, properties)
     if config.hook is not None:
         from proxy.control.hook_caller import HookCaller  # noqa: PLC0415 - most proxies have no hook
 
@@ -154,6 +165,7 @@ def compose(
         dialer=dialer,
         sinks=() if proof is None else proof.sinks,
         on_look=None if lags is None else lags.look,
+        account=properties,
     )
     lag_source = no_lag if lags is None else lags.read
     gates = GateKeeper(rollout.gated_groups, rollout.groups_in_moves, metrics, lag_source=lag_source)
@@ -225,7 +237,7 @@ def compose(
         proof=proof,
         hook=hook,
         identities=identities,
-        accounts=(),
+        accounts=[one for one in (identities, account) if one is not None],
     )
 
 

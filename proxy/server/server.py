@@ -262,10 +262,9 @@ class Server:
     @property
     def reloadables(self) -> list[Reloadable]:
         """What has to be reloaded when its files change, as of now."""
-        identities = self._parts.identities
-        mapped = None if identities is None else identities.mapped
+        accounts = [one for account in self._parts.accounts for one in account.reloadables]
         access = () if self._admin_access is None else self._admin_access.reloadables
-        return [*self.certificates, *access, *(() if mapped is None else (mapped,))]
+        return [*self.certificates, *access, *accounts]
 
     async def command(self, command: Command) -> CommandOutcome:
         """Have the translation carry out a command, and wait until it counts."""

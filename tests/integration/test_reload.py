@@ -5,6 +5,7 @@ import copy
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -228,12 +229,15 @@ def test_a_reload_of_each_kind_costs_twenty_clients_nothing(
     newcomer.kill()
 
 
-def test_what_can_not_be_reloaded_changes_nothing(reloaded: Reloaded, tls):
-    def changed(**sections: object) -> Config:
-        return {**copy.deepcopy(reloaded.config), "limits": {"max_connections": 100}, **sections}
+def test_what_can_not_be_reloaded_changes_nothing(reloaded: Reloaded):
+    limits = {**reloaded.config["limits"], "max_connections": 100}
 
+    def changed(**sections: object) -> Config:
+        return {**copy.deepcopy(reloaded.config), "limits": limits, **sections}
+
+    workers = reloaded.config["workers"]
     assert reloaded.refuse(changed(workers=3)) == [
-        f"workers: {reloaded.config['workers']} -> 3: needs a restart: ports are shared by their number"
+        f"workers: {workers} -> 3: needs a restart: ports are shared by their number"
     ]
     missing = changed()
     missing["listeners"][1]["tls"]["certificate"] = "gone.pem"
@@ -241,9 +245,15 @@ def test_what_can_not_be_reloaded_changes_nothing(reloaded: Reloaded, tls):
     assert re.match(r".*epochgate\.yaml:\d+:\d+: listeners\[1\]\.tls\.certificate: .*gone\.pem", problem)
     (problem,) = reloaded.refuse(changed(limits={"max_connections": "many"}))
     assert re.match(r".*epochgate\.yaml:\d+:\d+: limits\.max_connections: expected a whole number", problem)
-    taken = changed()
-    taken["listeners"].append({**taken["listeners"][0], "port": reloaded.proxy.admin_port + 0})
-    assert reloaded.refuse(taken)
+    with socket.create_server((LOOPBACK, 0)) as other:
+        port = other.getsockname()[1]
+        taken = changed()
+        taken["listeners"].append({**taken["listeners"][0], "port": port, "nodes": {"0": 0}})
+        (problem,) = reloaded.refuse(taken)
+        assert f"can't listen on {LOOPBACK}:{port}: the port is taken by another process" in problem
     (free,) = free_ports(1)
-    assert reloaded.refuse(changed(upstream={"bootstrap": [f"{LOOPBACK}:{free}"], "connect_timeout_s": 1}))
-    reloaded.refuse({}, text="upstream: [")
+    nobody = {"bootstrap": [f"{LOOPBACK}:{free}"], "connect_timeout_s": 1}
+    (problem,) = reloaded.refuse(changed(upstream=nobody))
+    assert "`upstream`" in problem
+    (problem,) = reloaded.refuse({}, text="upstream: [")
+    assert "not valid YAML" in problem

@@ -84,10 +84,10 @@ class AskingProcess:
                 lost()
             await trio.sleep(_RESTART_S)
 
-    def replace(self) -> None:
-        """End the process, which answers nothing any more; another one is started."""
+    def replace(self, why: str) -> None:
+        """End the process; another one is started, with the account as it is by then. ``why`` is for the log."""
         if self._process is not None:
-            _logger.warning("the process that reads lag is replaced: it answers nothing")
+            _logger.warning("the process that reads lag is replaced", reason=why)
             process, self._process = self._process, None
             process.kill()
 
@@ -97,7 +97,6 @@ class AskingProcess:
 
     async def _run_once(self) -> None:
         assert self._account is not None  # noqa: S101  run() has looked
-        self._unsent.insert(0, self._encoder.encode(Begin(dict(self._account), TIMEOUT_S)) + b"\n")
         process = await trio.lowlevel.open_process(
             [sys.executable, "-m", "proxy.groups.lag"],
             stdin=subprocess.PIPE,
@@ -106,7 +105,11 @@ class AskingProcess:
         )
         assert process.stdin is not None  # noqa: S101  it is a pipe
         assert process.stdout is not None  # noqa: S101
-        self._process, self.process_id = process, process.pid
+        self._process, self.process_id = (
+            process,
+            process.pid,
+        )  # from now on it can be replaced, so the account is read
+        self._unsent.insert(0, self._encoder.encode(Begin(dict(self._account), TIMEOUT_S)) + b"\n")
         try:
             async with process.stdin, process.stdout, trio.open_nursery() as nursery:
                 nursery.start_soon(self._write, process.stdin)

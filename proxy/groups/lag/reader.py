@@ -128,5 +128,5 @@ class LagReader:
                 await self._go_on()
             since = self._rounds.in_flight_since
             if since is not None and now - since > _STUCK_AFTER_S:
-                self.asking.replace()
+                self.asking.replace("it answers nothing")
                 self._lose()

@@ -36,6 +36,7 @@ class Tokens:
         """Owner and HMAC by token id."""
         self.renewers: list[str] = []
         self.expired: list[bytes] = []
+        self.expired_by: list[str | None] = []
         self.unknown_for = 0
         """How many authentications by token still fail, as right after creation."""
         self.session_lifetime_ms = 0
@@ -157,6 +158,7 @@ class _Connection:
 
     def _expire(self, message: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
         self._tokens.expired.append(message.hmac)
+        self._tokens.expired_by.append(self._principal)
         kept = {one: known for one, known in self._tokens.made.items() if known[1] != message.hmac}
         self._tokens.made = kept
         return ExpireDelegationTokenResponse()

@@ -1,6 +1,7 @@
 """A running proxy speaks for clients with certificates, at scripted brokers."""
 
 import math
+import ssl
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import trio
 from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, ErrorCode
+from proxy.config.fleet import UnreadableSecret
 from proxy.config.identity import IdentityMode
 from proxy.config.schema import Address
 from proxy.config.tls import ClientAuth
@@ -383,3 +385,68 @@ async def test_mapped_credentials_stand_for_a_principal_and_are_read_again(
         assert "12345" not in str(line)
         assert await answered(proxy, authority, "bob"), "those before stay"
         assert {principal for principal, _ in broker.ordinary} == {"alice-at-kafka", "bob-at-kafka"}
+
+
+# -- another configuration -----------------------------------------------------------------------------------
+
+
+async def test_another_configuration_is_in_force_for_clients_that_connect_from_now_on(
+    broker, authority, tmp_path
+):
+    async with speaking(broker, authority, tmp_path, allow=("CN=alice",)) as proxy:
+        config, identities = proxy.server._config, proxy.server._parts.identities
+        assert await answered(proxy, authority, "alice")
+        assert not await answered(proxy, authority, "bob")
+        section = replace(config.identity, allow=("CN=bob",))
+        put_in_force = identities.prepare(replace(config, identity=section))
+        assert not await answered(proxy, authority, "bob"), "nothing is done yet"
+        put_in_force()
+        assert await answered(proxy, authority, "bob")
+        assert not await answered(proxy, authority, "alice")
+        plain = replace(config.listeners[0], identity=IdentityMode.NONE, principal_mapping_rules="DEFAULT")
+        stream = SimpleNamespace(peer_certificate=None)
+        identify = identities.identify_at(7)
+        identities.prepare(config, {7: config.listeners[0], 0: plain})()
+        file, _ = authority.issue("another", common_name="alice")
+        stream.peer_certificate = ssl.PEM_cert_to_DER_cert(file.read_text())
+        assert identities.identify_at(0)(stream) is None, "its clients speak for themselves"
+        speaking_for = identify(stream)
+        assert speaking_for.principal == "CN=alice"
+        speaking_for.close()
+    assert broker.tokens.made == {}, "tokens of before are expired at the end"
+
+
+@pytest.mark.parametrize("key", ["allow", "account", "mapped_file"])
+async def test_a_configuration_that_can_not_be_used_changes_nothing(broker, authority, tmp_path, key):
+    async with speaking(broker, authority, tmp_path) as proxy:
+        config, identities = proxy.server._config, proxy.server._parts.identities
+        missing = str(tmp_path / "missing")
+        change = {
+            "allow": ("(",),
+            "account": replace(config.identity.account, password_file=missing),
+            "mapped_file": missing,
+        }[key]
+        with pytest.raises(UnreadableSecret, match=r"missing: |is no regular expression"):
+            identities.prepare(replace(config, identity=replace(config.identity, **{key: change})))
+        assert await answered(proxy, authority, "alice")
+
+
+async def test_a_rotated_password_is_read_again_and_one_that_is_missing_refused(broker, authority, tmp_path):
+    async with speaking(broker, authority, tmp_path) as proxy:
+        password = tmp_path / "password"
+        (account,) = (one for one in proxy.server.reloadables if one.files == (password,))
+        assert await answered(proxy, authority, "alice")
+        broker.tokens.users["gate"] = "rotated"
+        password.write_text("")
+        with structlog.testing.capture_logs() as logs:
+            account.reload("a test")
+        assert logs[0]["event"] == "credentials of the account refused, those before stay"
+        assert logs[0]["reason"] == f"{password}: has no password"
+        assert proxy.count("tls_is_current", where="identity.account") == 0
+        password.write_text("rotated\n")
+        account.reload("a test")
+        assert proxy.count("tls_is_current", where="identity.account") == 1
+        assert proxy.count("tls_reloads_total", where="identity.account", result="refused") == 1
+        assert proxy.count("tls_reloads_total", where="identity.account", result="applied") == 1
+        assert await answered(proxy, authority, "bob")
+    assert broker.tokens.made == {}

@@ -50,7 +50,7 @@ def a_source(account, metrics: Metrics | None = None, **limits) -> TokenSource:
 
 
 def a_token(owner: str = "alice") -> Token:
-    return Token.of("SCRAM-SHA-256", owner, "id", b"h", 0, math.inf)
+    return Token.of("SCRAM-SHA-256", owner, "id", b"h", 0, math.inf, "gate")
 
 
 def value_of(metric) -> float:
@@ -233,6 +233,54 @@ async def test_creations_do_not_wait_for_expiries_which_are_sixteen_at_once(brok
     nursery.cancel_scope.cancel()
 
 
+def others(user: str, password: str) -> tuple[Credentials, str, int]:
+    return Credentials("SCRAM-SHA-256", user, password), "SCRAM-SHA-256", 60_000
+
+
+async def test_another_password_is_used_and_connections_by_the_one_before_are_not(broker):
+    account = an_account(broker)
+    token = await account.create("a")
+    broker.tokens.users["gate"] = "rotated"
+    assert (await account.create("b")).owner == "b", "the connection is kept"
+    assert broker.connections == 1
+    account.use(*others("gate", "rotated"))
+    await account.create("c")
+    assert broker.connections == 2
+    await account.expire(token)
+    assert broker.tokens.expired_by == ["gate"]
+    await account.aclose()
+
+
+async def test_tokens_are_expired_by_the_user_that_is_their_renewer_however_often_that_changes(broker):
+    broker.tokens.users |= dict.fromkeys(("second", "third"), "gate-secret")
+    account = an_account(broker)
+    tokens = [await account.create("a")]
+    for user in ("second", "third", "gate"):
+        account.use(*others(user, "gate-secret"))
+        tokens.append(await account.create("a"))
+    for token in tokens:
+        await account.expire(token)
+    assert broker.tokens.expired_by == ["gate", "second", "third", "gate"]
+    assert broker.tokens.renewers == ["User:gate", "User:second", "User:third", "User:gate"]
+    await account.aclose()
+
+
+async def test_of_users_before_the_last_four_no_token_is_expired(broker):
+    users = [f"user-{number}" for number in range(5)]
+    broker.tokens.users |= dict.fromkeys(users, "gate-secret")
+    account = an_account(broker, users[0])
+    tokens = []
+    for user in users:
+        account.use(*others(user, "gate-secret"))
+        tokens.append(await account.create("a"))
+    with pytest.raises(AccountError, match="not among the last 4 users"):
+        await account.expire(tokens[0])
+    for token in tokens[1:]:
+        await account.expire(token)
+    assert broker.tokens.expired_by == users[1:]
+    await account.aclose()
+
+
 # -- the source ----------------------------------------------------------------------------------------------
 
 
@@ -299,6 +347,22 @@ async def test_an_account_that_can_not_ask_tries_again_within_a_bound(autojump_c
     with pytest.raises(TokenRefused, match="no controller"):
         await source.credentials_of("bob")
     assert len(account.asked) < 20
+    nursery.cancel_scope.cancel()
+
+
+async def test_who_was_refused_is_asked_for_at_once_by_another_account(autojump_clock, nursery):
+    account = ScriptedAccount()
+    account.may_answer.set()
+    source = a_source(account)
+    await nursery.start(source.run)
+    source.connected("alice")
+    account.errors = [TokenRefused("no right")]
+    for _ in range(2):
+        with pytest.raises(TokenRefused, match="no right"):
+            await source.credentials_of("alice")
+    assert account.asked == ["alice"]
+    source.account_replaced()
+    assert (await source.credentials_of("alice")).owner == "alice"
     nursery.cancel_scope.cancel()
 
 

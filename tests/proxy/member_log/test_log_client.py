@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+import trio
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 
 from proxy.config.fleet import Fleet
@@ -17,11 +18,12 @@ from proxy.member_log.log_events import (
     RecordUnknown,
     WriteFailed,
 )
-from proxy.member_log.log_messages import MAX_PART_BYTES, Begin, Record, Write
+from proxy.member_log.log_messages import MAX_PART_BYTES, ORDERS, Begin, Go, Record, SetAccount, Write
 from proxy.member_log.log_reader import _MOST_CLOSING, LogReader
 from proxy.member_log.log_threads import LogThreads
 from proxy.member_log.log_writer import _OLD_S, LogWriter
 from proxy.member_log.topic import access_hint, create_command, required_settings
+from proxy.runtime.kafka_process import ProcessEnded
 from tests.translation.member_log.test_formats import plant_second_format
 from translation.member_log.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
 from translation.member_log.records import (
@@ -435,3 +437,71 @@ def test_brokers_that_are_back_are_dialled_soon_unless_the_account_says_otherwis
     begin = Begin(Fleet(kafka=properties), properties, b"", None)
     threads = LogThreads(begin, lambda _reports: None, lambda: None)
     assert threads.configured({}).get("reconnect.backoff.max.ms") == longest_ms
+
+
+# -- another account ---------------------------------------------------------------------------------------------------
+
+ACCOUNT = {"bootstrap.servers": "127.0.0.1:1", "sasl.username": "gate", "sasl.password": "first"}
+SECOND = SetAccount("gate", "second")
+
+
+def test_another_password_is_for_the_producer_and_for_all_clients_that_are_made_from_now_on():
+    threads = LogThreads(Begin(Fleet(kafka=ACCOUNT), ACCOUNT, b"", None), lambda _: None, lambda: None)
+    threads.take(SetAccount("gate", "first"))
+    assert threads.next_writes(0) == [], "nothing has changed"
+    assert not threads._reader._is_to_be_replaced.is_set()
+    threads.take(SECOND)
+    assert threads.configured({})["sasl.password"] == "second"
+    assert threads._reader._is_to_be_replaced.is_set()
+    assert threads.next_writes(0) == [SECOND]
+
+
+def test_the_producer_gets_them_and_gives_up_nothing(monkeypatch):
+    producer, given = Producer(), []
+    producer.set_sasl_credentials = lambda *account: given.append(account)
+    one, told = writer(monkeypatch, producer)
+    one._take(SECOND)
+    assert given == [("gate", "second")]
+    assert one._producer is producer
+    assert told == []
+
+
+class Process:
+    """Keeps what it is sent, and ends when it is to say something."""
+
+    def __init__(self):
+        self.orders = []
+        self.closed = False
+
+    async def send(self, message):
+        self.orders += ORDERS.decode(message)
+
+    async def receive_message(self, _decoder):
+        while not self.orders:
+            await trio.lowlevel.checkpoint()
+        raise ProcessEnded("it has ended")
+
+    async def close(self):
+        self.closed = True
+
+
+async def test_a_process_that_began_by_the_account_before_gets_the_one_of_now():
+    client = LogClient(FLEET, ACCOUNT, lambda _events: None)
+    client._process = Process()
+    client.set_account({**ACCOUNT, "sasl.password": "second"})
+    client.begin_with("id")
+    client.replace_writer()
+    await client.serve()
+    assert [type(order) for order in client._process.orders] == [SetAccount, Go]
+    assert client._process.orders[0] == SECOND
+
+
+def test_a_process_that_works_is_told_of_another_account_and_one_without_sasl_of_none():
+    client = LogClient(FLEET, ACCOUNT, lambda _events: None)
+    client.begin_with("id")
+    client.set_account({**ACCOUNT, "sasl.password": "second"})
+    assert client._unsent == [SECOND]
+    client = LogClient(FLEET, dict(FLEET.kafka), lambda _events: None)
+    client.begin_with("id")
+    client.set_account(dict(FLEET.kafka))
+    assert client._unsent == []

@@ -65,3 +65,24 @@ async def test_what_is_in_flight_fails_when_the_process_dies():
                 while "has ended" not in str(reader.known(["g"])["g"]):  # noqa: ASYNC110
                     await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
+
+
+async def test_another_account_is_used_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        account = {"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"}
+        reader = LagReader(account)
+        (other,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        async with other, trio.open_nursery() as nursery:
+            nursery.start_soon(reader.run)
+            with trio.fail_after(60):
+                await reader.read(["g"], patience_s=0.1)
+                while not reader.asking.process_id:  # noqa: ASYNC110  nobody announces it
+                    await trio.sleep(0.01)
+                first = reader.asking.process_id
+                account["bootstrap.servers"] = f"127.0.0.1:{other.socket.getsockname()[1]}"
+                reader.asking.replace("its account has changed")
+                while reader.asking.process_id in (0, first):  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+                await reader.read(["g"], patience_s=0.1)
+                await (await other.accept()).aclose()
+            nursery.cancel_scope.cancel()
