@@ -4,14 +4,13 @@
 :mod:`proxy.server.reconfigure` does what it says, and all of it or nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 from msgspec.structs import fields
 
-from proxy.config.fleet import CREDENTIALS, Fleet, Property
 from proxy.config.network import Address, Listener
 from proxy.config.schema import Config
 from proxy.config.section import Section
@@ -88,17 +87,17 @@ _KINDS = {
     "log": Kind.LOG,
     "drain": Kind.DRAIN,
     "identity": Kind.ACCOUNT,
+    "fleet.kafka": Kind.ACCOUNT,
+    "fleet.kafka_files": Kind.ACCOUNT,
+    "fleet.kafka_environment": Kind.ACCOUNT,
 }
-"""The sections that are changed without a restart; :func:`_kafka_steps` has the keys of `fleet.kafka`."""
+"""The sections and keys that are changed without a restart."""
 
 _RESTART = {
     "identity.principals": "the tokens of a running process are counted by it",
     "identity.tokens_per_s": "the tokens of a running process are counted by it",
 }
 """Keys below those that need a restart all the same, with the reason."""
-
-_KAFKA = ("fleet.kafka", "fleet.kafka_files", "fleet.kafka_environment")
-"""Where the properties of the Kafka account come from."""
 
 _TEXTS = {
     Kind.UPSTREAM: "connections to brokers are opened with it from now on; those that are open stay",
@@ -116,19 +115,17 @@ def plan_of(old: Config, new: Config) -> Plan:
     """Return what would have to be done for ``new`` to be in force in a process that serves by ``old``."""
     steps = [*_listener_steps(old.listeners, new.listeners)]
     for key, before, after in _changed_keys("", old, new):
-        if key == "listeners" or key in _KAFKA:
+        if key == "listeners":
             continue
         kind = next((kind for name, kind in _KINDS.items() if _is_below(key, name)), Kind.RESTART)
         why = next((why for name, why in _RESTART.items() if _is_below(key, name)), None)
-        if (before is None or after is None) and key in ("identity", "identity.account"):
+        if (before is None or after is None) and key in ("identity", "fleet"):
             kind = Kind.RESTART
         if why is not None:
             kind = Kind.RESTART
         text = _TEXTS[kind] if why is None else f"{_TEXTS[kind]}: {why}"
-        shown = "" if key == "fleet" else f"{_shown(before)} -> {_shown(after)}: "  # it may have a password
+        shown = "" if key.startswith("fleet.kafka") else f"{_shown(before)} -> {_shown(after)}: "
         steps.append(Step(kind, key, f"{shown}{text}"))
-    if old.fleet is not None and new.fleet is not None:
-        steps += _kafka_steps(_properties(old.fleet), _properties(new.fleet))
     return Plan(tuple(steps))
 
 
@@ -174,24 +171,6 @@ def _listener_changes(key: str, number: int, before: Listener, after: Listener) 
             _ports_text(before, after) if name == "nodes" else _TEXTS.get(kind, "clients reach nodes by it")
         )
         yield Step(kind, f"{key}.{name}", f"{_shown(old)} -> {_shown(new)}: {text}", number)
-
-
-def _properties(fleet: Fleet) -> dict[str, tuple[str, Property]]:
-    """Return where each property of the account comes from: the key, and what that has for it."""
-    return {name: (key, given) for key in _KAFKA for name, given in (getattr(fleet, key[6:]) or {}).items()}
-
-
-def _kafka_steps(
-    before: Mapping[str, tuple[str, Property]], after: Mapping[str, tuple[str, Property]]
-) -> Iterator[Step]:
-    for name in sorted(before.keys() | after.keys()):
-        if before.get(name) != after.get(name):
-            key, _ = after.get(name) or before[name]
-            if name in CREDENTIALS and name in before and name in after:
-                yield Step(Kind.ACCOUNT, f"{key}.{name}", _TEXTS[Kind.ACCOUNT])
-            else:
-                text = f"{_TEXTS[Kind.RESTART]}: librdkafka takes it only when a client is made"
-                yield Step(Kind.RESTART, f"{key}.{name}", text)
 
 
 def _ports_text(before: Listener, after: Listener) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from proxy.config.fleet import CREDENTIALS, Fleet, UnreadableSecret, kafka_properties
+from proxy.config.schema import Config
 from proxy.metrics.registry import Metrics
 from proxy.runtime.file_watcher import ReloadReport
 
@@ -37,17 +38,21 @@ class KafkaAccount:
     def reload(self, why: str) -> None:
         """Read the files again; unless all of them can be used, nothing changes."""
         try:
-            self.prepare(self._fleet)()
+            self._prepare(self._fleet)()
         except UnreadableSecret as error:
             self._report.refused(why, str(error))
         else:
             self._report.applied(why)
 
-    def prepare(self, fleet: Fleet) -> Callable[[], None]:
-        """Read what a configuration's section says, and return what puts it in force, which can't fail.
+    def prepare(self, config: Config, _listeners: object = None) -> Callable[[], None]:
+        """Read what a configuration says of the account, and return what puts it in force, which can't fail.
 
         :raises UnreadableSecret: see the class; or properties differ that only a restart changes. No value is named.
         """
+        assert config.fleet is not None  # noqa: S101  only a restart takes it away
+        return self._prepare(config.fleet)
+
+    def _prepare(self, fleet: Fleet) -> Callable[[], None]:
         new = kafka_properties(fleet, os.environ)
         changed = {
             name for name in new.keys() | self.properties.keys() if new.get(name) != self.properties.get(name)
