@@ -44,7 +44,7 @@ class KafkaAccount:
         else:
             self._report.applied(why)
 
-    def prepare(self, config: Config, _listeners: object = None) -> Callable[[], None]:
+    def prepare(self, config: Config, listeners: object = None) -> Callable[[], None]:  # noqa: ARG002  as identities
         """Read what a configuration says of the account, and return what puts it in force, which can't fail.
 
         :raises UnreadableSecret: see the class; or properties differ that only a restart changes. No value is named.
