@@ -6,11 +6,11 @@ session at the broker ends (``connections.max.reauth.ms``) or it connects again.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from proxy.config.fleet import CREDENTIALS, Fleet, UnreadableSecret, kafka_properties
-from proxy.config.schema import Config, Listener
+from proxy.config.schema import Config
 from proxy.metrics.registry import Metrics
 from proxy.runtime.file_watcher import Reloadable, ReloadReport
 
@@ -49,12 +49,13 @@ class KafkaAccount:
         """Itself."""
         return (self,)
 
-    def prepare(self, config: Config, _listeners: Mapping[int, Listener]) -> Callable[[], None]:
-        """Read what a configuration says of it, and return what puts that in force, which can't fail.
+    def prepare(self, config: Config, listeners: object = None) -> Callable[[], None]:  # noqa: ARG002  as identities
+        """Read what a configuration says of the account, and return what puts it in force, which can't fail.
 
         :raises UnreadableSecret: see the class; or properties differ that only a restart changes. No value is named.
         """
-        return self._prepare(config.fleet or self._fleet)
+        assert config.fleet is not None  # noqa: S101  only a restart takes it away
+        return self._prepare(config.fleet)
 
     def _prepare(self, fleet: Fleet) -> Callable[[], None]:
         new = kafka_properties(fleet, os.environ)

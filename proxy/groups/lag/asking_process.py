@@ -105,10 +105,8 @@ class AskingProcess:
         )
         assert process.stdin is not None  # noqa: S101  it is a pipe
         assert process.stdout is not None  # noqa: S101
-        self._process, self.process_id = (
-            process,
-            process.pid,
-        )  # from now on it can be replaced, so the account is read
+        self._process, self.process_id = process, process.pid
+        # It can be replaced from now on, so the account that it gets is read now.
         self._unsent.insert(0, self._encoder.encode(Begin(dict(self._account), TIMEOUT_S)) + b"\n")
         try:
             async with process.stdin, process.stdout, trio.open_nursery() as nursery:
