@@ -101,11 +101,16 @@ async def _run(process: "Server | Supervisor", config: Config, policy: Policy, f
         if preflights is not None:
             preflights.set_policy(policy)
 
+    async def reconfigure(config: Config) -> None:
+        await process.reconfigure(config)
+        if preflights is not None:
+            preflights.set_config(config)
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.stop_at_signals)
         if preflights is not None:
             nursery.start_soon(preflights.run)
-        settings = ConfigReloader(file, config, process, process.metrics, check=problems_of_files)
+        settings = ConfigReloader(file, config, reconfigure, process.metrics, check=problems_of_files)
         nursery.start_soon(keep_running, settings.run, process.metrics)
         reloadables: list[Reloadable] = [settings]
         if (policy_at := policy_path(config, file)) is not None:

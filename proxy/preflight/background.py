@@ -102,6 +102,11 @@ class BackgroundPreflight:
         """Begin: clients are served. See :class:`trio.TaskStatus`."""
         self._serving.set()
 
+    def set_config(self, config: Config) -> None:
+        """Judge by another configuration from now on, and soon."""
+        self._config = config
+        self._changed.set()
+
     def set_policy(self, policy: Policy) -> None:
         """Judge by another policy from now on, and soon."""
         self._policy = policy

@@ -5,10 +5,9 @@ a restart or can't be put in force is refused: the one before stays, and log and
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 import trio
@@ -16,7 +15,6 @@ import trio
 from proxy.config.loader import ConfigError, ReadConfig, read_config
 from proxy.config.schema import Config
 from proxy.metrics.registry import Metrics
-from proxy.reload.config_plan import plan_of
 from proxy.runtime.computing_thread import InThread, in_thread
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.config")
@@ -36,19 +34,12 @@ class ReconfigureRefused(Exception):
         self.problems = tuple(problems)
 
 
-class Reconfigurable(Protocol):
-    """A process whose configuration can be exchanged."""
-
-    async def reconfigure(self, config: Config) -> None:
-        """Put a configuration in force, of which no change needs a restart.
-
-        :raises ReconfigureRefused: that is not possible; nothing was changed.
-        """
-        ...
+Reconfigure = Callable[[Config], Awaitable[None]]
+"""Puts a configuration in force of which no change needs a restart. Raises ReconfigureRefused if it can't be had."""
 
 
 class ConfigReloader:
-    """Keeps ``process`` at what ``file`` says. ``in_force`` is the configuration that it was started with.
+    """Keeps a process at what ``file`` says. ``in_force`` is the configuration that it was started with.
 
     ``check`` returns what is wrong with the files that a configuration names.
     """
@@ -57,7 +48,7 @@ class ConfigReloader:
         self,
         file: Path,
         in_force: Config,
-        process: Reconfigurable,
+        reconfigure: Reconfigure,
         metrics: Metrics,
         *,
         check: Callable[[ReadConfig], Iterable[str]],
@@ -65,7 +56,7 @@ class ConfigReloader:
     ) -> None:
         self._file = file
         self.in_force = in_force
-        self._process = process
+        self._reconfigure = reconfigure
         self._metrics = metrics
         self._check = check
         self._in_thread = run_in_thread
@@ -94,6 +85,8 @@ class ConfigReloader:
             await self._reload(self._why)
 
     async def _reload(self, why: str) -> None:
+        from proxy.reload.config_plan import plan_of  # noqa: PLC0415 - many processes never read their file again
+
         self._retries = False
         try:
             read = await self._in_thread(partial(read_config, self._file))
@@ -106,7 +99,7 @@ class ConfigReloader:
             if plan.steps:
                 if problems := await self._in_thread(lambda: list(self._check(read))):
                     raise ConfigError(*problems)
-                await self._process.reconfigure(config)
+                await self._reconfigure(config)
         except (ConfigError, ReconfigureRefused) as error:
             self._refuse(why, list(error.problems))
             return

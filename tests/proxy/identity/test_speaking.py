@@ -394,7 +394,7 @@ async def test_another_configuration_is_in_force_for_clients_that_connect_from_n
     broker, authority, tmp_path
 ):
     async with speaking(broker, authority, tmp_path, allow=("CN=alice",)) as proxy:
-        config, identities = proxy.server._config, proxy.server._parts.identities
+        config, identities = proxy.server.config, proxy.server._parts.identities
         assert await answered(proxy, authority, "alice")
         assert not await answered(proxy, authority, "bob")
         section = replace(config.identity, allow=("CN=bob",))
@@ -419,7 +419,7 @@ async def test_another_configuration_is_in_force_for_clients_that_connect_from_n
 @pytest.mark.parametrize("key", ["allow", "account", "mapped_file"])
 async def test_a_configuration_that_can_not_be_used_changes_nothing(broker, authority, tmp_path, key):
     async with speaking(broker, authority, tmp_path) as proxy:
-        config, identities = proxy.server._config, proxy.server._parts.identities
+        config, identities = proxy.server.config, proxy.server._parts.identities
         missing = str(tmp_path / "missing")
         change = {
             "allow": ("(",),

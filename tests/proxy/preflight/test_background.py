@@ -13,7 +13,7 @@ from proxy.admin.preflight_report import Report
 from proxy.admin.preflight_view import PreflightBoard, PreflightState
 from proxy.config.loader import ConfigError
 from proxy.config.reporting import PreflightSection
-from proxy.config.schema import Admin
+from proxy.config.schema import Admin, Limits
 from proxy.metrics.registry import Metrics
 from proxy.preflight import background
 from proxy.preflight.background import BackgroundPreflight, NoReport
@@ -154,6 +154,17 @@ async def test_a_new_policy_is_judged_soon_but_not_again_and_again(autojump_cloc
         100 + soon + 2 * after_the_gap,  # and once more, until 150
     ]
     assert [order.policy.default for _, order in preflights.orders] == [Mode.TRANSLATE] + 3 * [Mode.OBSERVE]
+
+
+async def test_another_configuration_is_judged_by_soon(autojump_clock, nursery):
+    preflights = Preflights(facts())
+    preflights.running.started()
+    nursery.start_soon(preflights.running.run)
+    await trio.sleep(100)
+    (_, order), limits = preflights.orders[0], Limits(max_connections_per_address=7)
+    preflights.running.set_config(msgspec.structs.replace(order.config, limits=limits))
+    await trio.sleep(60)
+    assert [order.config.limits for _, order in preflights.orders] == [Limits(), limits]
 
 
 async def test_one_that_comes_to_no_end_is_said_and_nothing_counts_as_passed_then(autojump_clock, nursery):

@@ -44,7 +44,7 @@ class Bench:
         self.reloader = ConfigReloader(
             file,
             load_config(file),
-            self.process,
+            self.process.reconfigure,
             self.metrics,
             check=lambda _read: self.problems,
             run_in_thread=inline,
