@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
 from proxy.config.schema import Config, Listener, Upstream
 from proxy.config.tls import UpstreamTls
+from proxy.transport.tls_errors import TlsFilesError
 from proxy.workers.last_good_tls import LastGoodTls
 from tests.proxy.fakes.certificates import Authority
 
@@ -24,3 +28,17 @@ def test_the_last_certificates_that_could_be_used_are_kept(tmp_path):
     authority.issue("proxy")
     kept.reload("a test")
     assert kept.contents[0] == {str(file): file.read_bytes() for file in kept.files} != before
+
+
+def test_files_that_are_named_as_before_are_not_read_again(tmp_path):
+    tls = Authority(tmp_path).listener_tls()
+    first = Listener(advertised_host="proxy", port=0, nodes={"0": 0})
+    secured = Listener(advertised_host="proxy", port=0, nodes={"0": 0}, tls=tls)
+    upstream = Upstream(bootstrap=("a:1",))
+    before = LastGoodTls(Config(upstream=upstream, listeners=(secured,)))
+    Path(tls.key).write_text("no key")
+    now = LastGoodTls(Config(upstream=upstream, listeners=(first, secured)), before)
+    assert now.contents == {1: before.contents[0]}
+    names = {"nodes": {}, "advertised_host": None, "nodes_by_name": "b{node}.x", "bootstrap_name": "x"}
+    with pytest.raises(TlsFilesError):
+        LastGoodTls(Config(upstream=upstream, listeners=(replace(secured, **names),)), before)

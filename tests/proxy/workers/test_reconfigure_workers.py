@@ -195,7 +195,9 @@ async def test_what_one_of_them_can_not_have_changes_nothing(tmp_path):
             await client.aclose()
 
 
-async def test_a_worker_that_crashes_meanwhile_serves_by_the_new_one():
+@pytest.mark.parametrize("begins_before", [False, True])
+async def test_a_worker_that_crashes_meanwhile_serves_by_the_new_one(begins_before: bool):
+    """Also if its next process has begun by the configuration before."""
     async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
         changed = with_listener(proxy.server._config, nodes={"0-5": 0}, advertised_host="other.example")
         changed = replace(changed, upstream=replace(changed.upstream, connect_timeout_s=30))
@@ -211,7 +213,8 @@ async def test_a_worker_that_crashes_meanwhile_serves_by_the_new_one():
             os.kill(dead, signal.SIGKILL)
 
             async def has_ended() -> bool:
-                return not proxy.server._workers[0].serving
+                worker = proxy.server._workers[0]
+                return worker.incarnation == 2 if begins_before else not worker.serving
 
             await until(has_ended)
             brokers[1].holds_back.set()
