@@ -1,5 +1,6 @@
 """The configuration file, read again: what is done, what is refused, and when it is tried again."""
 
+import errno
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -75,11 +76,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, autojump_clock) -> Bench:
+def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "epochgate.yaml")
 
 
-async def test_a_change_is_done_and_logged_step_by_step(bench: Bench):
+async def test_a_change_is_done_and_logged_step_by_step(autojump_clock, bench: Bench):
     with capture_logs() as logs:
         async with bench.watched():
             await bench.write(SMALLER)
@@ -94,7 +95,7 @@ async def test_a_change_is_done_and_logged_step_by_step(bench: Bench):
     assert (bench.count("applied"), bench.count("refused"), bench.is_current) == (2, 0, 1)
 
 
-async def test_a_step_that_needs_a_restart_keeps_all_of_it_from_being_done(bench: Bench):
+async def test_a_step_that_needs_a_restart_keeps_all_of_it_from_being_done(autojump_clock, bench: Bench):
     with capture_logs() as logs:
         async with bench.watched():
             await bench.write(WORKERS + "limits: {max_connections: 10}\n")
@@ -119,7 +120,9 @@ async def test_a_step_that_needs_a_restart_keeps_all_of_it_from_being_done(bench
         ("", "the file is empty"),
     ],
 )
-async def test_a_file_with_a_mistake_is_refused_with_its_line_and_key(bench: Bench, text: str, problem: str):
+async def test_a_file_with_a_mistake_is_refused_with_its_line_and_key(
+    autojump_clock, bench: Bench, text: str, problem: str
+):
     with capture_logs() as logs:
         async with bench.watched():
             await bench.write(text)
@@ -128,7 +131,7 @@ async def test_a_file_with_a_mistake_is_refused_with_its_line_and_key(bench: Ben
 
 
 @pytest.mark.parametrize("where", ["a file that it names", "the process"])
-async def test_what_could_not_be_done_is_tried_again_until_it_can(bench: Bench, where: str):
+async def test_what_could_not_be_done_is_tried_again_until_it_can(autojump_clock, bench: Bench, where: str):
     with capture_logs() as logs:
         async with bench.watched():
             if where == "the process":
@@ -144,7 +147,7 @@ async def test_what_could_not_be_done_is_tried_again_until_it_can(bench: Bench, 
     assert (bench.process.configs, bench.is_current) == ([load_config(bench.file)], 1)
 
 
-async def test_files_that_are_named_do_not_count_while_nothing_changes(bench: Bench):
+async def test_files_that_are_named_do_not_count_while_nothing_changes(autojump_clock, bench: Bench):
     """A bad certificate is reported where it is used, and is mended without this file."""
     bench.problems = ["tls.crt: can't be read"]
     with capture_logs() as logs:
@@ -153,3 +156,48 @@ async def test_files_that_are_named_do_not_count_while_nothing_changes(bench: Be
             await trio.testing.wait_all_tasks_blocked()
     assert bench.is_current == 1
     assert "configuration read, it changes nothing" in [line["event"] for line in logs]
+
+
+async def test_a_file_that_can_not_be_read_is_tried_again(autojump_clock, bench: Bench, monkeypatch):
+    """Why it can't be shows in nothing that is watched: its permissions, no descriptors, a disk."""
+
+    def fail(file: Path, max_bytes: int) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(file))
+
+    async with bench.watched():
+        with monkeypatch.context() as broken:
+            broken.setattr("proxy.config.loader.read_regular_file", fail)
+            await bench.write(SMALLER)
+            assert (bench.process.configs, bench.is_current) == ([], 0)
+        await trio.sleep(2 * RETRY_S)
+    assert (bench.process.configs, bench.is_current) == ([load_config(bench.file)], 1)
+
+
+@pytest.mark.parametrize("where", ["the check", "the process"])
+async def test_an_unexpected_error_is_a_refusal_too(autojump_clock, bench: Bench, monkeypatch, where: str):
+    async def fail(*_arguments: object) -> None:
+        raise ValueError("embedded null byte")
+
+    def fail_at_once(*_arguments: object) -> list[str]:
+        raise ValueError("embedded null byte")
+
+    with capture_logs() as logs:
+        async with bench.watched():
+            if where == "the process":
+                monkeypatch.setattr(bench.reloader, "_reconfigure", fail)
+            else:
+                monkeypatch.setattr(bench.reloader, "_check", fail_at_once)
+            await bench.write(SMALLER)
+            await trio.sleep(5 * RETRY_S)
+    assert (bench.process.configs, bench.is_current, bench.count("refused")) == ([], 0, 1)
+    (line,) = [line for line in logs if line["log_level"] == "error"]
+    assert line["problems"] == ["an unexpected error: ValueError: embedded null byte"]
+
+
+async def test_a_file_of_nothing_but_mistakes_makes_one_short_line(autojump_clock, bench: Bench):
+    with capture_logs() as logs:
+        async with bench.watched():
+            await bench.write(START + "".join(f"x{n}: 1\n" for n in range(1000)))
+    (problems,) = [line["problems"] for line in logs if "problems" in line]
+    assert len(problems) <= 51
+    assert problems[-1] == "and 950 more"
