@@ -20,7 +20,7 @@ from proxy.runtime.computing_thread import InThread, in_thread
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.config")
 
 RETRY_S = 10.0
-"""Seconds between two tries of a configuration that could not be put in force, though it needs no restart.
+"""Seconds between two tries of a configuration that can't be read, or not be put in force though it needs no restart.
 
 What it names may come later than the file: a Secret that is mounted beside it, a broker.
 """
@@ -87,9 +87,10 @@ class ConfigReloader:
     async def _reload(self, why: str) -> None:
         from proxy.reload.config_plan import plan_of  # noqa: PLC0415 - many processes never read their file again
 
-        self._retries = False
+        self._retries = True  # what keeps it from being read may show in nothing that is watched
         try:
             read = await self._in_thread(partial(read_config, self._file))
+            self._retries = False
             if read.problems:
                 raise ConfigError(*read.problems)
             config, plan = read.config, plan_of(self.in_force, read.config)
@@ -101,7 +102,11 @@ class ConfigReloader:
                     raise ConfigError(*problems)
                 await self._reconfigure(config)
         except (ConfigError, ReconfigureRefused) as error:
-            self._refuse(why, list(error.problems))
+            self._refuse(why, str(ConfigError(*error.problems)).splitlines())  # not all, if there are many
+            return
+        except Exception as error:  # noqa: BLE001  a bug, or a file that no check expects: it ends nothing
+            self._metrics.internal_errors.labels("upkeep").inc()
+            self._refuse(why, [f"an unexpected error: {type(error).__name__}: {error}"])
             return
         self._metrics.config_is_current.set(1)
         self.in_force, self._retries, self._problems = config, False, []
