@@ -181,7 +181,7 @@ class _Listeners:
                 self._found.append((number, bound, certificates))
 
     def _open(self, listener: Listener, before: Served | None) -> BoundListener:
-        had = () if before is None else before.bound.ports.values()
+        had = set() if before is None else {*before.bound.ports.values()}  # there may be thousands
         bound = self._server.listeners.binder.bind(listener, None if before is None else before.bound)
         new = [port for port in bound.ports.values() if port not in had]
         for port in new:

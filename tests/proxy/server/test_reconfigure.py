@@ -1,6 +1,7 @@
 """Another configuration in force while clients are served: all of it or nothing, and open connections stay."""
 
 import gc
+import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from proxy.config.proxy_protocol import ProxyProtocol
 from proxy.config.schema import Config, Drain, Limits, Listener, Log, Upstream
 from proxy.reload.config_reloader import ReconfigureRefused
 from proxy.server.server import Server
+from proxy.transport.listeners import Port
 from proxy.transport.tcp_stream import TcpStream
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.broker import FakeBroker, a_cluster, connect
@@ -212,6 +214,30 @@ async def test_clients_are_told_other_addresses_on_open_connections_too():
             ),
         )
         assert (await told(proxy, client, 3))[1] == ("b1.kafka.example", 9443)
+
+
+async def test_too_few_descriptors_for_new_ports_are_a_refusal():
+    async with a_cluster(1) as brokers, serving(config_for(brokers)) as proxy:
+        config, before = proxy.server.config, descriptors()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, before)) + 20, hard))
+        try:
+            with pytest.raises(ReconfigureRefused, match="Too many open files"):
+                await apply(proxy, with_listener(config, nodes={"0-999": 0}))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert descriptors() == before
+        assert proxy.server.config is config
+
+
+async def test_ports_are_not_compared_each_with_each(monkeypatch):
+    """There may be thousands, and nobody is served meanwhile."""
+    compared = list[object]()
+    async with a_cluster(1) as brokers, serving(config_for(brokers)) as proxy:
+        monkeypatch.setattr(Port, "__eq__", lambda one, other: compared.append(other) or one is other)
+        monkeypatch.setattr(Port, "__hash__", object.__hash__)
+        await apply(proxy, replace(proxy.server.config, drain=Drain(grace_s=4)))
+        assert compared == []
 
 
 # -- connections from now on -----------------------------------------------------------------------------------
