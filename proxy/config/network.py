@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -294,6 +294,21 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
                     raise ValueError(f"`nodes`: node id {node_id} is in two ranges")
                 ports[node_id] = first_port and first_port + node_id - ids[0]
         return ports
+
+
+def matched(old: Sequence[Listener], new: Sequence[Listener]) -> list[int | None]:
+    """Return for each new listener the number of the old one that it continues, None if it is another.
+
+    That has the same address and port. Those on any free port (0) are continued in their order.
+    """
+    left = list(range(len(old)))
+    found: list[int | None] = []
+    for one in new:
+        number = next((n for n in left if (old[n].bind, old[n].port) == (one.bind, one.port)), None)
+        if number is not None:
+            left.remove(number)
+        found.append(number)
+    return found
 
 
 def _node_ids(key: str, text: str) -> range:

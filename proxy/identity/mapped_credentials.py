@@ -16,7 +16,7 @@ from proxy.config.validation import problems
 from proxy.identity.credentials import Credentials
 from proxy.identity.token_store import TokenRefused
 from proxy.metrics.registry import Metrics
-from proxy.runtime.file_watcher import ReloadReport
+from proxy.metrics.reload_report import ReloadReport
 
 _MOST_BYTES = 4 * 1024 * 1024
 _WHERE = "identity.mapped_file"

@@ -21,7 +21,8 @@ from proxy.identity.token_account import TokenAccount
 from proxy.identity.token_source import TokenSource
 from proxy.identity.token_store import TokenLimits, TokenStore
 from proxy.metrics.registry import Metrics
-from proxy.runtime.file_watcher import Reloadable, ReloadReport
+from proxy.metrics.reload_report import ReloadReport
+from proxy.runtime.file_watcher import Reloadable
 from proxy.transport.dialer import Dialer
 
 _MOST_SECRET_BYTES = 64 * 1024

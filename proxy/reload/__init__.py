@@ -1,1 +1,1 @@
-"""What is reloaded while clients are served: the policy, and the ConfigMaps that a policy comes from."""
+"""What is reloaded while clients are served: the configuration, its accounts, the policy, and a policy's ConfigMaps."""

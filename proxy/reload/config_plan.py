@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import fields
 
 from proxy.config.fleet import CREDENTIALS, Fleet, Property
-from proxy.config.network import ALL_INTERFACES, Address, Listener
+from proxy.config.network import ALL_INTERFACES, Address, Listener, matched
 from proxy.config.schema import Config
 from proxy.config.section import Section
 
@@ -201,21 +201,6 @@ def plan_of(old: Config, new: Config) -> Plan:
     if old.fleet is not None and new.fleet is not None:
         steps += _kafka_steps(_properties(old.fleet), _properties(new.fleet))
     return Plan(tuple(steps))
-
-
-def matched(old: Sequence[Listener], new: Sequence[Listener]) -> list[int | None]:
-    """Return for each new listener the number of the old one that it continues, None if it is another.
-
-    That has the same address and port. Those on any free port (0) are continued in their order.
-    """
-    left = list(range(len(old)))
-    found: list[int | None] = []
-    for one in new:
-        number = next((n for n in left if (old[n].bind, old[n].port) == (one.bind, one.port)), None)
-        if number is not None:
-            left.remove(number)
-        found.append(number)
-    return found
 
 
 def _listener_steps(old: Sequence[Listener], new: Sequence[Listener]) -> Iterator[Step]:

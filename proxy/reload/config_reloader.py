@@ -5,7 +5,7 @@ a restart or can't be put in force is refused: the one before stays, and log and
 """
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -26,16 +26,8 @@ What it names may come later than the file: a Secret that is mounted beside it, 
 """
 
 
-class ReconfigureRefused(Exception):
-    """A configuration can't be put in force; nothing has changed. ``problems`` are lines for people."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
-
-
 Reconfigure = Callable[[Config], Awaitable[None]]
-"""Puts a configuration in force of which no change needs a restart. Raises ReconfigureRefused if it can't be had."""
+"""Puts a configuration in force of which no change needs a restart. Raises ConfigError if it can't be had."""
 
 
 class ConfigReloader:
@@ -95,13 +87,13 @@ class ConfigReloader:
                 raise ConfigError(*read.problems)
             config, plan = read.config, plan_of(self.in_force, read.config)
             if plan.restarts:
-                raise ReconfigureRefused([str(step) for step in plan.restarts])
+                raise ConfigError(*map(str, plan.restarts))
             self._retries = True
             if plan.steps:
                 if problems := await self._in_thread(lambda: list(self._check(read))):
                     raise ConfigError(*problems)
                 await self._reconfigure(config)
-        except (ConfigError, ReconfigureRefused) as error:
+        except ConfigError as error:
             self._refuse(why, str(ConfigError(*error.problems)).splitlines())  # not all, if there are many
             return
         except Exception as error:  # noqa: BLE001  a bug, or a file that no check expects: it ends nothing

@@ -10,13 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import structlog
 import trio
 
 from proxy.config.policy_source import MOST_FILES, is_policy_file
-from proxy.metrics.registry import Metrics
-
-_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.reload")
 
 POLL_INTERVAL_S = 1.0
 """Seconds between polls. Polling also sees how Kubernetes updates a mounted ConfigMap (it swaps symbolic links)."""
@@ -36,29 +32,6 @@ class Reloadable(Protocol):
     def reload(self, why: str) -> None:
         """Read the files and apply them, or keep the present state if they are invalid. ``why`` is for the log."""
         ...
-
-
-class ReloadReport:
-    """Counts and logs what became of a file that was read again. ``where`` is its key, ``what`` it has, for people."""
-
-    def __init__(self, metrics: Metrics, where: str, what: str) -> None:
-        self._metrics, self._where, self._what = metrics, where, what
-
-    def begun(self) -> None:
-        """It was read with the configuration that names it."""
-        self._metrics.tls_is_current.labels(self._where).set(1)
-
-    def refused(self, why: str, reason: str) -> None:
-        """It can't be used, so what it had before stays in force."""
-        self._metrics.tls_reloads.labels(self._where, "refused").inc()
-        self._metrics.tls_is_current.labels(self._where).set(0)
-        _log.error(f"{self._what} refused, those before stay", why=why, reason=reason)
-
-    def applied(self, why: str, **facts: object) -> None:
-        """What it has is in force."""
-        self._metrics.tls_reloads.labels(self._where, "applied").inc()
-        self._metrics.tls_is_current.labels(self._where).set(1)
-        _log.info(f"{self._what} applied", why=why, **facts)
 
 
 class FileWatcher:

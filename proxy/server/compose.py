@@ -128,7 +128,7 @@ def compose(
     if config.fleet is not None:  # else there is no account to ask with
         from proxy.groups.lag.group_lags import GroupLags  # noqa: PLC0415
         from proxy.groups.lag.reader import LagReader  # noqa: PLC0415
-        from proxy.reload.kafka_account import KafkaAccount  # noqa: PLC0415
+        from proxy.member_log.kafka_account import KafkaAccount  # noqa: PLC0415
 
         account = KafkaAccount(config.fleet, metrics)
         crashed = metrics.kafka_process_crashes.labels("lag").inc

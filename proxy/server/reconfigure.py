@@ -12,14 +12,13 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from protocol_codecs import CodecError
+from proxy.config.document import ConfigError
 from proxy.config.fleet import UnreadableSecret
-from proxy.config.network import Address, Listener, Upstream
+from proxy.config.network import Address, Listener, Upstream, matched
 from proxy.config.schema import Config
 from proxy.config.tls import ListenerTls, UpstreamTls
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
-from proxy.reload.config_plan import matched
-from proxy.reload.config_reloader import ReconfigureRefused
 from proxy.runtime.log_setup import configure, count_suppressed_lines
 from proxy.server.compose import Parts
 from proxy.server.served_listeners import Next, Served
@@ -67,10 +66,10 @@ async def prepare(
 
     ``contents`` replace the TLS files of listeners, by their number in ``config``, and of :data:`UPSTREAM`.
 
-    :raises ReconfigureRefused: a part of it can't be had.
+    :raises ConfigError: a part of it can't be had.
     """
     if server.is_draining():
-        raise ReconfigureRefused([_DRAINING])
+        raise ConfigError(_DRAINING)
     prepared, problems = Prepared(), list[str]()
     try:
         try:
@@ -94,7 +93,7 @@ async def prepare(
         raise
     if problems:
         prepared.drop()
-        raise ReconfigureRefused(problems)
+        raise ConfigError(*problems)
     return prepared
 
 

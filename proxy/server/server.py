@@ -236,7 +236,7 @@ class Server:
         It may differ only in what needs no restart (:func:`proxy.reload.config_plan.plan_of`). This waits until clients
         are served, and for the end of another such call.
 
-        :raises ReconfigureRefused: a part of it can't be had. Nothing has changed.
+        :raises ConfigError: a part of it can't be had. Nothing has changed.
         """
         async with self._reconfiguring:
             (await self.prepare(config, {})).commit()

@@ -17,13 +17,13 @@ from proxy.admin.admin_http import access_to, admin_app, serve_admin
 from proxy.admin.metrics_aggregation import MetricsAggregator
 from proxy.admin.preflight_view import PreflightBoard
 from proxy.admin.process_queries import Readiness
+from proxy.config.document import ConfigError
 from proxy.config.schema import Config, Limits
 from proxy.groups.group_metrics import GroupCollector, GroupLabels, counts_of_view
 from proxy.groups.snapshot import Snapshot, merge
 from proxy.metrics.bounds import Bound
 from proxy.metrics.dump import MetricDump
 from proxy.metrics.registry import Metrics
-from proxy.reload.config_reloader import ReconfigureRefused
 from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.file_watcher import Reloadable
 from proxy.runtime.log_setup import configure, count_suppressed_lines
@@ -173,7 +173,7 @@ class Supervisor:
     async def reconfigure(self, config: Config) -> None:
         """Put another configuration in force in all workers, or in none; see :meth:`Server.reconfigure`.
 
-        :raises ReconfigureRefused: a part of it can't be had. Nothing has changed.
+        :raises ConfigError: a part of it can't be had. Nothing has changed.
         """
         async with self._reconfiguring:
             await self._may_reconfigure.wait()
@@ -195,7 +195,7 @@ class Supervisor:
                 if self._stopping.is_set():
                     problems = ["the process is draining"]
                 if problems:
-                    raise ReconfigureRefused(problems)
+                    raise ConfigError(*problems)
                 undo.pop_all()
             self._put_in_force(config, tls)
             self._ports.replace(listeners)

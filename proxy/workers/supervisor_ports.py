@@ -9,9 +9,9 @@ from itertools import count
 import structlog
 import trio
 
+from proxy.config.network import matched
 from proxy.config.schema import Address, Listener
 from proxy.metrics.registry import Metrics
-from proxy.reload.config_plan import matched
 from proxy.transport.listeners import AcceptPort, BindError, BoundListener, PortBinder
 from proxy.workers.control_messages import ListenerPorts, PortKey
 

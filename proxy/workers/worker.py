@@ -12,11 +12,11 @@ import structlog
 import trio
 
 from proxy.admin.snapshot_encoding import encode_cooperatively
+from proxy.config.document import ConfigError
 from proxy.groups.observability import replica_name
 from proxy.groups.snapshot import Snapshot
 from proxy.metrics.periodic import keep_running
 from proxy.metrics.registry import Metrics
-from proxy.reload.config_reloader import ReconfigureRefused
 from proxy.runtime.computing_thread import in_thread
 from proxy.runtime.file_watcher import FileWatcher
 from proxy.runtime.log_setup import configure
@@ -162,7 +162,7 @@ class Worker:
             self._ports.expect(message.ports)
             try:
                 self._prepared = await self._server.prepare(message.config, message.tls)
-            except ReconfigureRefused as refused:
+            except ConfigError as refused:
                 return list(refused.problems)
             return []
         return ["it was given up"]

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from proxy.config.network import matched
 from proxy.config.schema import Config, Listener
-from proxy.reload.config_plan import Kind, Plan, kind_of, matched, plan_of, reloaded_keys
+from proxy.reload.config_plan import Kind, Plan, kind_of, plan_of, reloaded_keys
 
 NODES = {"0-9": 9100}
 BROKERS = {"bootstrap.servers": "kafka:9092"}

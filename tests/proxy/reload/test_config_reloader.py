@@ -9,10 +9,10 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from proxy.config.loader import load_config
+from proxy.config.loader import ConfigError, load_config
 from proxy.config.schema import Config
 from proxy.metrics.registry import Metrics
-from proxy.reload.config_reloader import RETRY_S, ConfigReloader, ReconfigureRefused
+from proxy.reload.config_reloader import RETRY_S, ConfigReloader
 from proxy.runtime.file_watcher import POLL_INTERVAL_S, FileWatcher
 from tests.proxy.reload.reloading import inline
 
@@ -33,7 +33,7 @@ class Process:
 
     async def reconfigure(self, config: Config) -> None:
         if self.refuses is not None:
-            raise ReconfigureRefused([self.refuses])
+            raise ConfigError(self.refuses)
         self.configs.append(config)
 
 

@@ -14,10 +14,10 @@ import trio.testing
 from msgspec.structs import replace
 
 from protocol_codecs import ApiKey
+from proxy.config.document import ConfigError
 from proxy.config.fleet import UnreadableSecret
 from proxy.config.proxy_protocol import ProxyProtocol
 from proxy.config.schema import Config, Drain, Limits, Listener, Log, Upstream
-from proxy.reload.config_reloader import ReconfigureRefused
 from proxy.server.server import Server
 from proxy.transport.listeners import Port
 from proxy.transport.tcp_stream import TcpStream
@@ -222,7 +222,7 @@ async def test_too_few_descriptors_for_new_ports_are_a_refusal():
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, before)) + 20, hard))
         try:
-            with pytest.raises(ReconfigureRefused, match="Too many open files"):
+            with pytest.raises(ConfigError, match="Too many open files"):
                 await apply(proxy, with_listener(config, nodes={"0-999": 0}))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -553,7 +553,7 @@ async def test_what_can_not_be_had_changes_nothing_at_all(mistake: Mistake, tmp_
                 )
                 other = replace(everything, listeners=(*everything.listeners, a_listener(bind="127.0.0.2")))
                 before, opened = state_of(proxy.server), descriptors()
-                with pytest.raises(ReconfigureRefused) as caught:
+                with pytest.raises(ConfigError) as caught:
                     await apply(proxy, mistake(other, tmp_path, taken))
                 assert any(REFUSED[mistake] in problem for problem in caught.value.problems)
                 await settled()
@@ -571,7 +571,7 @@ async def test_another_cluster_is_refused():
         ours[1].cluster_id, theirs[1].cluster_id = "ours", "theirs"
         async with serving(config_for(ours)) as proxy:
             before = state_of(proxy.server)
-            with pytest.raises(ReconfigureRefused, match="of the cluster theirs, and not of ours"):
+            with pytest.raises(ConfigError, match="of the cluster theirs, and not of ours"):
                 await apply(proxy, replace(proxy.server.config, upstream=upstream_at(theirs[1])))
             assert state_of(proxy.server) == before
             async with await connect(proxy.port(1)) as client:
@@ -585,7 +585,7 @@ async def test_all_problems_are_told_at_once(tmp_path):
             config = proxy.server.config
             for mistake in (a_bad_file, a_taken_port, nobody_there):
                 config = mistake(config, tmp_path, taken)
-            with pytest.raises(ReconfigureRefused) as caught:
+            with pytest.raises(ConfigError) as caught:
                 await apply(proxy, config)
             assert len(caught.value.problems) == 3
 
@@ -611,7 +611,7 @@ async def test_accounts_are_read_with_the_rest_and_put_in_force_with_it(tmp_path
         assert account.users == ["[0, 1]", "[1]"], "a listener keeps its number"
         account.is_readable = False
         before = state_of(proxy.server)
-        with pytest.raises(ReconfigureRefused, match="password: no such file"):
+        with pytest.raises(ConfigError, match="password: no such file"):
             await apply(proxy, config)
         assert state_of(proxy.server) == before
 
@@ -649,7 +649,7 @@ async def test_a_process_that_drains_refuses_it_and_one_under_way():
         async def try_it() -> None:
             upstream = replace(server.config.upstream, connect_timeout_s=5)
             config = with_listener(replace(server.config, upstream=upstream), nodes={"0-5": 0})
-            with pytest.raises(ReconfigureRefused) as caught:
+            with pytest.raises(ConfigError) as caught:
                 await apply(proxy, config)
             refusals.extend(caught.value.problems)
 

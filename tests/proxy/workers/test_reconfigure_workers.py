@@ -13,9 +13,9 @@ import trio.testing
 from msgspec.structs import replace
 
 from protocol_codecs import ApiKey
+from proxy.config.document import ConfigError
 from proxy.config.proxy_protocol import ProxyProtocol
 from proxy.config.schema import Config, Limits, Listener, Upstream
-from proxy.reload.config_reloader import ReconfigureRefused
 from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_errors import TlsError
 from proxy.transport.tls_stream import TlsStream
@@ -179,7 +179,7 @@ async def test_what_one_of_them_can_not_have_changes_nothing(tmp_path):
                 (with_listener(changed, nodes={"0-3": 0, "5": port}), "is taken"),
                 (with_listener(changed, tls=tls), "not the private key"),
             ):
-                with pytest.raises(ReconfigureRefused, match=problem) as caught:
+                with pytest.raises(ConfigError, match=problem) as caught:
                     await apply(proxy, mistake)
                 assert len(caught.value.problems) == 1, "not one of each worker"
         await trio.testing.wait_all_tasks_blocked(0.05)
@@ -267,5 +267,5 @@ async def test_one_comes_after_the_other_and_none_in_a_drain():
         (listener,) = proxy.server._config.listeners
         await until(partial(is_told, proxy, str(listener.advertised_host), TWO_HOSTS[0]))
         proxy.server.stop()
-        with pytest.raises(ReconfigureRefused, match="draining"):
+        with pytest.raises(ConfigError, match="draining"):
             await apply(proxy, config)

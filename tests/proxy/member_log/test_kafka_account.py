@@ -7,8 +7,8 @@ import structlog
 from msgspec.structs import replace
 
 from proxy.config.fleet import Fleet, UnreadableSecret
+from proxy.member_log.kafka_account import KafkaAccount
 from proxy.metrics.registry import Metrics
-from proxy.reload.kafka_account import KafkaAccount
 from tests.proxy.fakes.serving import config_for
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from proxy.config.fleet import CREDENTIALS, Fleet, UnreadableSecret, kafka_properties
 from proxy.config.schema import Config
 from proxy.metrics.registry import Metrics
-from proxy.runtime.file_watcher import Reloadable, ReloadReport
+from proxy.metrics.reload_report import ReloadReport
+from proxy.runtime.file_watcher import Reloadable
 
 
 class KafkaAccount:
