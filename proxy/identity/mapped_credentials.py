@@ -4,6 +4,7 @@ It is read again when it changes. A file that can't be used is refused, and the 
 value of it.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,7 +65,7 @@ def _hidden(document: Document, name: str, entry: Any) -> list[str]:
 
 
 class MappedCredentials:
-    """The credentials of one process: none before :meth:`use`."""
+    """The credentials of one process: none before :meth:`prepare`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._file: str | None = None
@@ -76,11 +77,23 @@ class MappedCredentials:
         """The file, if there is one; see :class:`proxy.runtime.file_watcher.Reloadable`."""
         return () if self._file is None else (Path(self._file),)
 
-    def use(self, file: str | None, users: dict[str, Credentials]) -> None:
-        """Use what :func:`read_mapped` has read of this file, for the authentications from now on."""
-        if file is not None or self._file is not None:
-            self._report.begun()
-        self._file, self._users = file, users
+    def prepare(self, file: str | None) -> Callable[[], None]:
+        """Read this file, and return what uses it for the authentications from then on.
+
+        If the same file has been read again meanwhile, what was read then stays.
+
+        :raises ConfigError: see :func:`read_mapped`.
+        """
+        users, before = {} if file is None else read_mapped(file), self._users
+
+        def use() -> None:
+            if file == self._file and self._users is not before:
+                return
+            if file is not None or self._file is not None:
+                self._report.begun()
+            self._file, self._users = file, users
+
+        return use
 
     def connected(self, principal: str) -> None:
         """A connection of this principal begins."""

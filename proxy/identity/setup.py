@@ -57,7 +57,7 @@ class Identities:
         """
         section = _checked(config)
         try:
-            users = {} if section.mapped_file is None else read_mapped(section.mapped_file)
+            mapped = self._mapped.prepare(section.mapped_file)
         except ConfigError as error:
             raise UnreadableSecret(str(error)) from None
         account = None if self._account is None else self._account.prepare(section)
@@ -70,7 +70,7 @@ class Identities:
         }
 
         def put_in_force() -> None:
-            self._mapped.use(section.mapped_file, users)
+            mapped()
             if account is not None:
                 account()
             self._listeners = {
@@ -156,10 +156,10 @@ class _Account:
     """
 
     def __init__(self, section: Identity, dialer: Dialer, metrics: Metrics) -> None:
-        self._section = section
+        self._section, self._credentials = section, _credentials(section)
         self._account = TokenAccount(
             lambda: dialer.dial(None),
-            _credentials(section),
+            self._credentials,
             section.token_mechanism,
             section.max_lifetime_ms,
             trio.current_time,
@@ -187,12 +187,14 @@ class _Account:
 
         :raises UnreadableSecret: see the class.
         """
-        credentials = _credentials(section)
+        credentials, before = _credentials(section), self._credentials
 
         def put_in_force() -> None:
+            if section.account != self._section.account or self._credentials is before:
+                self._credentials = credentials
+                self._report.begun()  # else the same file has been read again meanwhile
             self._section = section
-            self._report.begun()
-            self._account.use(credentials, section.token_mechanism, section.max_lifetime_ms)
+            self._account.use(self._credentials, section.token_mechanism, section.max_lifetime_ms)
             self.tokens.account_replaced()
 
         return put_in_force
