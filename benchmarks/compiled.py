@@ -2,12 +2,14 @@
 
 ``python -m benchmarks.compiled`` prints it; with ``--record`` it takes the place of the run of the same Python in
 docs/evidence/compiled.json, from which ``python -m tools.recorded_tables`` makes a table. In each round the plain and
-the compiled form take turns: processor time of the proxy's thread for each kind of request (benchmarks/path.py), then
-processor time until a proxy is ready, and its memory. A round in which other processes used much of a core is repeated.
+the compiled form start a proxy each, in front of one embedded coordinator: processor time until it is ready, its
+memory, then its processor time for each kind of request, in turns. benchmarks/path.py adds the same of a Heartbeat with
+the client in the proxy's process. What ran while other processes used much of a core is repeated.
 The first rounds also run the simulation of the translation.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -16,21 +18,29 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from benchmarks.latency import heartbeat_of_new_member, small_request
 from benchmarks.lib.embedded import embedded
 from benchmarks.lib.test_bed import BUILD, Gateway, resident_bytes
+from benchmarks.lib.wire import ClassicMember, Line
 from tools import compiled, compiled_table
 from tools.dist import ROOT
 
 ROUNDS, SIMULATED_ROUNDS = 11, 3
 SEEDS = 200
+BATCH, BATCHES, WARM_UP = 500, 8, 2
+KINDS = {"heartbeat": "translated", "passing_heartbeat": "passing", "request": ""}
+"""What is sent, and how the names of its groups begin, by which the policy decides."""
 ROOMS = ("protocol_codecs", "translation", "proxy")
 """Their bytecode is written before a start is measured, as pip does when it installs."""
 MOST_OF_OTHERS = 0.2
 """The part of a core that other processes may use in a round that counts."""
+_Found = dict[str, dict[str, float]]
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -43,25 +53,61 @@ class _InFolder(Gateway):
         return ["env", "-C", str(self.code), *super().command(config)]
 
 
-def measure(folder: Path, form: str) -> dict[str, float]:
+def measure(forms: Mapping[str, Path]) -> _Found:
     """Return microseconds of processor time by kind of request, and what a start takes."""
-    path = json.loads(_run(folder, "benchmarks.path"))
-    found = {kind: one["cpu_us"] for kind, one in path.items()}
-    with embedded(1) as (bootstrap, _):
-        proxy = _InFolder(bootstrap, BUILD / "bench" / f"compiled-{form}")
-        proxy.code = folder
-        proxy.start()
-        found["start_ms"] = round(proxy.cpu_s() * 1e3)
-        found["rest_mib"] = round(resident_bytes(proxy.process.pid) / 2**20, 1)
-        proxy.stop()
+    found: _Found = {}
+    with embedded(1) as (bootstrap, _), contextlib.ExitStack() as stack:
+        proxies: dict[str, Gateway] = {}
+        for form, folder in forms.items():
+            proxies[form] = proxy = _InFolder(bootstrap, BUILD / "bench" / f"compiled-{form}")
+            proxy.code = folder
+            proxy.start()
+            stack.callback(proxy.stop)
+            found[form] = {"start_ms": round(proxy.cpu_s() * 1e3)}
+            found[form]["rest_mib"] = round(resident_bytes(proxy.process.pid) / 2**20, 1)
+        for kind in KINDS:
+            used = _in_turns(
+                {form: _exchange(kind, proxy.bootstrap) for form, proxy in proxies.items()}, proxies
+            )
+            for form, used_us in used.items():
+                found[form][kind] = used_us
+    for form, folder in forms.items():
+        heartbeat = json.loads(_run(folder, "benchmarks.path"))["heartbeat"]
+        found[form] |= {"in_process": heartbeat["cpu_us"], "calls": heartbeat["calls"]}
     return found
 
 
-def simulate(folder: Path) -> dict[str, float]:
+def _exchange(kind: str, address: str) -> Callable[[], None]:
+    if kind == "request":
+        return small_request(Line(address), "compiled")
+    return heartbeat_of_new_member(
+        address, ClassicMember, f"{KINDS[kind]}-compiled-{uuid4().hex[:8]}", "compiled"
+    )
+
+
+def _in_turns(
+    exchanges: Mapping[str, Callable[[], None]], proxies: Mapping[str, Gateway]
+) -> dict[str, float]:
+    """Return each proxy's microseconds of processor time for an exchange."""
+    used = dict.fromkeys(exchanges, 0.0)
+    for batch in range(WARM_UP + BATCHES):
+        for form, exchange in exchanges.items():
+            before = proxies[form].cpu_s()
+            for _ in range(BATCH):
+                exchange()
+            if batch >= WARM_UP:
+                used[form] += proxies[form].cpu_s() - before
+    return {form: round(seconds / BATCHES / BATCH * 1e6, 1) for form, seconds in used.items()}
+
+
+def simulate(forms: Mapping[str, Path]) -> _Found:
     """Return the seeds of the simulation in a minute of processor time."""
-    before = _own_s()
-    _run(folder, "tests.simulation", "--seeds", str(SEEDS), "--jobs", "1")
-    return {"seeds": round(SEEDS / (_own_s() - before) * 60)}
+    found: _Found = {}
+    for form, folder in forms.items():
+        before = _own_s()
+        _run(folder, "tests.simulation", "--seeds", str(SEEDS), "--jobs", "1")
+        found[form] = {"seeds": round(SEEDS / (_own_s() - before) * 60)}
+    return found
 
 
 def _run(folder: Path, *module: str) -> bytes:
@@ -80,25 +126,29 @@ def _busy_s() -> float:
     return (user + nice + system + sum(rest)) / _TICKS_S
 
 
+def in_quiet(work: Callable[[], _Found]) -> tuple[_Found, float]:
+    """Return what ``work`` found when others used little, and the part of a core that they used then."""
+    while True:
+        began, busy, own = time.monotonic(), _busy_s(), _own_s()
+        found = work()
+        others = (_busy_s() - busy - _own_s() + own) / (time.monotonic() - began)
+        print(found, f"others used {others:.2f} of a core", flush=True)
+        if others <= MOST_OF_OTHERS:
+            return found, others
+
+
 def run(forms: Mapping[str, Path], rounds: int) -> dict[str, Any]:
     """Return the values of each form, one for each round, and the most of a core that others used in one."""
     values: dict[str, dict[str, list[float]]] = {form: {} for form in forms}
-    most, done = 0.0, 0
-    while done < rounds:
-        began, busy, own = time.monotonic(), _busy_s(), _own_s()
-        turns = list(forms.items())[:: 1 if done % 2 else -1]
-        found = {form: measure(folder, form) for form, folder in turns}
-        if done < SIMULATED_ROUNDS:
-            for form, folder in turns:
-                found[form] |= simulate(folder)
-        others = (_busy_s() - busy - _own_s() + own) / (time.monotonic() - began)
-        print(f"round {done + 1}: {found}, others used {others:.2f} of a core", flush=True)
-        if others > MOST_OF_OTHERS:
-            continue
-        most, done = max(most, others), done + 1
-        for form, one in found.items():
-            for what, value in one.items():
-                values[form].setdefault(what, []).append(value)
+    most = 0.0
+    for n in range(rounds):
+        turns = list(forms.items())[:: 1 if n % 2 else -1]
+        for part in (measure, simulate) if n < SIMULATED_ROUNDS else (measure,):
+            found, others = in_quiet(partial(part, dict(turns)))
+            most = max(most, others)
+            for form, one in found.items():
+                for what, value in one.items():
+                    values[form].setdefault(what, []).append(value)
     return {"others": round(most, 2), **values}
 
 

@@ -13,6 +13,8 @@ _ROWS = {
     "heartbeat": "processor time of a translated Heartbeat, µs",
     "passing_heartbeat": "of a Heartbeat that passes through, µs",
     "request": "of a 100-byte request, µs",
+    "in_process": "of a translated Heartbeat, the client in the same process, µs",
+    "calls": "calls that the interpreter makes for it",
     "start_ms": "of a start until the proxy is ready, ms",
     "rest_mib": "resident memory then, MiB",
     "seeds": "seeds of the simulation in a minute of processor time",
