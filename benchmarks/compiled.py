@@ -1,11 +1,14 @@
 """Measures what compiling the request path with mypyc gains (``python -m tools.compiled``, which is built before).
 
 ``python -m benchmarks.compiled`` prints it; with ``--record`` it takes the place of the run of the same Python in
-docs/evidence/compiled.json, from which ``python -m tools.recorded_tables`` makes a table. In each round the plain and
-the compiled form start a proxy each, in front of one embedded coordinator: processor time until it is ready, its
-memory, then its processor time for each kind of request, in turns. benchmarks/path.py adds the same of a Heartbeat with
-the client in the proxy's process. What ran while other processes used much of a core is repeated.
-The first rounds also run the simulation of the translation.
+docs/evidence/compiled.json, from which ``python -m tools.recorded_tables`` makes a table. In each round:
+
+- a proxy of the plain and one of the compiled form, in front of one embedded coordinator: processor time until it is
+  ready, its memory, and, in turns, its processor time for each kind of request;
+- the same of a Heartbeat with the client in the proxy's process (benchmarks/path.py), and the interpreter's calls;
+- the simulation of the translation.
+
+What ran while other processes used much of a core is repeated.
 """
 
 import argparse
@@ -18,7 +21,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,13 +29,13 @@ from uuid import uuid4
 
 from benchmarks.latency import heartbeat_of_new_member, small_request
 from benchmarks.lib.embedded import embedded
-from benchmarks.lib.test_bed import BUILD, Gateway, resident_bytes
+from benchmarks.lib.test_bed import BUILD, Gateway, cpu_s, resident_bytes
 from benchmarks.lib.wire import ClassicMember, Line
 from tools import compiled, compiled_table
 from tools.dist import ROOT
 
-ROUNDS, SIMULATED_ROUNDS = 11, 3
-SEEDS = 200
+ROUNDS = 11
+SEEDS = 60
 BATCH, BATCHES, WARM_UP = 500, 8, 2
 KINDS = {"heartbeat": "translated", "passing_heartbeat": "passing", "request": ""}
 """What is sent, and how the names of its groups begin, by which the policy decides."""
@@ -53,9 +56,9 @@ class _InFolder(Gateway):
         return ["env", "-C", str(self.code), *super().command(config)]
 
 
-def measure(forms: Mapping[str, Path]) -> _Found:
-    """Return microseconds of processor time by kind of request, and what a start takes."""
-    found: _Found = {}
+@contextlib.contextmanager
+def proxies_of(forms: Mapping[str, Path]) -> Iterator[dict[str, Gateway]]:
+    """Start a proxy of each form in front of one embedded coordinator."""
     with embedded(1) as (bootstrap, _), contextlib.ExitStack() as stack:
         proxies: dict[str, Gateway] = {}
         for form, folder in forms.items():
@@ -63,17 +66,42 @@ def measure(forms: Mapping[str, Path]) -> _Found:
             proxy.code = folder
             proxy.start()
             stack.callback(proxy.stop)
-            found[form] = {"start_ms": round(proxy.cpu_s() * 1e3)}
-            found[form]["rest_mib"] = round(resident_bytes(proxy.process.pid) / 2**20, 1)
-        for kind in KINDS:
-            used = _in_turns(
-                {form: _exchange(kind, proxy.bootstrap) for form, proxy in proxies.items()}, proxies
-            )
-            for form, used_us in used.items():
-                found[form][kind] = used_us
+        yield proxies
+
+
+def start(forms: Mapping[str, Path]) -> _Found:
+    """Return the milliseconds of processor time until a proxy is ready, and its memory then."""
+    with proxies_of(forms) as proxies:
+        return {
+            form: {
+                "start_ms": round(proxy.cpu_s() * 1e3),
+                "rest_mib": round(resident_bytes(proxy.process.pid) / 2**20, 1),
+            }
+            for form, proxy in proxies.items()
+        }
+
+
+def exchanges(kind: str, forms: Mapping[str, Path]) -> _Found:
+    """Return each proxy's microseconds of processor time for an exchange; the proxies take turns."""
+    used = dict.fromkeys(forms, 0.0)
+    with proxies_of(forms) as proxies:
+        ways = {form: _exchange(kind, proxy.bootstrap) for form, proxy in proxies.items()}
+        for batch in range(WARM_UP + BATCHES):
+            for form, exchange in ways.items():
+                before = proxies[form].cpu_s()
+                for _ in range(BATCH):
+                    exchange()
+                if batch >= WARM_UP:
+                    used[form] += proxies[form].cpu_s() - before
+    return {form: {kind: round(seconds / BATCHES / BATCH * 1e6, 1)} for form, seconds in used.items()}
+
+
+def in_process(forms: Mapping[str, Path]) -> _Found:
+    """Return what benchmarks/path.py finds of a translated Heartbeat."""
+    found: _Found = {}
     for form, folder in forms.items():
         heartbeat = json.loads(_run(folder, "benchmarks.path"))["heartbeat"]
-        found[form] |= {"in_process": heartbeat["cpu_us"], "calls": heartbeat["calls"]}
+        found[form] = {"in_process": heartbeat["cpu_us"], "calls": heartbeat["calls"]}
     return found
 
 
@@ -83,21 +111,6 @@ def _exchange(kind: str, address: str) -> Callable[[], None]:
     return heartbeat_of_new_member(
         address, ClassicMember, f"{KINDS[kind]}-compiled-{uuid4().hex[:8]}", "compiled"
     )
-
-
-def _in_turns(
-    exchanges: Mapping[str, Callable[[], None]], proxies: Mapping[str, Gateway]
-) -> dict[str, float]:
-    """Return each proxy's microseconds of processor time for an exchange."""
-    used = dict.fromkeys(exchanges, 0.0)
-    for batch in range(WARM_UP + BATCHES):
-        for form, exchange in exchanges.items():
-            before = proxies[form].cpu_s()
-            for _ in range(BATCH):
-                exchange()
-            if batch >= WARM_UP:
-                used[form] += proxies[form].cpu_s() - before
-    return {form: round(seconds / BATCHES / BATCH * 1e6, 1) for form, seconds in used.items()}
 
 
 def simulate(forms: Mapping[str, Path]) -> _Found:
@@ -115,9 +128,9 @@ def _run(folder: Path, *module: str) -> bytes:
 
 
 def _own_s() -> float:
-    """Return the processor time of this process and of those that it has waited for."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    """Return the processor time of this process and of all that it has started."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return cpu_s(os.getpid()) + ended.ru_utime + ended.ru_stime
 
 
 def _busy_s() -> float:
@@ -137,19 +150,20 @@ def in_quiet(work: Callable[[], _Found]) -> tuple[_Found, float]:
             return found, others
 
 
-def run(forms: Mapping[str, Path], rounds: int) -> dict[str, Any]:
-    """Return the values of each form, one for each round, and the most of a core that others used in one."""
+def run(forms: Mapping[str, Path], rounds: int) -> Iterator[dict[str, Any]]:
+    """Yield after each round the values of each form, and the most of a core that others used meanwhile."""
+    parts = (start, *(partial(exchanges, kind) for kind in KINDS), in_process, simulate)
     values: dict[str, dict[str, list[float]]] = {form: {} for form in forms}
     most = 0.0
     for n in range(rounds):
-        turns = list(forms.items())[:: 1 if n % 2 else -1]
-        for part in (measure, simulate) if n < SIMULATED_ROUNDS else (measure,):
-            found, others = in_quiet(partial(part, dict(turns)))
+        turns = dict(list(forms.items())[:: 1 if n % 2 else -1])
+        for part in parts:
+            found, others = in_quiet(partial(part, turns))
             most = max(most, others)
             for form, one in found.items():
                 for what, value in one.items():
                     values[form].setdefault(what, []).append(value)
-    return {"others": round(most, 2), **values}
+        yield {"others": round(most, 2), **values}
 
 
 def main() -> int:
@@ -166,11 +180,11 @@ def main() -> int:
         "python": platform.python_version(),
         "processors": os.cpu_count(),
         "command": shlex.join(["python", "-m", "benchmarks.compiled", *sys.argv[1:]]),
-        **run({"plain": ROOT, "compiled": folder}, options.rounds),
     }
-    print(compiled_table.table(entry))
-    if options.record:
-        compiled_table.RUNS.keep(entry)
+    for found in run({"plain": ROOT, "compiled": folder}, options.rounds):
+        if options.record:
+            compiled_table.RUNS.keep(entry | found)
+    print(compiled_table.table(entry | found))
     return 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tools.recorded import EVIDENCE, Entry, Recorded, markdown, one_by_one
 
-_ROWS = {
+MEASURES = {
     "heartbeat": "processor time of a translated Heartbeat, µs",
     "passing_heartbeat": "of a Heartbeat that passes through, µs",
     "request": "of a 100-byte request, µs",
@@ -35,7 +35,7 @@ def table(run: Entry) -> str:
             _cell(run["compiled"][name]),
             f"{statistics.median(run['compiled'][name]) / statistics.median(run['plain'][name]) - 1:+.0%}",
         )
-        for name, words in _ROWS.items()
+        for name, words in MEASURES.items()
     ]
     return markdown(("median (quartiles)", "plain", "compiled", "change"), rows) + (
         f"\n{run['modules']} extension modules of {run['bytes'] / 2**20:.0f} MiB, which took"

@@ -55,7 +55,7 @@ journal: {{topic: epochgate-journal}}
 control: {{socket: FOLDER/control}}
 """,
 }
-MOST = {"smallest": (359, 45_100), "default": (390, 48_100), "chart's": (431, 54_600)}
+MOST = {"smallest": (360, 45_100), "default": (391, 48_100), "chart's": (432, 54_600)}
 """Modules and lines that were measured, the lines rounded up to hundreds."""
 CHARTS_KEYS = (
     "proxy.control",
