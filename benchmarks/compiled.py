@@ -152,7 +152,8 @@ def in_quiet(work: Callable[[], _Found]) -> tuple[_Found, float]:
 
 def run(forms: Mapping[str, Path], rounds: int) -> Iterator[dict[str, Any]]:
     """Yield after each round the values of each form, and the most of a core that others used meanwhile."""
-    parts = (start, *(partial(exchanges, kind) for kind in KINDS), in_process, simulate)
+    by_kind = [partial(exchanges, kind) for kind in KINDS]
+    parts: list[Callable[[Mapping[str, Path]], _Found]] = [start, *by_kind, in_process, simulate]
     values: dict[str, dict[str, list[float]]] = {form: {} for form in forms}
     most = 0.0
     for n in range(rounds):
