@@ -29,11 +29,7 @@ def build(out: Path) -> list[Path]:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder:
-        for name in _git("ls-files", "-z").split("\0"):
-            if (ROOT / name).is_file():
-                target = Path(folder, name)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, target)
+        copy_tracked(Path(folder))
         subprocess.run(
             [
                 sys.executable,
@@ -53,6 +49,15 @@ def build(out: Path) -> list[Path]:
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in built]
     (out / "SHA256SUMS").write_text("".join(sums))
     return built
+
+
+def copy_tracked(folder: Path) -> None:
+    """Copy the tracked files, as they are now, into a folder."""
+    for name in _git("ls-files", "-z").split("\0"):
+        if (ROOT / name).is_file():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target)
 
 
 def _git(*arguments: str) -> str:

@@ -5,6 +5,7 @@ import sys
 from tools import (
     attacks_table,
     commits_table,
+    compiled_table,
     identity_table,
     live_move_table,
     outage_table,
@@ -15,6 +16,7 @@ from tools import (
 TABLES = (
     attacks_table.OUTCOMES,
     commits_table.RUNS,
+    compiled_table.RUNS,
     identity_table.RUNS,
     live_move_table.RUNS,
     outage_table.OUTAGES,

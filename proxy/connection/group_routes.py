@@ -8,8 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from protocol_codecs.frozen import Frozen
 from proxy.groups.broker_queries import BrokerQuery
 from translation.actions import Call, CallId, ClientCall, Connection, ConnectionId
 from translation.policy.policy import LONGEST_GROUP_ID
@@ -21,7 +20,7 @@ _MAX_GROUPS_PER_CONNECTION = 100
 """The most groups that are remembered for one connection; a client may name as many as it likes."""
 
 
-class _Route(msgspec.Struct, frozen=True):
+class _Route(Frozen):
     """The connection of the last call for a group."""
 
     shell: "SessionShell"
@@ -29,7 +28,7 @@ class _Route(msgspec.Struct, frozen=True):
     client_id: str | None
 
 
-class _Query(msgspec.Struct, frozen=True):
+class _Query(Frozen):
     """A query in flight, and the callback for its response."""
 
     connection_id: ConnectionId

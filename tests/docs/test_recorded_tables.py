@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tools import commits_table, start_together_table
+from tools import commits_table, compiled_table, start_together_table
 from tools.recorded_tables import TABLES
 
 ABOUT = {"kafka": "4.4.0", "commit": "abcdef0", "date": "2026-11-29", "load": 1.5, "command": "python -m x"}
@@ -55,3 +55,14 @@ def test_starts_of_a_size_and_way_are_one_row_with_the_range_of_callbacks_and_th
     larger = START | {"members": 30}
     table = start_together_table.table(ABOUT | {"starts": [larger, START, again]})
     assert "| 6 | one proxy | 2 | 6 to 8 | 0 to 2 | 3.50 | 5.50 |\n| 30 | one proxy | 1 | 6 | 0 |" in table
+
+
+def test_forms_are_compared_by_the_medians_of_their_rounds():
+    rounds = {name: [90.0, 100.0, 110.0] for name in compiled_table.MEASURES}
+    run = {
+        "plain": rounds, "compiled": rounds | {"heartbeat": [85.0, 75.0, 95.0]}, "modules": 7, "bytes": 3 << 20,
+        "cpu_s": 90, "others": 0.1,
+    }  # fmt: skip
+    table = compiled_table.table(run)
+    assert "translated Heartbeat, µs | 100 (90 to 110) | 85 (75 to 95) | -15% |" in table
+    assert "7 extension modules of 3 MiB, which took 1.5 minutes of processor time" in table

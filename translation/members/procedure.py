@@ -19,13 +19,12 @@ from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-import msgspec
-
+from protocol_codecs.frozen import Frozen
 from translation.actions import CallId, ConnectionId, Request
 from translation.member_log.records import MemberKey
 
 
-class Send(msgspec.Struct, frozen=True):
+class Send(Frozen):
     """Send this request to the broker; resume with its decoded response, or raise :class:`UpstreamLost`."""
 
     api_key: int
@@ -33,7 +32,7 @@ class Send(msgspec.Struct, frozen=True):
     message: Any
 
 
-class Wait(msgspec.Struct, frozen=True):
+class Wait(Frozen):
     """Let other procedures of the queue run until ``until`` (seconds); resume with a :class:`WakeReason`.
 
     With ``settles`` it is resumed earlier, as soon as the member log has settled something of this member.
@@ -43,7 +42,7 @@ class Wait(msgspec.Struct, frozen=True):
     settles: MemberKey | None = None
 
 
-class SendBeside(Send, frozen=True):
+class SendBeside(Send):
     """As :class:`Send`, and give up the turn: the response changes nothing that others of the queue rely on.
 
     Until it comes only procedures run that were started as ``beside``. When it is there the procedure is resumed
@@ -51,7 +50,7 @@ class SendBeside(Send, frozen=True):
     """
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(Frozen):
     """Resume when no other procedure of the queue runs, and every :class:`SendBeside` has its response.
 
     ``again``: this procedure has sent something that it may send once more. It comes before all that have not sent

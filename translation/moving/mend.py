@@ -101,8 +101,8 @@ class Mending:
         if not topics or len(topics) > TOPICS_LIMIT:
             return
         sizes = unowned.sizes(topics)
-        if unknown := topics - sizes.keys():
-            self._start(group_id, connection, self._learn_sizes(frozenset(unknown)))
+        if unknown := topics.difference(sizes):
+            self._start(group_id, connection, self._learn_sizes(unknown))
         else:
             self._note(connection, group_id, group, self._findings(group, sizes))
 
