@@ -1,6 +1,6 @@
 """Writes what compiling the request path gains into docs/evidence/performance.md.
 
-The runs are in docs/evidence/compiled.json, where ``python -m benchmarks.compiled --record`` puts them;
+The run is in docs/evidence/compiled.json; the benchmark that made it is in the history, at commit d0d482fd.
 ``python -m tools.recorded_tables`` writes the page.
 """
 

@@ -29,7 +29,11 @@ def build(out: Path) -> list[Path]:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder:
-        copy_tracked(Path(folder))
+        for name in _git("ls-files", "-z").split("\0"):
+            if (ROOT / name).is_file():
+                target = Path(folder, name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, target)
         subprocess.run(
             [
                 sys.executable,
@@ -49,15 +53,6 @@ def build(out: Path) -> list[Path]:
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in built]
     (out / "SHA256SUMS").write_text("".join(sums))
     return built
-
-
-def copy_tracked(folder: Path) -> None:
-    """Copy the tracked files, as they are now, into a folder."""
-    for name in _git("ls-files", "-z").split("\0"):
-        if (ROOT / name).is_file():
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target)
 
 
 def _git(*arguments: str) -> str:

@@ -174,11 +174,11 @@ class ClientConnection:
         """Let reference counting free the parts, which hold each other's methods.
 
         The collector frees old garbage rarely (:func:`proxy.server.process.tune_gc`), and thousands of connections that
-        have ended would wait for it. Objects of compiled classes have no ``__dict__``: the collector frees those.
+        have ended would wait for it.
         """
         self._is_over = True
         for part in (self._session, self._shell, self._from_client):
-            getattr(part, "__dict__", {}).clear()
+            vars(part).clear()
 
     def _count(self) -> None:
         """Count the connection as one of its node, until its client is not served any more."""

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from protocol_codecs.frozen import Frozen
+import msgspec
+
 from proxy.groups.broker_queries import BrokerQuery
 from translation.actions import Call, CallId, ClientCall, Connection, ConnectionId
 from translation.policy.policy import LONGEST_GROUP_ID
@@ -20,7 +21,7 @@ _MAX_GROUPS_PER_CONNECTION = 100
 """The most groups that are remembered for one connection; a client may name as many as it likes."""
 
 
-class _Route(Frozen):
+class _Route(msgspec.Struct, frozen=True):
     """The connection of the last call for a group."""
 
     shell: "SessionShell"
@@ -28,7 +29,7 @@ class _Route(Frozen):
     client_id: str | None
 
 
-class _Query(Frozen):
+class _Query(msgspec.Struct, frozen=True):
     """A query in flight, and the callback for its response."""
 
     connection_id: ConnectionId

@@ -16,7 +16,6 @@ import structlog
 import trio
 
 from protocol_codecs import ApiKey, Message
-from protocol_codecs.frozen import Frozen
 from proxy.connection.event_reporter import EventReporter
 from proxy.connection.group_routes import GroupRoutes
 from proxy.groups.broker_queries import BrokerQuery
@@ -72,7 +71,7 @@ _HEARTBEAT = int(ApiKey.HEARTBEAT)
 _CONSUMER_GROUP_HEARTBEAT = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 
 
-class _Handler(Frozen):
+class _Handler(msgspec.Struct, frozen=True, eq=False):
     """One method of the translator, its name in log and metrics, and the time that it takes, in seconds."""
 
     name: str
@@ -84,8 +83,8 @@ class _DrivenConnection(msgspec.Struct):
     """A connection that the translator knows, with its requests and the calls on it that are under way."""
 
     shell: "SessionShell"
-    requests: set[RequestId]
-    calls: set[CallId]
+    requests: set[RequestId] = msgspec.field(default_factory=set)
+    calls: set[CallId] = msgspec.field(default_factory=set)
 
 
 class TranslatorDriver:
@@ -172,7 +171,7 @@ class TranslatorDriver:
                 shell.send_predicted(request.client_id, prediction)
         driven = self._connections.get(connection.id)
         if driven is None:
-            driven = self._connections[connection.id] = _DrivenConnection(shell, set(), set())
+            driven = self._connections[connection.id] = _DrivenConnection(shell)
         driven.requests.add(request.id)
         self._requests[request.id] = driven
         if request.api_key in COMMITS:
@@ -228,7 +227,7 @@ class TranslatorDriver:
         is_news = request.api_key != _HEARTBEAT or response.error_code != 0
         if is_news or not self._translator.is_authorized(connection.id, group_id):
             if connection.id not in self._connections:
-                self._connections[connection.id] = _DrivenConnection(shell, set(), set())
+                self._connections[connection.id] = _DrivenConnection(shell)
             self._dispatch(self._handle_relayed_response, connection.id, call, response)
         is_heartbeat = request.api_key == _CONSUMER_GROUP_HEARTBEAT or (
             request.api_key == _HEARTBEAT and response.error_code == 0

@@ -8,8 +8,9 @@ else, so the result is the same as from ``proxy.wire.framing`` and ``proxy.wire.
 import struct
 from functools import lru_cache
 
+import msgspec
+
 from protocol_codecs import ApiKey, Message, decode
-from protocol_codecs.frozen import FrozenLeaf
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from proxy.wire.framing import request_frame, response_body_offset, response_frame
@@ -24,7 +25,7 @@ MAX_CACHED_FRAME_BYTES = 1024
 """Longer frames are not kept: they carry lists, and lists change."""
 
 
-class CachedHeartbeat(FrozenLeaf):
+class CachedHeartbeat(msgspec.Struct, frozen=True, gc=False):
     """The client's last Heartbeat, as bytes and as what they mean."""
 
     frame: bytes

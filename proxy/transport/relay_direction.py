@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
+import msgspec
 import trio
 from prometheus_client import Summary
 
-from protocol_codecs.frozen import Frozen
 from proxy.transport.splice import (
     MAX_TRAILING_BYTES,
     SPLICE_MIN_BYTES,
@@ -141,7 +141,7 @@ class RelayDirection:
             self._paused.observe(transfer.done.waited_s)
 
 
-class _Route(Frozen):
+class _Route(msgspec.Struct, frozen=True):
     """Between which streams, and through whose pipes, bodies are spliced."""
 
     source: TcpStream

@@ -12,7 +12,7 @@ Sans-IO: bytes go in by :meth:`FrameSplitter.feed`, pieces come out of :meth:`Fr
 import struct
 from collections.abc import Callable
 
-from protocol_codecs.frozen import FrozenLeaf
+import msgspec
 
 STREAM_ABOVE = 128 * 1024
 """Frames above this many bytes are given out in pieces."""
@@ -59,7 +59,7 @@ class FrameError(Exception):
         self.kind = kind
 
 
-class Piece(FrozenLeaf):
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """Some bytes of one frame. The ``first`` piece begins with the four bytes of the size.
 
     ``frame_size`` is the size of the whole frame with these four bytes.

@@ -6,8 +6,9 @@ client id; from the flexible versions on tagged fields follow.
 
 import struct
 
+import msgspec
+
 from protocol_codecs.api_key import ApiKey
-from protocol_codecs.frozen import FrozenLeaf
 from protocol_codecs.registry import request_header_version
 from protocol_codecs.text import decode_text
 from proxy.wire.translated_apis import WITH_GROUP_ID
@@ -26,7 +27,7 @@ class HeaderError(Exception):
     """The bytes of a frame are no Kafka request; the message says why."""
 
 
-class RequestHeader(FrozenLeaf):
+class RequestHeader(msgspec.Struct, frozen=True, gc=False):
     """The fixed part of a request's header; ``client_id_end`` is the offset of what follows the client id."""
 
     api_key: int

@@ -153,8 +153,7 @@ def _group_of(timed: Group | Member) -> str:
 
 def _known_of(group: Group, now: float) -> dict[str, Any]:
     """Return the current state of a group. Expired entries are left out: whoever reads them next drops them."""
-    slots: tuple[str, ...] = getattr(Group, "__mypyc_attrs__", None) or Group.__slots__
-    known = {name: getattr(group, name) for name in slots if name != "_owner"}
+    known = {name: getattr(group, name) for name in Group.__slots__ if name != "_owner"}
     known["relayed_until"] = {one: until for one, until in group.relayed_until.items() if until > now}
     known["migration"] = copy(group.migration)
     known["migration"].expire(now)

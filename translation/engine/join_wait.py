@@ -68,8 +68,7 @@ def suspend_join(
     if procedure is None:
         raise LookupError("only the procedure that runs can wait")
     procedure.request = answered_by_newer
-    join = member.join  # not `member.join.waiting`, which mypy would take for unchanged behind the yield
-    join.waiting = procedure
+    member.join.waiting = procedure
     wake_reason: WakeReason = yield Wait(until)
     if member.join.waiting is procedure:
         member.join.waiting = None

@@ -19,12 +19,13 @@ from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from protocol_codecs.frozen import Frozen
+import msgspec
+
 from translation.actions import CallId, ConnectionId, Request
 from translation.member_log.records import MemberKey
 
 
-class Send(Frozen):
+class Send(msgspec.Struct, frozen=True):
     """Send this request to the broker; resume with its decoded response, or raise :class:`UpstreamLost`."""
 
     api_key: int
@@ -32,7 +33,7 @@ class Send(Frozen):
     message: Any
 
 
-class Wait(Frozen):
+class Wait(msgspec.Struct, frozen=True):
     """Let other procedures of the queue run until ``until`` (seconds); resume with a :class:`WakeReason`.
 
     With ``settles`` it is resumed earlier, as soon as the member log has settled something of this member.
@@ -42,7 +43,7 @@ class Wait(Frozen):
     settles: MemberKey | None = None
 
 
-class SendBeside(Send):
+class SendBeside(Send, frozen=True):
     """As :class:`Send`, and give up the turn: the response changes nothing that others of the queue rely on.
 
     Until it comes only procedures run that were started as ``beside``. When it is there the procedure is resumed
@@ -50,7 +51,7 @@ class SendBeside(Send):
     """
 
 
-class Turn(Frozen):
+class Turn(msgspec.Struct, frozen=True):
     """Resume when no other procedure of the queue runs, and every :class:`SendBeside` has its response.
 
     ``again``: this procedure has sent something that it may send once more. It comes before all that have not sent
