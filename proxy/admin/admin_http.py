@@ -20,16 +20,17 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
 
 from proxy.admin.allowed_hosts import AllowedHosts
 from proxy.admin.api import InForce, api_routes, refuse
 from proxy.admin.preflight_view import PreflightBoard
 from proxy.admin.process_queries import Processes, QueryHandlers, SingleProcess
-from proxy.admin.status_page import page_routes
 from proxy.admin.text_format import render_metrics
 from proxy.config.schema import Admin, Visibility
 from proxy.metrics.registry import Metrics
+from proxy.runtime.computing_thread import in_thread
 from proxy.runtime.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
@@ -135,16 +136,37 @@ def admin_app(
     async def ready(_request: Request) -> Response:
         return _health_response("ready", await backend.not_ready())
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/metrics", expose),
             Route("/healthz", alive),
             Route("/readyz", ready),
             *api_routes(backend, limits or Visibility(), board, in_force),
-            *page_routes(backend, board),
         ],
         exception_handlers={HTTPException: refuse},
     )
+    app.router.default = Pages(backend, board)
+    return app
+
+
+class Pages:
+    """Serves the pages for people. The first request loads them, since most proxies are asked for none."""
+
+    def __init__(self, backend: AdminBackend, board: PreflightBoard) -> None:
+        self._backend, self._board = backend, board
+        self._router: Router | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve an ASGI request."""
+        if self._router is None:
+            self._router = await in_thread(self.load)
+        await self._router(scope, receive, send)
+
+    def load(self) -> Router:
+        """Load the pages, which takes a tenth of a second."""
+        from proxy.admin.status_page import page_routes  # noqa: PLC0415 - see the class
+
+        return Router(page_routes(self._backend, self._board))
 
 
 def _health_response(what: str, why_not: str | None) -> Response:

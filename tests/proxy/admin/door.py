@@ -7,7 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import trio
+from starlette.applications import Starlette
+from starlette.routing import Route
 
+from proxy.admin.admin_http import Pages
 from proxy.config.schema import Admin
 from proxy.config.tls import ClientAuth
 from tests.proxy.fakes.broker import a_cluster
@@ -32,6 +35,13 @@ def bearer(token: str = TOKEN) -> Header:
 
 def basic(token: str = TOKEN, user: str = "anybody") -> Header:
     return "Authorization", f"Basic {base64.b64encode(f'{user}:{token}'.encode()).decode()}"
+
+
+def every_route(app: Starlette) -> list[Route]:
+    """The routes of the admin port, with those of the pages, which are loaded at the first request."""
+    pages = app.router.default
+    assert isinstance(pages, Pages)
+    return [route for route in (*app.routes, *pages.load().routes) if isinstance(route, Route)]
 
 
 class Door:

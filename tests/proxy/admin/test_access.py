@@ -21,7 +21,7 @@ from proxy.config.schema import Admin
 from proxy.config.tls import ClientAuth
 from proxy.metrics.registry import Metrics
 from proxy.transport.revocation import RevocationLists
-from tests.proxy.admin.door import OTHER, TOKEN, Door, basic, bearer, opened, token_file
+from tests.proxy.admin.door import OTHER, TOKEN, Door, basic, bearer, every_route, opened, token_file
 from tests.proxy.fakes.certificates import LOCAL, Authority, connect_tls
 
 HEALTH = {"/healthz", "/readyz"}
@@ -38,7 +38,7 @@ def paths(door: Door) -> list[str]:
     """One of every route: a path that somebody adds is here too."""
     server = door.proxy.server
     backend = SingleProcessBackend(server.metrics, server.health, server.query_handlers)
-    routes = admin_app(backend, in_force=server.in_force).routes
+    routes = every_route(admin_app(backend, in_force=server.in_force))
     values = {"{group_id:group}": "payments", "{name}": "style.css"}
     found = []
     for route in routes:
