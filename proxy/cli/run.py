@@ -19,7 +19,7 @@ from proxy.metrics.periodic import keep_running
 from proxy.metrics.registry import Metrics
 from proxy.reload.config_reloader import ConfigReloader
 from proxy.reload.policy_reloader import PolicyReloader
-from proxy.runtime.file_watcher import FileWatcher, Reloadable
+from proxy.runtime.file_watcher import FileWatcher, Reloadable, Signature, signature
 from proxy.runtime.log_setup import configure
 from proxy.server.process import make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server
@@ -42,6 +42,7 @@ def run(
 
     The first signal drains: clients' connections end one after another. The second one ends the process at once.
     """
+    as_read = signature((config,))  # it may change until all ports are open
     loaded, policy = load(config)
     configure(loaded.log)
     _log.info(
@@ -53,7 +54,7 @@ def run(
         workers=loaded.workers,
     )
     serve = _supervise if loaded.workers > 1 else _serve
-    run_to_exit(lambda: trio.run(serve, loaded, policy, config))
+    run_to_exit(lambda: trio.run(serve, loaded, policy, config, as_read))
 
 
 class _Start(trio.TaskStatus[None]):
@@ -73,7 +74,7 @@ def _page_url(admin: Admin, port: int) -> str:
     return f"{admin.url(port, socket.gethostname() if admin.bind in ALL_INTERFACES else None)}/"
 
 
-async def _serve(config: Config, policy: Policy, file: Path) -> None:
+async def _serve(config: Config, policy: Policy, file: Path, as_read: Signature) -> None:
     metrics = Metrics()
     fleet = make_fleet(config, replica_name(), metrics)
     server = Server(
@@ -84,16 +85,18 @@ async def _serve(config: Config, policy: Policy, file: Path) -> None:
         folder=file.parent,
         fleet=fleet,
     )
-    await _run(server, config, policy, file)
+    await _run(server, config, policy, file, as_read)
 
 
-async def _supervise(config: Config, policy: Policy, file: Path) -> None:
+async def _supervise(config: Config, policy: Policy, file: Path, as_read: Signature) -> None:
     from proxy.workers.supervisor import Supervisor  # noqa: PLC0415 - most proxies are one process
 
-    await _run(Supervisor(config, policy, file.parent), config, policy, file)
+    await _run(Supervisor(config, policy, file.parent), config, policy, file, as_read)
 
 
-async def _run(process: "Server | Supervisor", config: Config, policy: Policy, file: Path) -> None:
+async def _run(
+    process: "Server | Supervisor", config: Config, policy: Policy, file: Path, as_read: Signature
+) -> None:
     preflights = preflights_of(process, config, policy)
 
     def apply(policy: Policy) -> None:
@@ -136,9 +139,8 @@ async def _run(process: "Server | Supervisor", config: Config, policy: Policy, f
                 nursery.start_soon(
                     keep_running, ConfigMapWatch(name, watch, labels=labels or "").run, process.metrics
                 )
-        nursery.start_soon(
-            keep_running, FileWatcher(lambda: [*reloadables, *process.reloadables]).run, process.metrics
-        )
+        watcher = FileWatcher(lambda: [*reloadables, *process.reloadables], {settings: as_read})
+        nursery.start_soon(keep_running, watcher.run, process.metrics)
         if config.admin.exposure is not None:
             _log.warning("admin port exposed", bind=config.admin.bind, reason=config.admin.exposure)
         _log.info("status page", url=_page_url(config.admin, process.ports.admin))

@@ -155,7 +155,8 @@ class Document:
             return parser.construct_object(node)
         except UNREADABLE:
             place, kind = _position(event.start_mark), tag.rpartition(":")[2]
-            problem = f"not a valid {kind}: {event.value!r} (put text in quotes)"
+            shown = "" if may_be_secret(path) else f": {event.value!r}"
+            problem = f"not a valid {kind}{shown} (put text in quotes)"
             self.unreadable[path] = f"{self.source}:{place} {dotted(path)}: {problem}"
             return None
 
@@ -181,6 +182,11 @@ class Document:
                     path, text = key, text[named.end() :] if named["colon"] else text
                     break
         return f"{self.where(path)} {dotted(path)}: {text}"
+
+
+def may_be_secret(path: KeyPath) -> bool:
+    """Whether no message may show the value of this key."""
+    return path[:2] == ("fleet", "kafka")
 
 
 def _position(mark: yaml.Mark | None) -> str:

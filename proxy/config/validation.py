@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
-from proxy.config.document import Document, KeyPath, dotted
+from proxy.config.document import Document, KeyPath, dotted, may_be_secret
 
 _UNITS = {"_ms": "milliseconds", "_s": "seconds", "_bytes": "bytes"}
 """The unit of a number by the end of its key's name."""
@@ -130,6 +130,8 @@ def _mismatch(kind: Any, value: Any, path: KeyPath) -> str | None:
     expected = _expected(kind, name)
     if expected is None:
         return None
+    if may_be_secret(path):
+        return f"expected {expected}"
     return f"expected {expected}, got {_shown(value, bare(kind))}{_converted(value, _unit(kind, name))}"
 
 

@@ -6,8 +6,9 @@ of other secrets. No connection is dropped.
 """
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 import trio
@@ -18,7 +19,7 @@ POLL_INTERVAL_S = 1.0
 """Seconds between polls. Polling also sees how Kubernetes updates a mounted ConfigMap (it swaps symbolic links)."""
 
 _State = tuple[object, ...] | None
-_Signature = tuple[_State, ...]
+Signature = tuple[_State, ...]
 
 
 class Reloadable(Protocol):
@@ -35,7 +36,8 @@ class Reloadable(Protocol):
 
 
 class FileWatcher:
-    """Watches the files of several reloadables. Construct it before their files can change.
+    """Watches the files of several reloadables. Construct it before their files can change, or say in ``as_read`` what
+    they were when they were read.
 
     A change is applied once the files stayed the same for one interval. Files that belong together may be written one
     after the other (a certificate and its key), and a policy file that is only half written may still be valid YAML:
@@ -45,9 +47,13 @@ class FileWatcher:
     files may have changed between their construction and the next poll.
     """
 
-    def __init__(self, reloadables: Callable[[], Sequence[Reloadable]]) -> None:
+    def __init__(
+        self,
+        reloadables: Callable[[], Sequence[Reloadable]],
+        as_read: Mapping[Reloadable, Signature] = MappingProxyType({}),
+    ) -> None:
         self._reloadables = reloadables
-        self._watched = {one: _Watched(_signature(one.files)) for one in reloadables()}
+        self._watched = {one: _Watched(as_read.get(one) or signature(one.files)) for one in reloadables()}
 
     async def run(self) -> None:
         """Poll the files and listen for SIGHUP, for ever."""
@@ -65,11 +71,11 @@ class FileWatcher:
             await trio.sleep(POLL_INTERVAL_S)
             self._take_new()
             for one, watched in list(self._watched.items()):
-                signature = _signature(one.files)
-                settled = signature == watched.last_seen
-                watched.last_seen = signature
-                if signature != watched.applied and settled:
-                    watched.applied = signature
+                now = signature(one.files)
+                settled = now == watched.last_seen
+                watched.last_seen = now
+                if now != watched.applied and settled:
+                    watched.applied = now
                     one.reload("a file changed" if len(one.files) > 1 else "the file changed")
 
     async def _listen(self) -> None:
@@ -77,18 +83,19 @@ class FileWatcher:
             async for _ in signals:
                 self._take_new()
                 for one, watched in list(self._watched.items()):
-                    watched.applied = watched.last_seen = _signature(one.files)
+                    watched.applied = watched.last_seen = signature(one.files)
                     one.reload("SIGHUP")
 
 
 class _Watched:
     """The signature of a reloadable's files as they were applied, and as they were seen last."""
 
-    def __init__(self, now: _Signature) -> None:
+    def __init__(self, now: Signature) -> None:
         self.applied = self.last_seen = now
 
 
-def _signature(files: Sequence[Path]) -> _Signature:
+def signature(files: Sequence[Path]) -> Signature:
+    """Return what changes whenever one of these files does."""
     return tuple(_state(file) for file in files)
 
 

@@ -184,3 +184,15 @@ def test_the_key_for_records_of_moves_is_read_and_never_shown(tmp_path):
     assert "sss" not in str(refused.value)
     file.write_bytes(b"s" * 32 + b"\r\n")
     assert mac_key(fleet) == b"s" * 32
+
+
+@pytest.mark.parametrize("value", ["2024-09-09", "2024-99-99", "!!int hunter2", "{hunter2: 1}"])
+def test_no_message_shows_a_property_that_is_no_text(tmp_path: Path, value: str):
+    """A password without quotes may be a date in YAML; the log has the messages of a file that is read again."""
+    file = tmp_path / "epochgate.yaml"
+    file.write_text(f"fleet: {{kafka: {{bootstrap.servers: 'a:1', sasl.password: {value}}}}}\n")
+    with pytest.raises(ConfigError, match=r"fleet\.kafka\.sasl\.password: ") as caught:
+        load_config(file)
+    assert not {"hunter2", "2024", "09"} & set(
+        re.findall(r"[a-z0-9]+", str(caught.value).replace(str(file), ""))
+    )
