@@ -117,10 +117,10 @@ class ConnectionManager:
             if is_misrouted and connection.node_id == node_id:
                 connection.close_when_idle(DisconnectCause.MISROUTED)
 
-    def leave(self, has_to: Callable[[AcceptPort | None, int | None], bool]) -> int:
-        """Have connections end, each at its next moment of rest; return how many.
+    def leave(self, has_to: Callable[[AcceptPort | None, int | None], bool]) -> None:
+        """Have connections end, each at its next moment of rest.
 
-        ``has_to`` tells by the port that one came to and the node that it leads to.
+        ``has_to`` decides by the port that one came to and the node that it leads to.
         """
         leaving = [
             activity
@@ -131,7 +131,6 @@ class ConnectionManager:
             leaves_at = trio.current_time() + number / _LEAVING_PER_S
             if leaves_at < activity.leaves_at:
                 activity.leaves_at, activity.leaves_for = leaves_at, DisconnectCause.RELOADED
-        return len(leaving)
 
     async def enforce_limits(self) -> None:
         """Check all connections once per second until cancelled."""

@@ -59,7 +59,7 @@ class KafkaAccount:
         return self._prepare(config.fleet)
 
     def _prepare(self, fleet: Fleet) -> Callable[[], None]:
-        new = kafka_properties(fleet, os.environ)
+        new, before = kafka_properties(fleet, os.environ), dict(self.properties)
         changed = {
             name for name in new.keys() | self.properties.keys() if new.get(name) != self.properties.get(name)
         }
@@ -67,11 +67,13 @@ class KafkaAccount:
             raise UnreadableSecret(f"`fleet.kafka`: {', '.join(fixed)} changed, which needs a restart")
 
         def put_in_force() -> None:
+            if fleet == self._fleet and self.properties != before:
+                return  # the same files have been read again meanwhile
             self._fleet = fleet
             self._report.begun()
             if changed:
                 self.properties.update(new)
-                for told in self.on_change:
-                    told()
+                for call in self.on_change:
+                    call()
 
         return put_in_force

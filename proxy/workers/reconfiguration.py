@@ -17,7 +17,7 @@ class WorkersPrepared:
 
     def __init__(self, workers: Sequence[WorkerHandle]) -> None:
         self._workers = workers
-        self._asked = [worker for worker in workers if worker.serving]
+        self._serving = [worker for worker in workers if worker.serving]
         self._ready: dict[WorkerHandle, int] = {}
         """The processes that have prepared it, by their number."""
 
@@ -35,7 +35,7 @@ class WorkersPrepared:
 
         with trio.move_on_after(timeout_s) as time:
             async with trio.open_nursery() as nursery:
-                for worker in self._asked:
+                for worker in self._serving:
                     nursery.start_soon(prepare_one, worker)
         if time.cancelled_caught:
             problems.append(f"not all workers have answered within {timeout_s:g} s")
@@ -53,5 +53,5 @@ class WorkersPrepared:
 
     def drop(self) -> None:
         """Have them forget it."""
-        for worker in self._asked:
+        for worker in self._serving:
             worker.send(Drop())

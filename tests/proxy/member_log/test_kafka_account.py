@@ -114,3 +114,13 @@ def test_another_configuration_is_read_first_and_then_in_force(fleet, tmp_path, 
     (tmp_path / "user").write_text("a third one")
     one.reload()
     assert one.used["sasl.username"] == "a third one"
+
+
+def test_a_password_that_was_read_again_before_a_configuration_is_in_force_stays(fleet, password):
+    one = Account(fleet)
+    password.write_text("second")
+    put_in_force = one.account.prepare(replace(config_for({}), fleet=fleet))
+    password.write_text("third")
+    one.reload()
+    put_in_force()
+    assert (one.used["sasl.password"], one.heard) == ("third", ["third"])
