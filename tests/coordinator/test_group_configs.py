@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,19 +139,36 @@ async def test_a_group_can_not_begin_so_long_ago():
         assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
+def joining(group_id: str) -> m.ConsumerGroupHeartbeatRequest:
+    return m.ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=("foo",),
+        topic_partitions=(),
+    )
+
+
 async def test_a_group_lives_by_its_settings():
     async with serve(EmbeddedCluster(coordinator=CONFIG)) as cluster:
         cluster.set_group_settings("g", {HEARTBEAT: "300"})
-        join = m.ConsumerGroupHeartbeatRequest(
-            group_id="g",
-            member_id="m",
-            member_epoch=0,
-            rebalance_timeout_ms=1000,
-            subscribed_topic_names=("foo",),
-            topic_partitions=(),
-        )
 
-        answer = await cluster.shard_of("g").call(join, 1, "client", "/127.0.0.1")
+        answer = await cluster.shard_of("g").call(joining("g"), 1, "client", "/127.0.0.1")
 
         assert isinstance(answer, m.ConsumerGroupHeartbeatResponse)
         assert answer.heartbeat_interval_ms == 300
+
+
+async def test_settings_of_a_group_come_before_it_and_outlive_it(tmp_path: Path):
+    async with serve(EmbeddedCluster(coordinator=CONFIG, log_directory=tmp_path)) as cluster:
+        cluster.set_group_settings("g", {HEARTBEAT: "300"})
+        shard = cluster.shard_of("g")
+        await shard.call(m.OffsetCommitRequest(group_id="g"), 9, "client", "/127.0.0.1")
+        await shard.call(m.DeleteGroupsRequest(groups_names=("g",)), 2, "client", "/127.0.0.1")
+        assert cluster.group_settings["g"] == {HEARTBEAT: "300"}
+
+    async with serve(EmbeddedCluster(coordinator=CONFIG, log_directory=tmp_path)) as cluster:
+        answer = await cluster.shard_of("g").call(joining("g"), 1, "client", "/127.0.0.1")
+
+    assert answer.heartbeat_interval_ms == 300
