@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import trio
@@ -90,18 +90,40 @@ def answers(ask: Ask, group_id: str, settled: Callable[[int, Any], Any]) -> list
     return found
 
 
-async def of_the_embedded_broker(group_id: str) -> list[object]:
+T = TypeVar("T")
+
+
+async def asked_of_the_embedded_broker(play: Callable[[Ask], T]) -> T:
     async with serve(EmbeddedCluster(coordinator=CONFIG)) as cluster:
 
-        def talk() -> list[object]:
+        def talk() -> T:
             host, _, port = cluster.bootstrap.rpartition(":")
             connection = Connection(host, int(port), "configs")
             try:
-                return answers(connection.call, group_id, lambda _number, look: look())
+                return play(connection.call)
             finally:
                 connection.close()
 
         return await trio.to_thread.run_sync(talk)
+
+
+async def of_the_embedded_broker(group_id: str) -> list[object]:
+    return await asked_of_the_embedded_broker(
+        lambda ask: answers(ask, group_id, lambda _number, look: look())
+    )
+
+
+async def test_a_group_is_configured_by_requests():
+    def play(ask: Ask) -> tuple[str, str | None, str | None]:
+        error = alter(ask, "g", ((SESSION, SET, "7000"),))
+        found = describe(ask, "g")
+        return error, found[SESSION][0], found[HEARTBEAT][0]
+
+    assert await asked_of_the_embedded_broker(play) == (
+        "NONE",
+        "7000",
+        str(CONFIG.consumer_heartbeat_interval_ms),
+    )
 
 
 @pytest.mark.kafka

@@ -83,3 +83,39 @@ def test_offsets_of_an_unknown_topic_id_are_refused(s: Script):
 
     assert committed.error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert fetched.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def offsets_of(
+    s: Script, *, member_id: str | None = None, epoch: int = -1, stable: bool = False
+) -> m.OffsetFetchResponseGroup:
+    wanted = m.OffsetFetchRequestTopics(name="requests-foo", partition_indexes=(0,))
+    group = m.OffsetFetchRequestGroup(
+        group_id=s.group_id, member_id=member_id, member_epoch=epoch, topics=(wanted,)
+    )
+    answer: m.OffsetFetchResponse = s.call(m.OffsetFetchRequest(groups=(group,), require_stable=stable), 9)
+    return answer.groups[0]
+
+
+def test_an_offset_of_an_open_transaction_is_not_stable(s: Script):
+    partition = m.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    topic = m.TxnOffsetCommitRequestTopic(name="requests-foo", partitions=(partition,))
+    s.call(m.TxnOffsetCommitRequest(group_id=s.group_id, producer_id=1, topics=(topic,)), 3)
+
+    (now,) = offsets_of(s).topics[0].partitions
+    (stable,) = offsets_of(s, stable=True).topics[0].partitions
+
+    assert (now.error_code, now.committed_offset) == (ErrorCode.NONE, -1)
+    assert stable.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+
+
+def test_offsets_are_not_for_another_generation_of_a_classic_member(s: Script):
+    s.member("N").join()
+    classic = s.classic("C")
+    classic.join()
+
+    its, another = (
+        offsets_of(s, member_id=classic.member_id, epoch=classic.generation + more).error_code
+        for more in (0, 1)
+    )
+
+    assert (its, another) == (ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION)
