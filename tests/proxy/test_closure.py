@@ -55,8 +55,11 @@ journal: {{topic: epochgate-journal}}
 control: {{socket: FOLDER/control}}
 """,
 }
-MOST = {"smallest": (358, 45_000), "default": (389, 48_000), "chart's": (432, 54_700)}
-"""Modules and lines that were measured, the lines rounded up to hundreds."""
+MOST = {"smallest": (358, 45_000), "default": (362, 45_400), "chart's": (405, 52_100)}
+"""Modules and lines that were measured, the lines rounded up to hundreds.
+
+At the start: what forecasts need is loaded with the first observed group that a broker describes.
+"""
 CHARTS_KEYS = (
     "proxy.control",
     "proxy.reload.config_map_watch",
@@ -66,11 +69,13 @@ CHARTS_KEYS = (
     "translation.member_log.member_log",
 )
 NO_KEY = (
+    "coordinator",
     "hosting",
     "proxy.connection.dial_for_client",
     "proxy.connection.kept_authentication",
     "proxy.control.hook_caller",
     "proxy.exporter",
+    "proxy.groups.shadow_update",
     "proxy.identity",
     "proxy.proof",
     "proxy.session.reauthentication",
@@ -82,12 +87,11 @@ NO_KEY = (
     "proxy.workers",
 )
 WITHOUT_ITS_KEY = {
-    "smallest": (*NO_KEY, *CHARTS_KEYS, "coordinator", "pipeline.rules.lines", "proxy.preflight"),
+    "smallest": (*NO_KEY, *CHARTS_KEYS, "pipeline.rules.lines", "proxy.preflight"),
     "default": (*NO_KEY, *CHARTS_KEYS),
     "chart's": NO_KEY,
 }
 NEVER = (
-    "coordinator.broker",
     "pipeline.commands",
     "pipeline.spark",
     "protocol_codecs.all_apis",
