@@ -1,4 +1,6 @@
-"""Applies the events of members to the records of their groups, within the bounds on members and partitions."""
+"""Applies the events of members to the records of their groups, within the bounds on members and partitions
+(``visibility.members``, ``visibility.members_of_group``, ``visibility.partitions``).
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What people are shown of a move by steps."""
+"""What the status page and ``/api/groups`` show of a move by steps: its step, and what it waits for."""
 
 import msgspec
 
