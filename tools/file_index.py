@@ -83,7 +83,8 @@ its section among the files.
 {keys}
 ## Metrics
 
-The files that count. Metrics with the label `group` that are not here are computed by `proxy/groups/group_metrics.py`.
+The files whose sentence names a metric, else those that count. Metrics with the label `group` that are not here are
+computed by `proxy/groups/group_metrics.py`.
 
 {metrics}
 ## Error codes
@@ -214,8 +215,9 @@ def _metrics() -> Iterator[tuple[str, set[str]]]:
                 targets=[ast.Attribute(attr=attribute)],
                 value=ast.Call(args=[ast.Constant(value=str(name)), *_]),
             ) if re.fullmatch(r"\w+", name):
-                full = f"{PREFIX}{name}"
-                yield full if full in names else f"{full}_total", {file for file, _ in _uses()[attribute]}
+                full = f"{PREFIX}{name}" if f"{PREFIX}{name}" in names else f"{PREFIX}{name}_total"
+                naming = {file for file, text in _sentences().items() if f"`{full}`" in text}
+                yield full, naming or {file for file, _ in _uses()[attribute]}
 
 
 def _errors() -> Iterator[tuple[str, set[str]]]:

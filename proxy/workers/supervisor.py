@@ -1,5 +1,5 @@
 """The supervisor (``workers``): it owns the ports, passes connections to its workers, and drains them. ``/readyz``
-of all, and a configuration for all workers or none. It serves no client.
+and ``/healthz`` of all, and a configuration for all workers or none. It serves no client.
 """
 
 import signal
