@@ -1,4 +1,6 @@
-"""What the status page and ``/api/groups`` show of a move by steps: its step, and what it waits for."""
+"""What the status page, ``/api/groups`` and ``epochgate_group_moves`` show of a move by steps: its step, and what
+it waits for.
+"""
 
 import msgspec
 
