@@ -1,4 +1,5 @@
-"""What clients of classic groups say of themselves, and which of them a member of the new protocol can stand in for.
+"""Whether a client's protocol type and assignors can be translated, and the reason if not, by what clients of classic
+groups put into JoinGroup and SyncGroup.
 
 The protocol type of a JoinGroup says whose group it is. Consumers also name their assignors, and each assignor may put
 user data beside the subscription: that is for the group's leader, which computes the assignment. The leader may put

@@ -20,7 +20,16 @@ from proxy.metrics.bounds import Bound
 from proxy.metrics.classes import class_of
 from proxy.metrics.registry import Metrics
 from proxy.shadow import view
-from tools import cli_docs, compatibility, kips_pages, module_map, preflight_docs, reload_docs, state_diagrams
+from tools import (
+    cli_docs,
+    compatibility,
+    file_index,
+    kips_pages,
+    module_map,
+    preflight_docs,
+    reload_docs,
+    state_diagrams,
+)
 from tools.judges import page as judges
 from translation.moving.move_view import MoveView
 from translation.partitions import TopicPartitionSet
@@ -334,6 +343,7 @@ def metrics() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "contributing/files.md": file_index.page,
     "reference/cli.md": cli_docs.page,
     "reference/configuration.md": configuration,
     "reference/metrics.md": metrics,

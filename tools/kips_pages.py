@@ -7,6 +7,7 @@ fail if it were not so.
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
@@ -97,7 +98,7 @@ def index() -> str:
     return replaced((PAGES / "kips.md").read_text(encoding="utf-8"), "counts", counts())
 
 
-WRITTEN = {
+WRITTEN: dict[str, Callable[[], str]] = {
     "reference/kips.md": index,
     **{f"reference/kips/{document}.md": partial(page, document) for document in TITLES},
 }

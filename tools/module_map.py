@@ -38,7 +38,12 @@ def summary(path: Path) -> str:
     docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     paragraph = docstring.partition("\n\n")[0]
     text = " ".join(paragraph.split()) if is_package else paragraph.partition("\n")[0]
-    return re.sub(r":\w+:(?=`)", "", text).replace("``", "`").replace("|", "/")
+    return cleaned(text)
+
+
+def cleaned(docstring: str) -> str:
+    """Return text of a docstring as Markdown for a table's cell."""
+    return re.sub(r":\w+:(?=`)", "", docstring).replace("``", "`").replace("|", "/")
 
 
 def _packages(linter: dict[str, Any]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""The closed list of reasons that metrics count by.
+"""The closed list of reasons that metrics count by: why a group or a call passed through, or was refused.
 
 The reason of an event (:class:`translation.actions.Event`) is a text for people. It may name what a client sent, so
 it must not become the value of a label. :func:`category` gives the category of such a text: one of

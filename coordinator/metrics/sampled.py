@@ -1,5 +1,4 @@
-"""Rates, maxima and means over Kafka's windows: two samples of 30 seconds (``metrics.num.samples``,
-``metrics.sample.window.ms``).
+"""Rates, maxima and means over Kafka's windows: two samples of 30 seconds.
 
 Times are milliseconds that the caller gives. A sample takes what happens for 30 seconds and is forgotten when its last
 event is 60 seconds old, so a value covers between 30 and 60 seconds, as in Kafka.
@@ -7,8 +6,8 @@ event is 60 seconds old, so a value covers between 30 and 60 seconds, as in Kafk
 
 import math
 
-WINDOW_MS = 30_000
-SAMPLES = 2
+WINDOW_MS = 30_000  # Kafka's metrics.sample.window.ms
+SAMPLES = 2  # metrics.num.samples
 _EXPIRY_MS = SAMPLES * WINDOW_MS
 
 

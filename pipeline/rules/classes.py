@@ -1,4 +1,6 @@
-"""Classifies overlaps: violations, clock differences, or gaps in the journal. Plain Python, one overlap at a time."""
+"""Whether two owners at once are a violation, a difference of clocks (by how much evidence), or a gap in the
+journal. Plain Python, one overlap at a time.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,5 @@
-"""What a move changed for one group: its rebalances by kind, before the move, in it and after it settled.
+"""What a move changed for one group: its rebalances by kind, before the move, in it and after it settled; no
+comparison below a number of rebalances.
 
 This is the definition of `epochgate pipeline report` (:mod:`pipeline.report.rebalances`), which has the history in
 tables, for events that come one by one. Members that join or end, and members that are not Stable for a while, belong

@@ -1,4 +1,6 @@
-"""Parses one journal line: returns the event, or why the line is not a known event. Plain Python, no Spark."""
+"""Parses one journal line: returns the event, or why the line is no known event (a cut-off last line). Plain
+Python, no Spark.
+"""
 
 from operator import attrgetter
 from typing import Annotated, Literal

@@ -1,4 +1,5 @@
-"""Verifies a journal while it is written: lines come as they are read, and each group is proven since some time.
+"""Verifies a journal while it is written: lines come as they are read, each group is proven since some time, and a
+process that writes nothing counts as ended.
 
 Theory of operation. What several processes write arrives in no order, so events wait for ``delay_us`` and are then gone
 through by their time. What comes even later is left out, and the time until then counts as incomplete. A process

@@ -1,4 +1,5 @@
-"""Who may read an admin port: TLS, and the token or certificate that a request needs. Health needs neither.
+"""Who may read an admin port: TLS, and the token or certificate that a request needs (401, 403). Health needs
+neither.
 
 A browser asks a person for the token by itself (``Basic``), and from then on sends it with each request to this port,
 also with one that a page of another site makes. The port changes nothing, and such a page can't read an answer; still

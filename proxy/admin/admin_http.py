@@ -1,8 +1,11 @@
-"""The HTTP server of the admin port: ``/metrics``, ``/healthz``, ``/readyz``, groups as pages and JSON. Read only."""
+"""The HTTP server of the admin port: ``/metrics``, ``/healthz``, ``/readyz`` (when it answers 503), groups as pages
+and JSON. Read only.
+"""
 
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 import h11
@@ -19,12 +22,11 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from proxy.admin.allowed_hosts import AllowedHosts
-from proxy.admin.api import InForce, api_routes, refuse
 from proxy.admin.preflight_view import PreflightBoard
 from proxy.admin.process_queries import Processes, QueryHandlers, SingleProcess
 from proxy.admin.text_format import render_metrics
@@ -35,6 +37,7 @@ from proxy.runtime.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from proxy.admin.access import Access
+    from proxy.admin.api import InForce
 
 _OK = 200
 _UNAVAILABLE = 503
@@ -118,14 +121,13 @@ def admin_app(
     backend: AdminBackend,
     limits: Visibility | None = None,
     preflight: PreflightBoard | None = None,
-    in_force: InForce | None = None,
+    in_force: "InForce | None" = None,
 ) -> Starlette:
     """Make the ASGI application of the admin port.
 
     ``limits`` bound its responses; None means the defaults. ``preflight`` has the proxy's own preflight; None: it makes
     none. ``in_force`` returns the configuration for ``/api/config``.
     """
-    board = preflight or PreflightBoard()
 
     async def expose(_request: Request) -> Response:
         return Response(await backend.exposition(), media_type=CONTENT_TYPE_LATEST)
@@ -141,32 +143,51 @@ def admin_app(
             Route("/metrics", expose),
             Route("/healthz", alive),
             Route("/readyz", ready),
-            *api_routes(backend, limits or Visibility(), board, in_force),
         ],
-        exception_handlers={HTTPException: refuse},
+        exception_handlers={HTTPException: _refuse},
     )
-    app.router.default = Pages(backend, board)
+    app.router.default = Groups(backend, limits or Visibility(), preflight or PreflightBoard(), in_force)
     return app
 
 
-class Pages:
-    """Serves the pages for people. The first request loads them, since most proxies are asked for none."""
+class Groups:
+    """Serves groups: as JSON below ``/api``, and as pages. The first request for either loads it: many get none."""
 
-    def __init__(self, backend: AdminBackend, board: PreflightBoard) -> None:
-        self._backend, self._board = backend, board
-        self._router: Router | None = None
+    def __init__(
+        self, backend: AdminBackend, limits: Visibility, board: PreflightBoard, in_force: "InForce | None"
+    ) -> None:
+        self._backend, self._limits, self._board, self._in_force = backend, limits, board, in_force
+        self._routers: dict[bool, Router] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve an ASGI request."""
-        if self._router is None:
-            self._router = await in_thread(self.load)
-        await self._router(scope, receive, send)
+        as_json = scope["path"].startswith("/api")
+        if as_json not in self._routers:
+            self._routers[as_json] = await in_thread(partial(self.load, as_json=as_json))
+        await self._routers[as_json](scope, receive, send)
 
-    def load(self) -> Router:
-        """Load the pages, which takes a tenth of a second."""
-        from proxy.admin.status_page import page_routes  # noqa: PLC0415 - see the class
+    def load(self, *, as_json: bool) -> Router:
+        """Load the JSON interface, or the pages, which takes a tenth of a second."""
+        if as_json:
+            from proxy.admin.api import api_routes  # noqa: PLC0415 - see the class
+
+            return Router(api_routes(self._backend, self._limits, self._board, self._in_force))
+        from proxy.admin.status_page import page_routes  # noqa: PLC0415
 
         return Router(page_routes(self._backend, self._board))
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Answer what no route takes (404) or a method that none has (405): with JSON below ``/api``, else with text."""
+    assert isinstance(error, HTTPException)  # noqa: S101  what it is registered for
+    if request.url.path.startswith("/api"):
+        from proxy.admin.api import problem  # noqa: PLC0415
+
+        answer = problem(error.status_code, error.detail.lower())
+    else:
+        answer = PlainTextResponse(error.detail, error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 def _health_response(what: str, why_not: str | None) -> Response:

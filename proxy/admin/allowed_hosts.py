@@ -1,4 +1,5 @@
-"""Which ``Host`` a request to an admin port may name, so that a web page can't read it by DNS rebinding.
+"""Which ``Host`` a request to an admin port may name (``admin.hosts``, else 421), so that a web page can't read it by
+DNS rebinding.
 
 A page of ``evil.example`` may have its name resolve to the admin port's address; the browser then takes what is served
 there for the page's own. But it names ``evil.example`` as ``Host``. Nobody can make a browser name an IP address, or a

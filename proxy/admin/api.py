@@ -6,9 +6,8 @@ from pathlib import Path
 
 import msgspec
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from proxy import VERSION
@@ -145,17 +144,6 @@ def _document() -> bytes:
 
 async def _describe(_request: Request) -> Response:
     return Response(_document(), media_type=_JSON)
-
-
-async def refuse(request: Request, error: Exception) -> Response:
-    """Answer what no route takes (404) or a method that none has (405): with JSON below ``/api``, else with text."""
-    assert isinstance(error, HTTPException)  # noqa: S101  what it is registered for
-    if request.url.path.startswith("/api"):
-        answer = problem(error.status_code, error.detail.lower())
-    else:
-        answer = PlainTextResponse(error.detail, error.status_code)
-    answer.headers.update(error.headers or {})
-    return answer
 
 
 def problem(status: int, why: str, group: str | None = None) -> Response:

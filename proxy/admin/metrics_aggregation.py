@@ -1,4 +1,5 @@
-"""Aggregates the metrics of several processes: counters are summed, gauges are summed or take the lowest or highest.
+"""Aggregates the metrics of several worker processes: counters are summed, also of workers that have ended, gauges
+are summed or take the lowest or highest.
 
 The counts of a worker that exited stay in the sums, as of its last dump, so that counters never decrease. Gauges cover
 running workers only.

@@ -1,4 +1,6 @@
-"""``epochgate config diff``: the plan of a reload, before there is one."""
+"""``epochgate config diff``: the plan of a reload, before there is one; its exit code is 3 if a change needs a
+restart.
+"""
 
 from pathlib import Path
 from typing import Annotated

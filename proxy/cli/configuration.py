@@ -1,4 +1,6 @@
-"""The configuration and policy that a command needs, or its end with what is wrong."""
+"""The configuration and policy that a command needs, or its end (exit code 2) with what is wrong, also of the files
+that they name.
+"""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""``epochgate run``: the proxy, its reload of the policy, and preflight beside it."""
+"""``epochgate run``: the proxy, which files are reloaded (configuration, policy, certificates, passwords), and
+preflight beside it.
+"""
 
 import socket
 from functools import partial

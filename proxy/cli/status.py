@@ -1,4 +1,4 @@
-"""`epochgate status`: shows the groups of a running proxy in the terminal."""
+"""``epochgate status``: shows the groups of a running proxy in the terminal, and when it exits with 3."""
 
 import time
 from typing import Annotated, Any

@@ -1,4 +1,6 @@
-"""The sections of the configuration by which people, and a hook, have a say in moves by steps."""
+"""The sections ``control`` and ``hook`` of the configuration, by which people, and a hook, have a say in moves by
+steps (``control.socket_mode``).
+"""
 
 import ipaddress
 import re

@@ -1,4 +1,6 @@
-"""The section of the configuration about the member log, and the librdkafka properties that follow from it."""
+"""The section ``fleet`` of the configuration about the member log, and the librdkafka properties that follow from
+it (``kafka_files``, ``kafka_environment``, ``mac_key_file``).
+"""
 
 import ipaddress
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""The ``limits`` section of the configuration: what clients may use."""
+"""The ``limits`` section of the configuration: how large a request may be, before authentication and after, how
+long it may take, and how many connections there may be.
+"""
 
 from typing import Annotated
 

@@ -1,4 +1,5 @@
-"""Loads the configuration and the policy: parses YAML, applies environment variables, then checks types.
+"""Loads the configuration and the policy: parses YAML, applies environment variables (``EPOCHGATE_…``), then checks
+types, and what no type can express (``stream`` in ``assignors_allowed`` is refused).
 
 All mistakes of a file are reported at once. Each names the file, the line, the key and what was expected.
 """

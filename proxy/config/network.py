@@ -1,4 +1,6 @@
-"""The network sections of the configuration: addresses, listeners, the brokers, the admin port."""
+"""The network sections of the configuration: addresses, ``listeners``, the brokers (``upstream``), the admin port;
+which of their keys go together.
+"""
 
 import ipaddress
 import re

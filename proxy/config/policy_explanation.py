@@ -1,4 +1,4 @@
-"""Explains a policy rule by rule, in words, with warnings about likely mistakes.
+"""``epochgate policy check``: explains a policy rule by rule, in words, and what it warns of as likely mistakes.
 
 ``epochgate policy check`` prints :func:`explain`, with ``--output json`` :func:`rule_reports` and
 :func:`assignor_notes`.

@@ -1,4 +1,5 @@
-"""Computes what a policy would change in a running proxy. Pure: the CLI fetches and prints.
+"""``epochgate policy plan``: computes what a policy would change in a running proxy. Pure: the CLI fetches and
+prints.
 
 ``epochgate policy plan`` prints :func:`plan_lines`, :func:`unused` and :func:`summary` for the groups of the admin
 port's ``GET /api/groups``, with ``--output json`` :func:`plan` and :func:`unused_rules`.

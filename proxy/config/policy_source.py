@@ -1,4 +1,5 @@
-"""Loads the policy from where the configuration says: one file, or a directory whose files are one policy together.
+"""Loads the policy from where the configuration says: one file, or a directory whose files are one policy together
+(``policy.file``, ``manifest_required``).
 
 The ``*.yaml`` of a directory count in the order of their names. They are taken as a whole or not at all: a directory
 may be seen while somebody copies into it, so it is read until two readings agree, and the previous policy stays if one

@@ -1,4 +1,4 @@
-"""Whether a group that has been seen could be translated under another policy."""
+"""Whether a group that has been seen could be translated under another policy, and why not."""
 
 from protocol_codecs.classic_clients import Refusal
 from translation.policy.client_offer import ClientOffer

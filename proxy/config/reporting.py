@@ -1,4 +1,6 @@
-"""The sections of the configuration about what the proxy reports: log, visibility, metrics, journal, preflight."""
+"""The sections of the configuration about what the proxy reports: ``log``, ``visibility``, ``metrics``,
+``journal``, ``verify``, ``preflight``.
+"""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Base class of all sections of the configuration."""
+"""Base class of all sections of the configuration, which refuse unknown keys."""
 
 import msgspec
 

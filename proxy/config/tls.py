@@ -1,4 +1,5 @@
-"""The TLS sections of the configuration. Paths are relative to the configuration's folder.
+"""The TLS sections of the configuration, and whether a client's certificate may reach the brokers
+(``clients_share_identity``). Paths are relative to the configuration's folder.
 
 Only the keys are checked here; ``proxy.transport.tls_context`` checks the files.
 """

@@ -1,4 +1,5 @@
-"""Converts a document to the types of the configuration or the policy, and finds all that is wrong with it.
+"""Which keys and values a configuration or a policy file may have, and the words of the error (a misspelt key, a
+wrong type): all that is wrong with it, with line numbers.
 
 msgspec stops at the first error. So a document that it refuses is converted key by key, from the inside out.
 """

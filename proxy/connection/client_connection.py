@@ -1,4 +1,5 @@
-"""One client connection with its upstream connection: the tasks, the time limits and the end of both.
+"""One client connection with its upstream connection: its tasks, ``first_request_timeout_s``, the end of both, and
+for how long the upstream one outlives the client.
 
 What the bytes mean is in the session (:class:`proxy.session.session.ClientSession`); the shell around it moves them and
 carries out what the session returns (:mod:`proxy.connection.session_shell`). Two tasks live here, one that waits for

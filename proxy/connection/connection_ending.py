@@ -1,4 +1,6 @@
-"""Decides when one connection ends, and remembers why. :mod:`proxy.connection.client_connection` ends it."""
+"""Decides when one connection ends, and by which cause (``epochgate_client_to_proxy_disconnects_total``).
+:mod:`proxy.connection.client_connection` ends it.
+"""
 
 import structlog
 import trio

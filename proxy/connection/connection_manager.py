@@ -1,4 +1,5 @@
-"""Decides who may connect and how many connections are allowed, and closes those that are idle, slow or too old.
+"""Decides who may connect and how many (``limits.max_connections``, ``max_connections_per_address``), and closes
+those that are idle, slow or too old (``idle_timeout_s``, ``request_timeout_s``, ``connection_max_age_s``).
 
 Timeouts are checked once per second for each connection, off the request path: a connection only counts its reads and
 writes, and this module remembers when a count last changed.

@@ -1,4 +1,4 @@
-"""The causes by which a client's connection ends."""
+"""The causes by which a client's connection ends, as ``epochgate_client_to_proxy_disconnects_total`` counts them."""
 
 from enum import StrEnum
 

@@ -1,4 +1,5 @@
-"""Finds a connection for queries about a group, and carries the queries of :mod:`proxy.groups` over it.
+"""Finds a connection of a group's own members for queries to brokers about it, and carries the queries of
+:mod:`proxy.groups` over it.
 
 A broker describes a group only to a principal that may see it. The proxy has no credentials of its own, so it sends its
 queries on a connection on which the broker has accepted calls for that group.

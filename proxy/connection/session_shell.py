@@ -1,4 +1,5 @@
-"""The shell around one :class:`proxy.session.session.ClientSession`: moves its bytes and carries out its events.
+"""The shell around one :class:`proxy.session.session.ClientSession`: moves its bytes, carries out its events, and
+pauses reading from a side while the other one is slow.
 
 The two relay directions of the connection hand in what they read. The session processes it and returns bytes and
 events: the shell writes the bytes to client and broker, and hands the events to the translator's driver, which answers

@@ -1,4 +1,5 @@
-"""Drives the one translator of the process: hands it the connections' events and executes its actions in order.
+"""Drives the one translator of the process (``epochgate_translation_seconds``): hands it the connections' events and
+executes its actions in order.
 
 Everything here is synchronous and runs in the trio thread. Executing an action may let the next request of a connection
 through, which is another event. Such events queue, so the translator never gets a second event before the actions of

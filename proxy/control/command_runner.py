@@ -1,4 +1,6 @@
-"""Has the translation of this process carry out a command, and waits until the member log says that it counts."""
+"""Has the translation of this process carry out a command, and for how long it waits until the member log shows
+that it counts.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,5 @@
-"""Listens for commands: on a Unix socket, or by TLS for clients whose certificate has an allowed subject.
+"""Listens for commands, and decides who may give them: on a Unix socket, or by TLS for clients whose certificate has
+one of ``control.allowed_subjects``.
 
 Strangers may connect, so everything is bounded: connections at a time, the time for the handshake and the request
 together, and the bytes of it (:mod:`proxy.control.http_exchange`). Who speaks is known before a request is read: on a

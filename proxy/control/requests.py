@@ -1,4 +1,6 @@
-"""Makes a command of an HTTP request, and an answer of what became of it (docs/how-to/control.md)."""
+"""Makes a command of an HTTP request, and an answer of what became of it, with its status code
+(docs/how-to/control.md).
+"""
 
 import re
 from collections.abc import Awaitable, Callable

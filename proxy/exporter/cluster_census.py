@@ -1,4 +1,5 @@
-"""Counts all groups of a cluster and their members, by type and protocol; those that no proxy has seen too.
+"""Counts all groups of a cluster and their members, by type and protocol, so many groups a second; those that no
+proxy has seen too.
 
 Each broker lists the groups that it coordinates, and describes them on the same connection, so FindCoordinator is not
 needed. Groups whose listed state is ``Empty`` or ``Dead`` have no members and are not described. The number of groups

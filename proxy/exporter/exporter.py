@@ -1,4 +1,6 @@
-"""Reads all groups every so often, and serves the last readings."""
+"""``epochgate exporter``: reads all groups every so often (``exporter.every_s``), serves the last readings, and
+forgets those that are too old (``forget_after_s``).
+"""
 
 import signal
 from collections.abc import Iterator, Mapping

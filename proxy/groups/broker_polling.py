@@ -1,4 +1,5 @@
-"""Polls brokers about groups: how many members use the classic protocol, and how many the new one.
+"""Polls brokers about groups (``metrics.ask_brokers_every_s``): how many members use the classic protocol, and how
+many the new one.
 
 The helper of a group that is being converted (:mod:`translation.members.conversion`) is no member of any client.
 

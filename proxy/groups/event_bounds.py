@@ -1,4 +1,5 @@
-"""Bounds the size of events before they are kept, logged, shown or written to the journal.
+"""Bounds the size of events before they are kept, logged, shown or written to the journal
+(``visibility.id_max_chars``, ``partitions_of_event``).
 
 Clients choose ids, and the topics and partitions they claim: a broker allows 32 KiB for each text and megabytes for a
 JoinGroup. Every event is truncated here before any other code sees it.

@@ -1,4 +1,6 @@
-"""Dispatches each event of members and groups to the log, the metrics and the group registry."""
+"""Dispatches each event of members and groups to the log, the group registry and the metrics (rebalances,
+adoptions, conversions, state changes, ``epochgate_passed_through_total``).
+"""
 
 import structlog
 

@@ -1,4 +1,6 @@
-"""Keeps the latest events of all groups, within a number of events for each group and of bytes for all together."""
+"""Keeps the latest events of all groups, within a number of events for each group and of bytes for all together
+(``visibility.events_max_bytes``).
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable

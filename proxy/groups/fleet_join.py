@@ -1,4 +1,5 @@
-"""Puts what the processes of a proxy read of the member log into their snapshot of groups.
+"""Puts what the processes of a proxy read of the member log into their snapshot of groups: members and groups
+``Elsewhere``.
 
 Metrics are made from snapshots without it: each replica counts the members that it serves, so sums over replicas are
 right.

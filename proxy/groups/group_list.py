@@ -1,4 +1,4 @@
-"""The list of groups, made for hundreds: where each stands, in a word; by wave; filtered and sorted as a link says."""
+"""Which groups need action and stand first in the status page's list; by wave; filtered and sorted as a link says."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

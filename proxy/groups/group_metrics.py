@@ -1,4 +1,4 @@
-"""Computes the metrics about groups at each scrape, and bounds how many groups have a label of their own.
+"""Computes the metrics about groups at each scrape, and which groups have a label of their own (``metrics.groups``).
 
 The counts come from the registry or from a merged snapshot. The number of group ids used as labels is bounded:
 :class:`GroupLabels` says which groups get series of their own; all others share the label ``other``.

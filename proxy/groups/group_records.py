@@ -1,4 +1,6 @@
-"""What is kept of groups and their members; events change it (:mod:`proxy.groups.group_registry`)."""
+"""What is kept of groups and their members, and when a member or a group's move counts as stuck; events change it
+(:mod:`proxy.groups.group_registry`).
+"""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""The state of groups and members as their events describe it, from which snapshots are made.
+"""The state of groups and members as their events describe it, from which snapshots are made, and which groups are
+kept (``visibility.groups``, ``groups_without_members``).
 
 For each group the registry keeps the members, the latest events, the last rebalance, and why it is not translated. All
 of it is bounded. Times come with the events; the registry has no clock.

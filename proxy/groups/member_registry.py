@@ -1,4 +1,7 @@
-"""Applies the events of members to the records of their groups, within the bounds on members and partitions."""
+"""Applies the events of members to the records of their groups, within the bounds on members and partitions
+(``visibility.members``, ``visibility.members_of_group``, ``visibility.partitions``), and measures for how long a
+member was paused (``epochgate_member_paused_seconds``).
+"""
 
 from collections.abc import Callable
 

@@ -112,7 +112,7 @@ class Observability:
         """Start the background tasks: polling, eviction, journal."""
         described: Callable[[str, DescribedGroup], None] = nobody
         if self._config.shadow.enabled:
-            from proxy.groups.shadowing import Shadowing  # noqa: PLC0415 - the assignors come with it
+            from proxy.groups.shadowing import Shadowing  # noqa: PLC0415 - only where its key is set
 
             shadowing = Shadowing(brokers, self.registry, self._clock, self._config.shadow, self._metrics)
             described = shadowing.described

@@ -1,4 +1,5 @@
-"""Snapshots of all groups: the data behind /api/groups, the status page and ``epochgate status``.
+"""Snapshots of all groups, with each field's meaning: the data behind ``/api/groups``, the status page and
+``epochgate status``.
 
 Each process makes a :class:`Snapshot`; :func:`merge` combines those of several workers. Snapshots are plain data
 (docs/reference/api.md), so they can be sent between processes. Fields are only added, never removed or changed.

@@ -1,4 +1,5 @@
-"""The subject of a certificate as text, as Kafka's brokers have it: RFC 2253 by Java's ``X500Principal.getName()``.
+"""The subject of a certificate as the name of a principal, as Kafka's brokers have it: RFC 2253 by Java's
+``X500Principal.getName()``.
 
 Relative names stand in reverse order. Types that RFC 2253 has no short name for are dotted numbers with ``#`` and the
 value's DER in hexadecimal digits (``emailAddress`` is one of them). The text is what ACLs name, so a name that two

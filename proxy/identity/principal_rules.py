@@ -1,4 +1,5 @@
-"""Kafka's rules from a certificate's subject to a principal's name (``ssl.principal.mapping.rules``). Sans-IO.
+"""Kafka's rules from a certificate's subject to a principal's name (``principal_mapping_rules``, as
+``ssl.principal.mapping.rules``). Sans-IO.
 
 Rules are separated by commas, and the first that matches the whole name counts: ``DEFAULT`` (the name as it is) or
 ``RULE:pattern/replacement/`` with ``L`` or ``U`` behind it for lower or upper case. What a rule does follows Kafka's

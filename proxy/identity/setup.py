@@ -1,4 +1,6 @@
-"""Makes what speaks for clients with certificates from the configuration, and checks the files that it names."""
+"""Makes what speaks for clients with certificates from the ``identity`` section, and checks the files that it
+names.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

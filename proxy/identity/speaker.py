@@ -1,4 +1,5 @@
-"""Speaks at brokers for one client with a certificate: opens connections, and authenticates them in its place.
+"""Speaks at brokers for one client with a certificate: opens connections, and authenticates them in its place, all
+within 10 s; a failure ends the client's connection.
 
 Nothing of the client is relayed before that has succeeded. A token reaches brokers by the metadata log: a new one is
 used after a pause, and if a broker does not know it even then, it is tried again, each time on a fresh connection.

@@ -1,4 +1,6 @@
-"""Which principals the proxy speaks for: lists of patterns of its own, whatever its account may do at the brokers."""
+"""For which principals the proxy speaks (``identity.allow``, ``identity.deny``), whatever its account may do at the
+brokers.
+"""
 
 from collections.abc import Sequence
 from typing import Any

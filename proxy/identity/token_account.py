@@ -1,4 +1,5 @@
-"""The account that makes delegation tokens for clients, and expires them.
+"""The account (``identity.account``) that makes delegation tokens for clients (``max_lifetime_ms``), and which
+account expires a token after it was replaced.
 
 It is authenticated by SASL PLAIN or SCRAM and needs CREATE_TOKENS on the users that it speaks for (KIP-373). At each
 token it names itself as renewer, else it could not expire it. What brokers answer is bounded and checked.

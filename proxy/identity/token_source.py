@@ -1,4 +1,5 @@
-"""Gets delegation tokens for connections: one question to the brokers for all that wait for the same principal's.
+"""Gets delegation tokens for connections, one question to the brokers for all that wait for the same principal's, and
+expires them at the end.
 
 The trio shell of :mod:`proxy.identity.token_store`. Questions are asked in a task of the process, so that a client that
 goes away takes no token from others that wait for it.

@@ -1,4 +1,5 @@
-"""The delegation tokens of one process, one a principal: which there are, which is due, and what may be made. Sans-IO.
+"""When a delegation token is made, shared and replaced: one a principal, within ``identity.principals`` and
+``tokens_per_s``. Sans-IO.
 
 Theory of operation. A connection gets its principal's token as long as it lives. If there is none, or less than a fifth
 of its life is left, one is asked for, once for all connections (:mod:`proxy.identity.token_source`); they wait for it

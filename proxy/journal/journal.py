@@ -1,4 +1,5 @@
-"""The journal: queues events for sinks that write them to files or a topic, and counts those that are lost.
+"""The journal: queues events (``journal.queue_events``, ``queue_max_bytes``) for sinks that write them to files or a
+topic, and decides when one is tried again, or lost.
 
 docs/reference/journal.md describes what is written. Recording an event only appends it to each sink's queue. Each sink
 writes batches in a task of its own; blocking work runs elsewhere (:mod:`journal_files` in a thread,

@@ -1,4 +1,5 @@
-"""Writes the journal to files with one JSON object per line. A file gets its final name when it is complete.
+"""Writes the journal to files with one JSON object per line (``journal.path``, ``file_max_bytes``,
+``file_max_age_s``). A file gets its final name when it is complete.
 
 The file being written is locked until its process ends, so that other processes can tell it from a file that a killed
 process left behind (:mod:`journal_folder`).

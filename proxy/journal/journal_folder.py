@@ -1,4 +1,5 @@
-"""The folder with the journal's files: finishes what processes that are gone left behind, and keeps it within a size.
+"""The folder with the journal's files: what becomes of files that killed processes left behind, and which are deleted
+(``journal.keep_bytes``).
 
 A file is ``_<replica>.<boot>.<number>.jsonl`` while it is written, and loses the ``_`` when it is finished. Its writer
 holds a lock on it, which ends with the process.

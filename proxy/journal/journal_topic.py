@@ -1,4 +1,5 @@
-"""Writes the journal to a Kafka topic: the JSON as the record's value, the group id as its key.
+"""Writes the journal to a Kafka topic: the JSON as the record's value, the group id as its key; and for which errors
+a try again is of no use.
 
 It produces to the leaders of the topic's partitions over its own connections. All events of a group go to one
 partition, so they stay in order. A batch whose response was lost is written again: readers detect duplicates by

@@ -1,4 +1,5 @@
-"""Drives the member log of this process: what its client reads goes in, what it says is written or handed on.
+"""Drives the member log of this process: what its client reads goes in, what it decides is written or handed on, and
+``/readyz`` is 503 while the log can't be used.
 
 What ends the use of the log from outside (a crash of the client, a right withdrawn, another topic) ends one process of
 the client, and after a pause the next one begins. Only an error of our own ends it for good.

@@ -1,4 +1,5 @@
-"""The Kafka account of `fleet.kafka`: its user and password are exchanged while its clients work.
+"""The Kafka account of ``fleet.kafka`` (``kafka_files``, ``kafka_environment``): its user and password are exchanged
+while its clients work.
 
 Processes that read lag, write the journal and read the member log connect again at once. The member log's producer
 stays connected, since another one would give up what is under way: it authenticates with the new credentials when its

@@ -1,4 +1,4 @@
-"""Shows the member log of this process as metrics (``epochgate_fleet_…``)."""
+"""Shows the member log of this process as metrics (``epochgate_fleet_*``)."""
 
 from functools import partial
 

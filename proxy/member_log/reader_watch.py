@@ -1,4 +1,5 @@
-"""Decides when the reader of the member log is to be replaced: it may be stuck, and librdkafka does not say so.
+"""Decides when the reader of the member log is replaced (``epochgate_fleet_reader_replacements_total``): it may be
+stuck, and librdkafka does not show it.
 
 librdkafka 2.16 may be left without any broker to connect to, for ever, when a Metadata response that names none and the
 end of its connections come together, as while the only broker starts

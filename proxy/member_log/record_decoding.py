@@ -1,4 +1,5 @@
-"""Decides what a record of the member log's topic is. Whoever may write the topic can put anything there.
+"""Decides what a record of the member log's topic is, and why one is skipped. Whoever may write the topic can put
+anything there.
 
 Nothing in a record ends the reading of the log: what is none of ours, or says what no writer of ours says, is an event
 that names why, is counted, shown and skipped. All replicas of a release decide alike, by the record and its place.

@@ -1,4 +1,5 @@
-"""Makes the topic of the member log, or checks that it is what the member log's argument needs.
+"""Makes the topic of the member log (``fleet.topic``, ``partitions``, ``replication``), or checks that its settings
+are what the member log's argument needs; else it is refused.
 
 What differs is refused with the command that mends it: a topic that is compacted too early, or deletes by size, makes
 replicas disagree (:mod:`translation.member_log.counting`).

@@ -1,4 +1,6 @@
-"""Checks the topic while the log is used, in a thread of the log's own process: it and its settings may change."""
+"""Checks the topic while the log is used (``epochgate_fleet_topic_settings_wrong``), in a thread of the log's own
+process: it and its settings may change.
+"""
 
 import time
 from contextlib import suppress

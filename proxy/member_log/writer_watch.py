@@ -1,4 +1,5 @@
-"""Whether every process that serves these clients writes the member log, by two names of their addresses.
+"""Whether silent members may be expired (``fleet.expires``): whether every process that serves these clients writes
+the member log, by two names of their addresses (``fleet.replica_names``).
 
 In Kubernetes these are headless Services: one selects all pods, one those whose label says that they write this log.
 Both publish addresses of pods that are not ready or are ending, since these may serve clients too. An answer may come

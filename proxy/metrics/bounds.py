@@ -1,4 +1,6 @@
-"""The bounds on what the proxy keeps, logs and shows of clients, as values of a metric's label."""
+"""The bounds on what the proxy keeps, logs and shows of clients, as values of the label ``bound``
+(``epochgate_bounds_hit_total``).
+"""
 
 from enum import StrEnum
 

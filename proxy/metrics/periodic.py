@@ -1,4 +1,5 @@
-"""Runs what goes on beside the clients: enforcing limits, forgetting silent members, polling brokers about groups.
+"""Runs what goes on beside the clients, and again after an error (``epochgate_internal_errors_total``): enforcing
+limits, forgetting silent members, polling brokers about groups.
 
 None of it may end the process that serves clients, whatever it reads: an error is a bug here, and it goes on after it.
 """

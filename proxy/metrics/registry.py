@@ -1,4 +1,5 @@
-"""Declares every metric of the process; docs/reference/metrics.md is generated from this file.
+"""Declares every metric of the process with its labels and meaning; docs/reference/metrics.md is generated from this
+file.
 
 Metrics that any Kafka proxy has use kroxylicious's names after the prefix, so that dashboards carry over:
 ``client_to_proxy``, ``proxy_to_server``, ``server_to_proxy`` and ``proxy_to_client`` are the four directions.

@@ -1,4 +1,4 @@
-"""Asks running proxies for their groups, and puts together what several replicas see.
+"""Asks running proxies for their groups, puts together what several replicas see, and which replicas did not answer.
 
 A replica knows its own clients. Of others it knows, with a member log, who they are and which translated members they
 serve; so a view that lacks replicas says so (:attr:`Seen.lacks`), and nothing counts as absent because they were not

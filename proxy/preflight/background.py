@@ -1,4 +1,5 @@
-"""The running proxy's own preflights: some seconds after its start, after each new policy, and every hour.
+"""The running proxy's own preflights (``preflight.every_s``): some seconds after its start, after each new policy,
+and every hour.
 
 One that found something, or could not see all, is followed by another after a minute, and by others at intervals that
 double, so that a finding does not stay for long when it is no longer true.

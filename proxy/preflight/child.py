@@ -1,4 +1,5 @@
-"""The process that makes the running proxy's own preflight: ``python -m proxy.preflight``.
+"""The process that makes the running proxy's own preflight, with bounds on its time and memory
+(``preflight.timeout_s``, ``max_memory_bytes``).
 
 Thousands of groups are asked for, decoded and judged here, so that neither the time nor the memory that this takes is
 the proxy's. The order comes on standard input, the report goes to standard output, and a reason for none to standard

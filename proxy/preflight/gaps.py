@@ -1,4 +1,4 @@
-"""What could not be learned, once for each source and reason, with the checks that lack it."""
+"""What a preflight could not learn, once for each source and reason, with the checks that lack it."""
 
 from collections.abc import Iterable, Iterator
 

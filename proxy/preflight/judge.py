@@ -1,4 +1,6 @@
-"""Applies the checks to the facts, and makes the report. No socket and no clock."""
+"""What makes a preflight fail: applies the checks to the facts, leaves out what is accepted (``preflight.accept``),
+and makes the report. No socket and no clock.
+"""
 
 from collections.abc import Collection, Iterable
 

@@ -1,4 +1,5 @@
-"""Goes through events as they come, in short slices, and says what is proven of each group.
+"""What is proven of each group while the journal is written (``verify.groups``, ``things_of_group``,
+``waiting_events``), in short slices; after how long a process that writes nothing counts as ended.
 
 With a journal's topic and the account of the member log, one replica reads what all of them write: of those that are
 not silent the one whose id is the lowest, so nobody has to agree on it. For a moment there may be two, which find the

@@ -1,4 +1,4 @@
-"""Keeps long work in short slices, and within a share of a processor core."""
+"""Keeps the live proof in short slices, and within a share of a processor core (``verify.cpu_share``)."""
 
 import time
 

@@ -1,4 +1,5 @@
-"""What a changed configuration changes in a running process: compared first, then planned, then done.
+"""Which keys of a changed configuration take effect in a running process, and which need a restart: compared first,
+then planned, then done.
 
 :func:`plan_of` compares two configurations and does nothing. ``epochgate config diff`` prints its result;
 :mod:`proxy.server.reconfigure` does what it says, and all of it or nothing.

@@ -1,4 +1,4 @@
-"""Reads the configuration file again, plans what a change means, and has all of the plan done or nothing.
+"""Reads the configuration file again, and has all of a change done or refused; when a refused one is tried again.
 
 :mod:`proxy.runtime.file_watcher` notices that the file has changed, or a SIGHUP. A configuration that is invalid, needs
 a restart or can't be put in force is refused: the one before stays, and log and metrics report it.

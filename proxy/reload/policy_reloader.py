@@ -1,4 +1,4 @@
-"""Reloads the policy, without dropping a connection.
+"""Reloads the policy, without dropping a connection; one that can't be used is refused, and the one before stays.
 
 :mod:`proxy.runtime.file_watcher` notices that its file has changed, or a SIGHUP; :mod:`proxy.reload.policy_watch` that
 its ConfigMap has. A policy that can't be used is refused: the previous one stays in force, and log and metrics report

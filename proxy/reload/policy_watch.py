@@ -1,4 +1,5 @@
-"""Watches the ConfigMaps that the policy is mounted from, because kubelet updates the files only after a minute.
+"""Watches the ConfigMaps that the policy is mounted from (``policy.config_map``, ``config_maps``), because kubelet
+updates the files only after a minute; the files count again while the Kubernetes API is away.
 
 There are two sources of one policy then, and the file is the older one: it may turn up with contents that the
 Kubernetes API has replaced already. So it is not read while the API is watched, nor shortly after. It is read at the

@@ -1,4 +1,5 @@
-"""Divides the file descriptors that the system grants this process among clients, brokers and pipes.
+"""Divides the file descriptors that the system grants this process among clients, brokers and pipes, which bounds
+``limits.max_connections``.
 
 A process without free descriptors can neither accept a client nor connect to a broker, and clients decide how many
 connections there are. So each use has a limit, and the limits together stay below the process's own.

@@ -1,4 +1,5 @@
-"""Notices that the configuration, the policy, certificates or secrets have changed, or a SIGHUP, and has them reloaded.
+"""Notices that the configuration, the policy, certificates or secrets have changed, or a SIGHUP, and has them used
+without a restart.
 
 Who reloads them: :class:`proxy.reload.config_reloader.ConfigReloader`,
 :class:`proxy.reload.policy_reloader.PolicyReloader`, :class:`proxy.transport.tls_context.Certificates` and the holders

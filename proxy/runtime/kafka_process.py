@@ -1,4 +1,5 @@
-"""Runs librdkafka in a process of its own, and exchanges frames with it over its standard streams.
+"""Runs librdkafka in a process of its own (``epochgate_kafka_process_crashes_total``), and exchanges frames with it
+over its standard streams.
 
 librdkafka parses what brokers answer, and some answers end its process: Metadata with a topic name that is null is
 SIGSEGV in 2.16.1. So the process that serves clients never loads it. What a child says is taken for untrusted bytes

@@ -1,4 +1,4 @@
-"""Sets up logging to standard error: readable lines on a terminal, JSON otherwise.
+"""Sets up logging to standard error (``log.level``, ``log.format``): readable lines on a terminal, JSON otherwise.
 
 Lines contain text that clients choose (ids, reasons). So control characters are escaped, long texts are cut, and each
 kind of line is throttled (:mod:`proxy.runtime.log_throttle`).

@@ -1,4 +1,4 @@
-"""Limits how many log lines of one kind are written, so that clients can't fill the log."""
+"""Limits how many log lines of one kind are written (``log.lines_per_s``), so that clients can't fill the log."""
 
 from collections.abc import Callable, MutableMapping
 from typing import Any

@@ -1,4 +1,6 @@
-"""Which host and port clients are told for each broker: the one that leads to it through this proxy."""
+"""Which host and port clients are given for each broker (``advertised_host``, ``advertised_port``): the one that
+leads to it through this proxy; which nodes are hidden (``epochgate_hidden_nodes_total``).
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 

@@ -1,4 +1,5 @@
-"""Tracks which nodes can be reached, and retries unreachable ones with exponential backoff and jitter.
+"""Tracks which brokers can be reached, and retries unreachable ones with exponential backoff and jitter; their ports
+close meanwhile.
 
 While a node is unreachable its port is closed. A client's connection attempt then fails at once, and the client tries
 another broker or retries. If the proxy accepted the connection and closed it, it would look like a broker that fails in

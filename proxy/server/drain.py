@@ -1,4 +1,5 @@
-"""Drains a process that has to stop (SIGTERM): no new clients; each connection closes once its requests are answered.
+"""What closes when at SIGTERM (``drain.grace_s``): no new clients; each connection once its requests are answered, or
+its share session has no records locked.
 
 :meth:`proxy.server.server.Server.stop_at_signals` starts it at the first SIGTERM or SIGINT. ``drain.grace_s`` is its
 bound: connections that still have requests in flight then are cut. With several processes the supervisor drains its

@@ -1,4 +1,5 @@
-"""Collects what the gates of moves by steps judge, and has them judged every ten seconds.
+"""Collects what the gates of moves by steps judge (events, connections that end, unreachable brokers, lag), and has
+them judged every ten seconds.
 
 :class:`~translation.rollout.signal_counts.SignalCounts` counts the events of all groups. What only the shell knows is
 added here: connections that end, brokers that can't be reached, and the lag.

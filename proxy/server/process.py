@@ -1,4 +1,6 @@
-"""Start and end of every process of the proxy: the only one, a supervisor or a worker."""
+"""Start and end of every process of the proxy, the only one, a supervisor or a worker: its settings, ``can't
+start``, and the exit code.
+"""
 
 import gc
 import os

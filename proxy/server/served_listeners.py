@@ -1,4 +1,5 @@
-"""The listeners that serve clients: their ports, certificates, and what the connections of each are served with.
+"""The listeners that serve clients: their ports, certificates, what the connections of each are served with, and
+ports that close while a broker is unreachable.
 
 :mod:`proxy.server.reconfigure` replaces them: a port that stays keeps its socket and the task that accepts at it, so no
 client is refused meanwhile.

@@ -1,4 +1,5 @@
-"""Decides which group calls are decoded, and what happens to those that are too large.
+"""Decides which group calls are decoded, and what happens to those that are too large
+(``limits.group_call_max_bytes``, ``group_call_max_elements``, ``first_group_call_max_bytes``).
 
 One thread decodes the calls of all connections, so a call is bounded in bytes before it is collected
 (``limits.group_call_max_bytes``), and in array elements before it is decoded (``limits.group_call_max_elements``).

@@ -1,4 +1,5 @@
-"""Bounds the memory that large group calls take in the process (``limits.group_calls_held_max_bytes``).
+"""Bounds the memory that large group calls take in the process (``limits.group_calls_held_max_bytes``,
+``epochgate_large_group_calls_held_bytes``).
 
 The session has to collect a whole group call before it can decode it. Before it collects a large one it reserves memory
 for all of it here, and keeps the reservation until the call is answered or forwarded. If none is free the call queues,

@@ -1,4 +1,5 @@
-"""Tracks the requests in flight on a connection: matches responses to them by order, and checks the correlation ids.
+"""Tracks the requests in flight on a connection: matches responses to them by order and correlation id; a response
+that does not fit ends the connection.
 
 It knows what the broker has to answer, and what the client waits for. A Kafka broker answers the requests of one
 connection in order, so two queues are enough:

@@ -1,4 +1,5 @@
-"""Negotiates the API versions of one connection (KIP-511), and describes the connection to the translation.
+"""Negotiates the API versions of one connection (ApiVersions, KIP-511), also for a client that never asks, and
+describes the connection to the translation.
 
 Both follow from the broker's ApiVersions response: to the client's own request, or to one that the proxy sends for a
 client that never asks.

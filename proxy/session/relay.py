@@ -1,4 +1,5 @@
-"""Relays a client's requests to the broker, and attaches what changes or reads their responses.
+"""Relays a client's requests to the broker (all but translated group calls), and attaches what changes or reads their
+responses.
 
 Most responses pass through untouched. A rewriter changes those with broker addresses or versions; a tap reads those
 with group members or topic names while they pass through.

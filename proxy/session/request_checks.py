@@ -1,4 +1,6 @@
-"""What a request is checked for before it is processed: its size, and its version."""
+"""What a request is checked for before it is processed: its size (``limits.first_frame_max_bytes``,
+``sasl_max_bytes``, ``decoded_max_bytes``), and its version.
+"""
 
 from protocol_codecs.api_key import api_name
 from proxy.config.schema import Limits

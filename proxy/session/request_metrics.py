@@ -1,4 +1,6 @@
-"""Counts requests and responses on the hot path: looks each labelled child of a metric up once and keeps it."""
+"""Counts requests and answers, their sizes, durations and errors, on the hot path: looks each labelled child of a
+metric up once and keeps it.
+"""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""Tracks SASL authentication, which passes through to the broker. Sans-IO; the proxy never looks into the tokens.
+"""Tracks SASL authentication, which passes through to the broker (mechanisms too), and when a request of the proxy
+may go in between. Sans-IO; the tokens are never read.
 
 Theory of operation. The client authenticates to the broker through the proxy, which knows no secret. But the proxy
 injects requests of its own, and a broker closes a connection on which another request arrives during authentication, or

@@ -1,4 +1,5 @@
-"""One client connection and its upstream connection: bytes in, bytes and events out. No socket, no clock, no task.
+"""One client connection and its upstream connection: what becomes of each frame, ``limits.in_flight_requests``, bytes
+and events out. No socket, no clock, no task.
 
 The shell (``proxy.connection.session_shell``) feeds the bytes that it reads, writes those in
 :attr:`ClientSession.to_upstream` and :attr:`ClientSession.to_client`, and handles :attr:`ClientSession.events` in

@@ -1,4 +1,5 @@
-"""Tracks the share session of a connection, and whether records are locked in it (KIP-932).
+"""Tracks the share session of a connection, and whether records are locked in it (KIP-932), so that the connection
+stays.
 
 Why: a broker ties a share session to the connection that opened it. When that connection ends, it drops the session
 and releases the records that the member had acquired there. Each release has cost one of the record's delivery

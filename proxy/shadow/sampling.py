@@ -1,4 +1,5 @@
-"""Computes what a move comes to: of a group that is converted in place from one run, else from several drawn at random.
+"""Computes what a move would change in an observed group (the forecast, ``shadow``): of a group that is converted in
+place from one run, else from several drawn at random.
 
 The draws of a group follow from its id, so a shadow is the same each time that it is computed from the same facts.
 """

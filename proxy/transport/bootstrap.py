@@ -1,4 +1,6 @@
-"""First contact at startup: connects to a bootstrap broker, checks that it speaks Kafka, and learns the nodes."""
+"""First contact at startup (``upstream.startup_timeout_s``): connects to a bootstrap broker, checks that it speaks
+Kafka, and learns the nodes.
+"""
 
 import random
 

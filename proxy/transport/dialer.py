@@ -1,4 +1,6 @@
-"""Opens connections to brokers: looks up a node's address, or tries the bootstrap brokers."""
+"""Opens connections to brokers (``upstream.connect_timeout_s``): looks up a node's address, or tries the bootstrap
+brokers.
+"""
 
 import errno
 import os

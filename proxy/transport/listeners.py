@@ -1,4 +1,6 @@
-"""Listening sockets. They are bound before anything else starts, so that a taken port ends the process at once."""
+"""Listening sockets, and when they accept. They are bound before anything else starts, so that a taken port ends
+the process at once.
+"""
 
 import errno
 import socket

@@ -1,4 +1,5 @@
-"""A port behind load balancers: what a trusted one sends first is a PROXY header, which names the client.
+"""A port behind load balancers (``proxy_protocol.trusted``): what a trusted one sends first is a PROXY header, which
+names the client's address.
 
 The header is read where connections are accepted (with several processes by the supervisor), before TLS and before a
 worker is chosen, so everything after it knows the client's address only. Not one byte beyond the header is taken from

@@ -1,4 +1,4 @@
-"""Lists of revoked client certificates (CRLs, RFC 5280): read from a file, checked, and given to OpenSSL.
+"""Which revocation lists of client certificates count (``client_crl``, RFC 5280), also when a new one can't be used.
 
 OpenSSL looks for a client's certificate in the list of the authority that issued it, and refuses the client if that
 authority has no list, or if its list is out of date or not valid yet. So each list is checked before it is used. When

@@ -1,4 +1,5 @@
-"""Selects the node of a connection by the server name in its TLS handshake (SNI), where all nodes have one port.
+"""Selects the node of a connection by the server name in its TLS handshake (SNI), where all nodes have one port
+(``nodes_by_name``, ``bootstrap_name``, ``node_ids``).
 
 Nothing is sent to a broker before. A client that names no node of this listener gets the alert ``unrecognized_name``
 (RFC 6066) in place of a handshake. One that names a node that can't be reached is disconnected without an alert:

@@ -1,4 +1,5 @@
-"""Makes TLS contexts from the configured files: certificates, keys, and the CAs of client certificates.
+"""Makes TLS contexts from the configured files: certificates, keys, and whether a client has to show a certificate
+(``client_auth``). What happens when a renewed file can't be used.
 
 :mod:`proxy.runtime.file_watcher` notices when the files change and calls :meth:`Certificates.reload`. If a file can't
 be used when it is reloaded, the previous certificate stays in use, and the log names the file and the reason. Open

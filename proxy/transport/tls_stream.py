@@ -1,4 +1,5 @@
-"""TLS over a :class:`proxy.transport.tcp_stream.TcpStream`, with the interface that the relay uses on plain TCP.
+"""TLS over a :class:`proxy.transport.tcp_stream.TcpStream`, with the interface that the relay uses on plain TCP;
+names a peer that speaks no TLS.
 
 ``trio.SSLStream`` returns one TLS record at a time, can't write without waiting, and can't half-close while it still
 reads. The relay needs all three, so this module drives OpenSSL's record layer itself (``ssl.SSLObject``);

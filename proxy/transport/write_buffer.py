@@ -1,4 +1,4 @@
-"""Buffers writes to one peer: the kernel gets what it takes at once, one task writes the rest in order.
+"""Buffers writes to one peer, and decides when it is full, so that reading from the other side pauses (backpressure).
 
 Writing never blocks. Backpressure comes from the reader of the other peer: it waits in :meth:`WriteBuffer.drained`
 before it reads more, so a peer that does not read stops its counterpart instead of filling memory.

@@ -1,4 +1,5 @@
-"""Negotiates API versions: a client is offered the broker's own ranges, cut to what was reviewed (KIP-511, KIP-584).
+"""Negotiates API versions: a client is offered the broker's own ranges, cut to what was reviewed unless
+``versions.allow_unknown_apis`` (KIP-511, KIP-584).
 
 The result belongs to one upstream connection, since the brokers of a cluster may differ during an upgrade.
 """

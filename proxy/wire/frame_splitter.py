@@ -1,4 +1,5 @@
-"""Cuts a stream of bytes into Kafka frames, without holding large ones, and refuses those above the largest size.
+"""Cuts a stream of bytes into Kafka frames, without holding large ones, and refuses those above the largest size
+(``limits.frame_max_bytes``), and HTTP or TLS on a Kafka port.
 
 Every request and every response is a frame: a signed 32-bit size, then that many bytes. A frame up to
 :data:`STREAM_ABOVE` bytes comes out whole. A larger one comes out in pieces as its bytes arrive, so that the

@@ -1,4 +1,5 @@
-"""Which APIs and versions clients are offered at most: those whose wire format was read for this proxy.
+"""From which version on and up to which one clients are offered an API at most: those whose wire format was read for
+this proxy; and which APIs are never offered.
 
 A version is in the table when somebody has looked through its request and response for three things: broker
 addresses, group membership, and anything else that is only true on the broker's own connection. A newer

@@ -1,4 +1,4 @@
-"""Assigns each client address to one worker, by rendezvous hashing.
+"""Which worker serves a client: assigns each client address to one, by rendezvous hashing.
 
 Every worker gets a score for the address, and the highest score wins. This needs no shared table, and when the number
 of workers changes at a restart, only the clients of the added or removed workers move.

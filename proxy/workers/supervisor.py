@@ -1,4 +1,6 @@
-"""The supervisor: it owns the ports, passes connections to its workers, and drains them. It serves no client."""
+"""The supervisor (``workers``): it owns the ports, passes connections to its workers, and drains them. ``/readyz``
+and ``/healthz`` of all, and a configuration for all workers or none. It serves no client.
+"""
 
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""A worker process: a proxy that gets its connections from the supervisor."""
+"""A worker process: a proxy that gets its connections from the supervisor, and drains when that ends."""
 
 import signal
 import socket

@@ -49,7 +49,7 @@ def test_each_configuration_key_exists(page):
     described = text_of(ROOT / "docs" / "reference" / "configuration.md")
     keys = set(re.findall(r"^\| `([\w.\[\]]+)` \|", described, re.MULTILINE))
     sections = {key.rpartition(".")[0] for key in keys}
-    named = set(re.findall(rf"`((?:{SECTIONS})(?:\[\])?\.[a-z_.\[\]]+)`", text_of(page)))
+    named = set(re.findall(rf"`((?:{SECTIONS})(?:\[\])?\.(?!py`)[a-z_.\[\]]+)`", text_of(page)))
     assert keys
     assert named - keys - sections == set()
 

@@ -1,4 +1,5 @@
-"""Decides whether a client may act in a group: the broker is asked before a call of its connection counts.
+"""Decides whether a client may act in a group, also as another principal or after re-authentication: the broker has
+to authorize its connection before a call counts (GROUP_AUTHORIZATION_FAILED).
 
 The rule: a call changes nothing here (no record, event, deadline or place in a queue) before the broker has accepted a
 group call of the same connection for the same group. A call that the broker refuses is relayed, so that the client gets

@@ -1,4 +1,4 @@
-"""Refuses those who may not join a group: the policy rejects it, or says that it is a group of another type.
+"""Refuses those who may not join a group: the policy rejects it (``reject``), or names another ``type`` of group.
 
 A stray client would otherwise decide the type of a group that has no members yet, and since Kafka 4.2 a JoinGroup
 deletes a streams group that has none at the moment

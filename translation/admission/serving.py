@@ -1,4 +1,5 @@
-"""Decides whether a call's member is served by this replica: the member log is asked before the call counts.
+"""Decides whether a call's member is served by this replica: when another replica's members are taken over, and what
+a call gets while the member log is away.
 
 A member is served by one replica at a time, the one whose ``served`` counts in the member log
 (:mod:`translation.member_log`). So the first call of a member on each connection *claims* it, and waits until a record

@@ -1,4 +1,4 @@
-"""The wait of a JoinGroup for its member's assignment.
+"""For how long a JoinGroup waits for its member's assignment, and a SyncGroup for the other members of a new group.
 
 There are three reasons to wait. In the initial rebalance of a group the JoinGroups of all its members wait, so that
 each client gets its final share at once (:mod:`translation.members.initial_rebalance`). Later a client that owns

@@ -1,4 +1,5 @@
-"""Heartbeat: becomes one ConsumerGroupHeartbeat in which every field that has not changed is null.
+"""Heartbeat: becomes one ConsumerGroupHeartbeat in which every field that has not changed is null; when it is
+answered REBALANCE_IN_PROGRESS.
 
 It is answered REBALANCE_IN_PROGRESS exactly if this member's own partitions changed, which
 :mod:`translation.upstream.rebalance_detection` decides. Nearly all Heartbeats take the short way of

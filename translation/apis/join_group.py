@@ -1,4 +1,5 @@
 """JoinGroup: makes the client a member of the new protocol, or reports what it still owns and fetches its assignment.
+It chooses the client's protocol, rack and topics, without those that its principal may not describe.
 
 Every client is answered as a follower: no leader and no member list, since the broker assigns the partitions and
 SyncGroup hands them out. If there is no assignment yet, the answer waits here: JoinGroup is the one call in which every

@@ -1,4 +1,5 @@
-"""OffsetCommit and TxnOffsetCommit: go to the broker with the member epoch in the place of the client's generation.
+"""OffsetCommit and TxnOffsetCommit: go to the broker with the member epoch in the place of the client's generation,
+once more after STALE_MEMBER_EPOCH.
 
 A client keeps the generation of its last JoinGroup while the broker's epoch moves on. Its commit is accepted if its
 generation counts (:func:`translation.members.generation.may_commit`), and goes out with the current epoch. With an

@@ -1,4 +1,5 @@
-"""Decides whether a live classic group can be converted to the new protocol now, by what the broker tells of it.
+"""Decides whether a live classic group can be converted to the new protocol now, and the obstacle if not, by what the
+broker shows of it.
 
 The first heartbeat of a member of the new protocol converts its group. The broker takes each classic member's
 assignment for what that member owns, and can't keep what it does not understand, so the group has to be one that loses

@@ -1,4 +1,5 @@
-"""The helper member of a conversion: it converts a live classic group, stays until the last member, and leaves.
+"""The helper member of a conversion (``helper-epochgate-…``): when it joins, converts a live classic group, and
+leaves.
 
 The broker gives each classic member its generation as member epoch and its assignment as owned partitions when it
 converts a group (``ConsumerGroup.fromClassicGroup``), and keeps the generation as group epoch: nothing moves. Whatever

@@ -1,4 +1,5 @@
-"""Clients that have to join again under another id, because their members can't be moved in place.
+"""Clients that have to join again under another id (Heartbeat: UNKNOWN_MEMBER_ID), because their members can't be
+moved in place.
 
 Their Heartbeat is answered UNKNOWN_MEMBER_ID: the client gives up its partitions and joins again, which every client
 does by itself. Its old membership ends when that JoinGroup arrives owning nothing, not before

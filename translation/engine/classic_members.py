@@ -1,4 +1,5 @@
-"""Remembers classic members whose JoinGroup and SyncGroup passed through: what they subscribe to, and what they own.
+"""What is known of classic members whose JoinGroup and SyncGroup passed through, which decides whether they can be
+converted in place: what they subscribe to, and what they own.
 
 A live member can be converted to the new protocol without its client noticing only if its first heartbeat repeats
 exactly what the broker has of it (:mod:`translation.moving.in_place`). That is known here from the calls that the

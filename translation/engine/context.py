@@ -1,4 +1,4 @@
-"""All that one process knows, in parts.
+"""The state of one process's translation, in the parts that its functions take.
 
 An object of the translation takes from the context, when it is made, the parts that it needs; a function is given one
 or two of them. Only what needs many takes the whole.

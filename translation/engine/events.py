@@ -1,4 +1,4 @@
-"""Emits what happens to members and groups, for log, metrics and journal."""
+"""Emits what happens to members and groups (``EventKind``), for log, metrics and journal."""
 
 from collections.abc import Iterable, Mapping
 

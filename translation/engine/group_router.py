@@ -1,4 +1,6 @@
-"""What may serve whole groups itself: the one seam for experiments. There is none unless they are allowed."""
+"""What may serve whole groups itself (``mode: host``): the one seam for experiments. There is none without
+``experimental: true``.
+"""
 
 from collections.abc import Callable
 from typing import Protocol, TypeAlias

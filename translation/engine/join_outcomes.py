@@ -1,4 +1,4 @@
-"""The ways in which a JoinGroup ends without a generation."""
+"""How a JoinGroup ends without a generation: with an error, or relayed to the classic coordinator."""
 
 import math
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""How the answer to a JoinGroup is delayed: for how long, and what ends the wait early.
+"""For how long the answer to a JoinGroup is delayed at most, and what ends the wait early.
 
 The proxy may delay it because there are no partitions for the client yet, or because its group can't be converted yet.
 The wait ends early when the client joins again, another process takes its instance id, or nobody waits any more.

@@ -1,4 +1,5 @@
-"""Suspends the deadlines of members whose membership nobody can end, and starts them again when somebody can.
+"""Suspends session and rebalance timeouts while a group's coordinator or the member log is away; afterwards each
+client has one whole session timeout.
 
 While the coordinator of a group is out of reach, or the member log is away, clients may live and nobody hears them. So
 a deadline that passes meanwhile ends nothing. A coordinator that loads a group gives each member a whole session

@@ -1,4 +1,5 @@
-"""Takes over a member that the broker has and this process does not know, when a call of its client comes.
+"""Takes over a member that the broker has and this process does not know, when any call of its client comes, also
+after a restart of the proxy; or one that the broker has fenced.
 
 The proxy was restarted, or the client came from another replica. Replicas share nothing, so the broker is asked with
 ConsumerGroupDescribe. What that says of ownership is not used, because it can be incomplete; only the client knows what

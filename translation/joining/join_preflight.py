@@ -1,4 +1,5 @@
-"""Checks a JoinGroup before its first heartbeat: who is its client to the broker, and can its group be converted?
+"""Checks a JoinGroup before its first heartbeat: whose is a member id that this process does not know, and can the
+group be converted?
 
 The client may be new; a member of the new protocol that another process served; or a classic member, in a classic group
 or in one with members of both protocols. The broker is asked, because the first heartbeat of a new member converts a

@@ -1,4 +1,5 @@
-"""Goes on with a member without a rejoin, although another replica has served its client, or may have.
+"""Goes on with a member without a rejoin at another replica (``fleet.resumes``), although another one has served its
+client, or may have.
 
 A replica is replaced, a connection breaks: the client calls another replica, or the same one on another connection. It
 has lost nothing, and a rejoin would stop an eager client's partitions. So its Heartbeat or SyncGroup goes on with what

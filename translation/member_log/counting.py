@@ -1,4 +1,5 @@
-"""Decides which record of a member counts, for one partition of the member log.
+"""Decides which record of a member counts, for one partition of the member log, when a record is forgotten, and how
+many are kept (``fleet.max_members``, ``fleet.max_group_members``).
 
 Theory of operation
 -------------------

@@ -1,4 +1,5 @@
-"""The formats of records: those that this release reads, and the one that it writes.
+"""The formats of the member log's records (``fleet.record_format``): those that this release reads, and the one that
+it writes.
 
 A record names its format in a header, so that a reader knows what it has before it looks at the value. All replicas
 have to make the same of every record. So a replica that finds a format it does not know serves that member no longer,

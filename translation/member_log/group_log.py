@@ -1,4 +1,5 @@
-"""The records of whole groups at one replica: what counts, what is written and not read back, what is written anew.
+"""The records of whole groups at one replica (moves, slots, waves): what counts, what is written and not read back,
+what is written again.
 
 Each record is a compare-and-set (:mod:`translation.member_log.counting`): whoever writes one waits until it is read
 back, and looks then which record counts. The rules of writing are those of :mod:`translation.member_log.member_log`:

@@ -1,4 +1,5 @@
-"""Authenticates records of whole groups by a key that all replicas share: HMAC-SHA256 (RFC 2104) over key and value.
+"""Authenticates records of whole groups by a key that all replicas share (``fleet.mac_key_file``): HMAC-SHA256 (RFC
+2104) over key and value; and decides what a record that is not authentic stands for.
 
 Approvals, and all else that lets a move go on, are such records. With a key, nobody else who may write the topic can
 have a member moved. What has no valid MAC is not there, but for a ``move``: of a group without an authenticated one it

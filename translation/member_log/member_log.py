@@ -1,4 +1,5 @@
-"""The member log at one replica: what it may do for which member, and what is to be written to find out.
+"""The member log at one replica: what it may do for which member, what is to be written to find out, and when no new
+member id is claimed because a group has too many dead ones (``dead_ids``).
 
 Sans-IO. The translation asks (:meth:`MemberLog.claim`, :meth:`MemberLog.expire`, …), the shell reports what it has read
 and what became of its producer, and both take what is to be done from :meth:`MemberLog.outputs`. Times (``now``) are

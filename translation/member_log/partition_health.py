@@ -1,4 +1,5 @@
-"""Decides when a partition of the log may be relied on, by probes: records that are written only to be read back.
+"""Decides when a partition of the member log may be relied on, or is away, by probes: records that are written only
+to be read back.
 
 * ``replaying``: what was there when this process began to read is not all read, or no probe is read back yet.
 * ``ready``: the last probe is read back. Members are written.

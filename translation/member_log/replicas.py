@@ -1,4 +1,5 @@
-"""Remembers who writes the log, and when each was read last: for people, no rule of the member log looks at it.
+"""Remembers who writes the member log, and when a replica counts as silent: for people, no rule of the member log
+depends on it.
 
 A member's record names a *writer*, a producer object, and a process may have had several. So each probe says in a
 header which process writes it: the first writer that the process has had, and the name of its server. Replicas of a

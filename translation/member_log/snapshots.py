@@ -1,4 +1,5 @@
-"""What one replica writes down of a member that is Stable, so that another can serve its client without a rejoin.
+"""What one replica writes down of a member that is Stable, so that another can serve its client without a rejoin
+(``fleet.resumes``).
 
 A snapshot may be old: nobody waits for it to be written. Whether the broker still has the member as it says is checked
 before it is used (:mod:`translation.joining.resumption`).

@@ -1,4 +1,4 @@
-"""Decides which record is written next for a member, and how fast.
+"""Decides which record is written next for a member, and how fast the member log is written.
 
 A member has one unresolved record at a time: written, and not read back yet. What is wanted meanwhile waits, and so
 does what is wanted of a partition that is not ready. So that many members at once do not flood the log, at most

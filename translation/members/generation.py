@@ -1,4 +1,5 @@
-"""How a classic client's generation comes from the member epoch, and which generation a call of the client may have.
+"""How a classic client's generation comes from the member epoch, which generation a call may have (else
+ILLEGAL_GENERATION), and whether a commit with an older one counts.
 
 A classic client gets its generation with each JoinGroup response and puts it into every later call. A member of the new
 protocol has a member epoch instead, which moves with the broker's heartbeat responses (KIP-848). The mapping:

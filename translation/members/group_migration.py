@@ -1,4 +1,5 @@
-"""How far a group is with its move to the new protocol, and everything that changes that.
+"""How far a group is with its move to the new protocol, everything that changes that, and when one that could not be
+converted is tried again.
 
 Theory of operation
 -------------------

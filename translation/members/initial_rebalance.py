@@ -1,4 +1,4 @@
-"""The initial rebalance of a group: how long the first JoinGroups of a group without members wait for others.
+"""How long the first JoinGroups of a group without members wait for others (``initial_rebalance_delay_ms``).
 
 A classic coordinator answers the JoinGroups of such a group together, ``group.initial.rebalance.delay.ms`` after the
 first; if further members have joined by then, it waits once more for as long, and so on up to the rebalance timeout

@@ -1,4 +1,4 @@
-"""Member ids: which this process gave out, which are native members', and what the form of one tells.
+"""Member ids: which this process gave out, which are native members', and what the form of one shows.
 
 The broker describes a client that is translated exactly as it describes one that speaks the new protocol by itself.
 Only the form of its member id tells one from the other:

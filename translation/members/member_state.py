@@ -1,4 +1,4 @@
-"""The states of a group member, and everything that changes them.
+"""The states of a group member, and everything that changes them (``epochgate_member_state_changes_total``).
 
 Theory of operation
 -------------------

@@ -1,4 +1,5 @@
-"""Ends the membership of a client that went silent, or did not rejoin in time.
+"""When a client counts as dead, and its membership ends: silent for its session timeout, no rejoin within its
+rebalance timeout, or too long on its way back.
 
 Two timeouts of the client end it. The session timeout runs from one sign of life to the next, except while the client
 waits in JoinGroup. The rebalance timeout runs from REBALANCE_IN_PROGRESS to the JoinGroup, and from the answer of that

@@ -1,4 +1,5 @@
-"""Decides which member has a group instance id, and what happens to the member that had it before (KIP-345).
+"""Decides which member has a ``group.instance.id``, and what happens to the member that had it before (KIP-345):
+FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID.
 
 The classic contract, which old clients rely on, is that the newest process wins: a JoinGroup with a known instance id
 and without a member id replaces the member that has the id, and that one is answered FENCED_INSTANCE_ID from then on.

@@ -1,4 +1,4 @@
-"""Finds the partitions of a settled group that have no owner, in how the broker describes it.
+"""Finds the partitions that a settled group leaves without an owner, in how the broker describes it.
 
 There are no findings (None) where a partition without an owner may be on its way to one, or where not everything is
 seen: a rebalance is under way, a static member is away, a topic's size is not known, an assignor is not one of Kafka's

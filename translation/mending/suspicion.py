@@ -1,4 +1,4 @@
-"""Decides when partitions without an owner are mended: how long they have to stay so, and how long after a try."""
+"""Decides for how long partitions have to be without an owner before the group is mended, and how long after a try."""
 
 import msgspec
 

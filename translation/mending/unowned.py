@@ -1,4 +1,4 @@
-"""What this process knows of partitions that nobody has: topics' sizes, suspicions, leaders, who is asked to rejoin.
+"""What this process knows of partitions without an owner: topics' sizes, suspicions, leaders that have to rejoin.
 
 :mod:`translation.moving.mend` decides and acts by it. All of it is bounded, and only what the broker said of
 groups whose members come through here gets in.

@@ -1,4 +1,4 @@
-"""Writes what a command makes of a group's move, and says whether it counts.
+"""Writes what a command makes of a group's move, and decides whether it counts: one that is sent twice counts once.
 
 The caller gives a command again and again until it is no longer pending: each time it is judged by what the log says
 then. It is known by its id, so that one that counts already is not judged by what it has made.

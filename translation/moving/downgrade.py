@@ -1,4 +1,5 @@
-"""Moves a client back to the classic protocol: its Heartbeat has it rejoin, and it goes back by its JoinGroup.
+"""Moves a client back to the classic protocol: its Heartbeat has it rejoin, and it goes back by its JoinGroup, within
+a limit of time.
 
 It keeps its membership as a classic one (:mod:`translation.moving.return_in_place`), unless another process takes
 its instance id over, or the broker lets no classic member in: then its membership ends before the JoinGroup is relayed.

@@ -1,4 +1,5 @@
-"""Holds the JoinGroup of a client that goes back to the classic protocol until its group is a classic one.
+"""How long the JoinGroup of a client that goes back to the classic protocol is held until its group is a classic one,
+and with which generation it commits meanwhile.
 
 The broker answers the JoinGroup of a member that goes back at once, as long as the group is a consumer group, and has
 all members rejoin when its last member of the new protocol leaves (:mod:`translation.conversion.helper`). A client that

@@ -1,4 +1,5 @@
-"""Converts a classic member to the new protocol in place: under its own id, with all its partitions, unnoticed.
+"""Converts a classic member to the new protocol in place, under its own id and with all its partitions, or decides
+that it has to rejoin.
 
 The conversion of a group gives each classic member its generation as member epoch (``ConsumerGroup.fromClassicGroup``).
 So a heartbeat under the member's own id, with its generation as epoch, its subscription and its whole owned list,

@@ -1,4 +1,5 @@
-"""Judges the moves with gates every ten seconds, and writes what follows: a baseline, or that a move is aborted.
+"""Judges the moves with gates every ten seconds, and writes what follows: a baseline, or that a move is aborted (the
+latch), which lasts until the policy has other steps.
 
 Each replica does so by itself, by the reports of all of them in the log (:mod:`translation.rollout.gates`). What is
 written is a compare-and-set, so it does not matter which one is first. An aborted move counts once its record is read

@@ -1,4 +1,5 @@
-"""Mends groups that leave partitions to nobody, as brokers do in four rare cases (docs/how-to/operations.md).
+"""Decides what is done about partitions that a group leaves without an owner (``mend``), and by which replica;
+brokers do so in four rare cases (docs/how-to/operations.md).
 
 In a consumer group a member without topics joins, and leaves with epoch -1. Its join changes nothing; its leave moves
 the group epoch, so the broker runs its assignor anew, and nothing can be assigned to a member without topics. If this

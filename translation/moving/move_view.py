@@ -1,4 +1,6 @@
-"""What people are shown of a move by steps."""
+"""What the status page, ``/api/groups`` and ``epochgate_group_moves`` show of a move by steps: its step, and what
+it waits for.
+"""
 
 import msgspec
 

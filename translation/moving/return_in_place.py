@@ -1,4 +1,4 @@
-"""Takes a translated member back to the classic protocol at its client's JoinGroup, under its own id.
+"""Takes a translated member back to the classic protocol (rollback) at its client's JoinGroup, under its own id.
 
 The broker makes a member of the new protocol a classic one when a classic JoinGroup comes under its id
 (``GroupMetadataManager.classicGroupJoinToConsumerGroup``): its epoch is its generation, it keeps its assignment, and no

@@ -1,4 +1,6 @@
-"""The moves of groups by steps at one process: what is known of them, and what is found or said of them outside."""
+"""The moves of groups by steps at one process: what is known of them, and what follows from commands and from the
+hook's answers.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping

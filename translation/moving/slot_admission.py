@@ -1,4 +1,5 @@
-"""Lets members of a group that is moved by steps into the new protocol: each needs a slot within the step's quota.
+"""Decides whether a member of a group that is moved by steps may move now, or join the new protocol: each needs a
+slot within the step's quota.
 
 A slot is taken in the log before a classic member is made to rejoin (:meth:`~SlotAdmission.admit_classic_member`), and
 before the JoinGroup of a newcomer is translated (:func:`join_by_steps`). Without one a client stays classic, or becomes

@@ -1,4 +1,4 @@
-"""Switches a classic member to the new protocol at a Heartbeat, when its turn comes.
+"""Decides at a Heartbeat when a classic member of a live group is moved to the new protocol, in place or by a rejoin.
 
 It is converted in place (:mod:`translation.moving.in_place`), unless a broker converts its group only when that is
 empty: then all members are made to rejoin, and their JoinGroups are translated

@@ -1,4 +1,4 @@
-"""Observes classic members: follows each by its JoinGroup, SyncGroup, Heartbeat and LeaveGroup calls.
+"""Observes classic members whose calls pass through, by their JoinGroup, SyncGroup, Heartbeat and LeaveGroup calls.
 
 Workers of Kafka Connect are classic members too. What they run, and who leads them, is in what they embed into these
 calls.

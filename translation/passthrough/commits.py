@@ -1,4 +1,5 @@
-"""Reports what becomes of a group's commits: those that are refused, that set an offset back, and now and then others.
+"""Decides which commits are in the journal and count for the gate ``commit_errors``: those that are refused, that set
+an offset back, and now and then others.
 
 Clients commit every few seconds, some after each record, so not every commit becomes an event. What is remembered is
 the last offset that the broker accepted here for each partition, and when one was reported. Sans-IO: time is an

@@ -1,4 +1,5 @@
-"""Maps a classic client's assignors to the server-side one that stands in for them.
+"""Maps a classic client's assignors to the server-side one that stands in for them, unless the rule has an
+``assignor``.
 
 Which clients can be translated at all is in :mod:`protocol_codecs.classic_clients`, beside what those names mean.
 """

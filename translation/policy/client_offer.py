@@ -1,4 +1,6 @@
-"""What a classic client offers and owns by its JoinGroup, as far as it decides whether and how it is translated."""
+"""What a classic client offers and owns by its JoinGroup, as far as it decides whether and how it is translated
+(``assignors_allowed``).
+"""
 
 import msgspec
 

@@ -1,4 +1,6 @@
-"""The thresholds of a rule's gates: what stops the move of a group by steps, and takes it back."""
+"""The thresholds of a rule's gates (``abort_if``), and those that the policy leaves out: what stops the move of a
+group by steps, and takes it back.
+"""
 
 from typing import Annotated
 

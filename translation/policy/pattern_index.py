@@ -1,4 +1,5 @@
-"""Finds the first of many patterns that matches a group id, at a bounded cost: clients make up ids, each one once.
+"""Finds the first of many patterns (``pattern``) that matches a group id, at a bounded cost, and refuses a policy
+whose patterns cost too much.
 
 A pattern is tried only if the id begins with the literal text that every id it matches begins with (``web-`` of
 ``web-.*``). So patterns that begin with different texts cost an id nothing. Those that one id can meet may have so many

@@ -1,4 +1,6 @@
-"""Which mode each group runs in: an ordered list of rules, for groups by name or by pattern; the first match wins.
+"""Which mode each group runs in (``observe``, ``translate``, ``reject``): an ordered list of rules, for groups by
+name or by pattern; the first match wins. Also the error that a client gets that may not join (``reject``, a group of
+another ``type``).
 
 Names are looked up in an index, so a group costs the same however many are named. What patterns cost is bounded
 (:mod:`translation.policy.pattern_index`).

@@ -1,4 +1,4 @@
-"""Caches which rule of the policy applies to a group; every group request asks."""
+"""Caches which rule of the policy applies to a group, since every group request needs it."""
 
 from translation.policy.policy import LONGEST_GROUP_ID, Mode, Policy, Rule
 

@@ -1,4 +1,4 @@
-"""The steps of a move: how many members of a live group may be translated at each of them.
+"""The ``steps`` of a move: how many members of a live group may be translated at each of them.
 
 A step is a number of members, or a share of those that the broker describes, rounded up. What it limits is memberships,
 not effects: the first member of the new protocol converts the whole group, and its classic members rejoin at each new

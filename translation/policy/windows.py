@@ -1,4 +1,4 @@
-"""Windows of time, in which members of live groups may be moved: days of the week and hours of a time zone.
+"""The ``windows`` of time in which members of live groups may be moved: days of the week and hours of a time zone.
 
 A window is open while the clock on the wall of its time zone shows a time from ``from`` up to ``to``, on one of its
 days. So on the day on which clocks are put forward, a window within the hour that is left out does not open; on the day

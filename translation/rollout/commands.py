@@ -1,4 +1,4 @@
-"""What somebody says about the move of a group: approve, pause, resume, roll back. Pure: what it makes of the move.
+"""What a command (approve, pause, resume, rollback) makes of the move of a group, and when it is refused. Pure.
 
 A command counts once the record that it leads to is read back, so every replica holds to it. It is refused if it is
 about something else than what is: an approval has to name the policy that is in force and the step that is next.

@@ -1,4 +1,5 @@
-"""What the gates of moves said last, at this process, and of which moves they are to be asked.
+"""What the gates of moves found last, at this process (``epochgate_group_gates``), and which moves are due to be
+judged.
 
 :mod:`translation.moving.judging` judges them, every ten seconds.
 """

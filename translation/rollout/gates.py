@@ -1,4 +1,5 @@
-"""Judges whether a move by steps does harm: a pure function of what the replicas report.
+"""Judges whether a move by steps does harm (``abort_if`` and its ``commit_errors``): a pure function of what the
+replicas report. If other groups do worse as well, all moves pause.
 
 Each replica reports what it saw of the group in windows of ten seconds (:mod:`translation.member_log.signals`). The
 newest windows of all of them are added up, and so are those before. A move is stopped by **three windows running** that

@@ -1,4 +1,5 @@
-"""When the operator's hook is asked whether a step may begin, what it has agreed to, and what it is to hear of a move.
+"""When the operator's hook is called before a step, and again, what it has agreed to, and which calls it gets of a
+move.
 
 The process that is to ask is the one whose record says so in the log: a compare-and-set comes before the call. A
 process that ends before it has written the answer is replaced after :data:`ANSWER_MS`, so a hook may be asked twice.

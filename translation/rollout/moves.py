@@ -1,4 +1,5 @@
-"""What this process knows of moves by steps: which members have slots, and whether a membership may begin without one.
+"""What this process knows of moves by steps: which members have slots, and whether a membership may begin without
+one.
 
 The records are those of the member log, or this process's own (:mod:`translation.member_log.group_log`).
 :mod:`translation.moving.slot_admission` decides by them.

@@ -1,4 +1,5 @@
-"""Decides how the move of a group by steps goes on: a pure function of its state and of what was found out.
+"""Decides when the next step of a group's move begins, is held (``hold_s``) or is taken back: a pure function of its
+state and of what was found out.
 
 * A step has **settled** once as many members are translated as it allows. From then on it is held for ``hold_s``, and
   then the next begins; the last is held for good.

@@ -1,4 +1,5 @@
-"""Counts what happens to the groups of one process, in windows: what it reports of those whose move has gates.
+"""Counts what happens to the groups of one process, in windows: what it reports of those whose move has gates, and of
+the other groups that they are compared with.
 
 All groups are counted, so that a move has a baseline as soon as it begins, and other groups are the control. It gets
 the events of all members, translated ones and those whose calls pass through. Sans-IO: time is an argument, in seconds.

@@ -1,4 +1,5 @@
-"""Which slots of a group are taken, and which one the next member may take: pure, from the log and a description.
+"""Which slots of a group are taken, for how long, and which one the next member may take within a step: pure, from
+the log and a description.
 
 A slot is taken while its member may be one of the new protocol at the broker, or become one:
 

@@ -1,4 +1,5 @@
-"""Whether the next step of a move may begin now: the policy's pause, approval, windows of time, and the proof. Pure.
+"""What the next step of a move waits for: the policy's ``pause``, ``approval``, ``windows``, ``proof_s``, the hook.
+Pure.
 
 The hook, which is asked last, is in :mod:`translation.rollout.hook`.
 

@@ -1,4 +1,5 @@
-"""Counts the groups of each wave by how far their moves are, and decides whether the next wave may begin.
+"""Counts the groups of each wave by how far their moves are, and decides whether the next wave may begin
+(``waves.share``), or a wave is over.
 
 A group's number moves when a record of its move is read, so nothing is ever searched, however many groups a wave has.
 What cannot be read counts as waiting: a wave is never over for want of a record.

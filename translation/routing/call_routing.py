@@ -1,4 +1,5 @@
-"""Decides which way a group call takes.
+"""Decides which way a group call takes: also a commit or LeaveGroup without a member of this process, a call while a
+commit is with the broker, and a commit of a client on its way back.
 
 JoinGroup has more ways than the others (:mod:`translation.routing.join_routing`), and members that speak to the broker
 themselves are only kept from joining (:mod:`translation.admission.guarded_joins`). Any other call of a client goes one

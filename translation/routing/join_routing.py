@@ -1,4 +1,5 @@
-"""Decides whether a JoinGroup is translated, relayed to the classic coordinator, or refused.
+"""Decides whether a JoinGroup is translated, relayed to the classic coordinator, or refused with
+INVALID_SESSION_TIMEOUT (``limits.session_timeout_min_ms``, ``session_timeout_max_ms``).
 
 What counts is the policy's rule for the group, whether this client can be translated at all, and what is known of the
 group's migration (:mod:`translation.members.group_migration`). A client whose group is not translated may still have a

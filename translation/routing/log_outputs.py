@@ -1,4 +1,4 @@
-"""Dispatches what the member log says of members: which calls may go on, and which memberships are over here.
+"""What follows from what the member log finds of members: which calls may go on, and which memberships are over here.
 
 The member log is asked by :mod:`translation.admission.serving` (who serves a member) and
 :mod:`translation.membership.expiry` (whether a silent client's membership may be ended). What it says comes later, when

@@ -1,4 +1,5 @@
-"""Which calls of a client the proxy relays untouched, so that the broker itself answers them.
+"""Which calls of a client the proxy relays untouched, so that the broker itself answers them: because of the policy,
+the group, or because the member is a native one.
 
 A group's calls are relayed if the policy does not have it translated, while the broker does not convert it
 (:mod:`translation.members.group_migration`), and for members that are classic or native ones at the broker. JoinGroup,

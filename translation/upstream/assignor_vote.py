@@ -1,4 +1,5 @@
-"""Decides which server-side assignor a member votes for, and tells the broker when that changes.
+"""Decides which server-side assignor a member votes for (the rule's ``assignor``, or what stands for its client's),
+and when a vote changes.
 
 A member's ConsumerGroupHeartbeat may name an assignor, and the broker uses the one that most members of the group name
 (KIP-848, ``group.consumer.assignors``). :mod:`translation.policy.assignors` maps a client's own assignors to one of

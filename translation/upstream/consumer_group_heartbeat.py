@@ -1,4 +1,5 @@
-"""Builds the ConsumerGroupHeartbeat requests of a member, and applies the broker's responses to it.
+"""Builds the ConsumerGroupHeartbeat requests of a member, decides how often the broker gets one (keepalive), and
+applies the broker's responses.
 
 What the broker does, as read from Kafka 4.0 to 4.4 (``GroupMetadataManager``, ``CurrentAssignmentBuilder``):
 

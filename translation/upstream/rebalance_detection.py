@@ -1,4 +1,5 @@
-"""Decides whether a client has to join again: when its Heartbeats are answered REBALANCE_IN_PROGRESS.
+"""Decides whether a client has to rejoin, for a new generation: when its Heartbeats are answered
+REBALANCE_IN_PROGRESS.
 
 A classic coordinator answers so to all members of a group that rebalances. In the new protocol each member has changes
 of its own, so here a member's client is told exactly if its own partitions changed: the member then goes from Stable to

@@ -1,4 +1,5 @@
-"""Learns from the broker's responses to group calls that were relayed: a call counts here once the broker accepted it.
+"""Learns from the broker's responses to group calls that were relayed: a call counts here once the broker accepted
+it. Also before which conversions JoinGroup goes out once more, as a timer of the broker may run.
 
 Most calls that are relayed are not asked for first (:mod:`translation.admission.authorization`), because the broker
 itself answers them. Its response then authorizes the connection as the answer to that question would.

@@ -1,4 +1,6 @@
-"""The lag of groups as gates judge it, and as the pages and ``/api/groups`` show it."""
+"""The lag of groups as gates judge it, and as the pages and ``/api/groups`` show it: read every 10 s while somebody
+needs it.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 

@@ -1,4 +1,4 @@
-"""Reads the lag of groups at the brokers, for whoever needs it: gates, exporters.
+"""Reads the lag of groups at the brokers, for whoever needs it (gates, exporters): which are read, and how often.
 
 The thin shell of :mod:`proxy.groups.lag.rounds`, which decides what is asked: it knows the time, and carries questions
 and answers to and from the asking process. Nothing here blocks, and a broker that is slow, dead or hostile to the

@@ -1,4 +1,4 @@
-"""What ACLs mean once a proxy stands between: brokers see its address, and heartbeats name topics."""
+"""Preflight: what ACLs mean once a proxy stands between: brokers see its address, and heartbeats name topics."""
 
 from collections.abc import Iterable
 

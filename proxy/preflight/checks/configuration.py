@@ -1,4 +1,4 @@
-"""Whether the proxy's configuration fits the cluster: ports for every broker, addresses, processes."""
+"""Preflight: whether the proxy's configuration fits the cluster: ports for every broker, addresses, processes."""
 
 from proxy.admin.preflight_report import Finding, Source
 from proxy.config.schema import Listener

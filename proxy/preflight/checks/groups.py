@@ -1,4 +1,4 @@
-"""Whether the groups can move: what their clients say of themselves, as DescribeGroups shows it.
+"""Preflight: whether the groups can move: what their clients say of themselves, as DescribeGroups shows it.
 
 The judgement is the translation's own (:func:`translation.conversion.convertibility.obstacle_of`).
 """

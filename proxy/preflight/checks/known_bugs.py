@@ -1,4 +1,5 @@
-"""Known behaviour of releases of Kafka that harms some groups. The operator names the release: brokers do not.
+"""Preflight: known behaviour of releases of Kafka that harms some groups (``preflight.kafka_version``). The operator
+names the release: brokers do not.
 
 Only what has a source is here: a row of docs/evidence/facts.md, or Kafka's sources where the row says so. ``since`` and
 ``until`` are the first and the last release that have it, as far as it was tried.

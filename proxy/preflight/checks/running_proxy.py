@@ -1,4 +1,4 @@
-"""What a running proxy sees of its clients that no broker tells."""
+"""Preflight: what a running proxy sees of its clients that no broker shows."""
 
 from collections import defaultdict
 from itertools import chain

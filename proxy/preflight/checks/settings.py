@@ -1,4 +1,6 @@
-"""Whether the brokers' settings let groups move, and back: DescribeConfigs of every broker."""
+"""Preflight: whether the brokers' settings let groups move, and back (``group.consumer.migration.policy``):
+DescribeConfigs of every broker.
+"""
 
 from collections.abc import Iterator, Mapping
 

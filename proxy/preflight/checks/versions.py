@@ -1,4 +1,6 @@
-"""Whether every broker can do what translated members need: ApiVersions, which brokers answer to anybody."""
+"""Preflight: whether every broker can do what translated members need: ApiVersions, which brokers answer to
+anybody.
+"""
 
 from protocol_codecs import ApiKey
 from proxy.admin.preflight_report import Finding, Source

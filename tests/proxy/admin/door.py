@@ -10,7 +10,7 @@ import trio
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from proxy.admin.admin_http import Pages
+from proxy.admin.admin_http import Groups
 from proxy.config.schema import Admin
 from proxy.config.tls import ClientAuth
 from tests.proxy.fakes.broker import a_cluster
@@ -38,10 +38,11 @@ def basic(token: str = TOKEN, user: str = "anybody") -> Header:
 
 
 def every_route(app: Starlette) -> list[Route]:
-    """The routes of the admin port, with those of the pages, which are loaded at the first request."""
-    pages = app.router.default
-    assert isinstance(pages, Pages)
-    return [route for route in (*app.routes, *pages.load().routes) if isinstance(route, Route)]
+    """The routes of the admin port, with those that are loaded at the first request."""
+    later = app.router.default
+    assert isinstance(later, Groups)
+    loaded = (route for as_json in (True, False) for route in later.load(as_json=as_json).routes)
+    return [route for route in (*app.routes, *loaded) if isinstance(route, Route)]
 
 
 class Door:

@@ -69,7 +69,7 @@ OF_SHADOW = {
 
 
 def test_a_serving_proxy_loads_of_other_packages_what_it_needs():
-    program = "import sys, proxy.cli.run, proxy.groups.shadowing; print(*sys.modules)"
+    program = "import sys, proxy.cli.run, proxy.groups.shadow_update; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     names = [name.split(".") for name in done.stdout.split()]
     assert {name[1] for name in names if name[0] == "coordinator" and len(name) > 1} == OF_SHADOW

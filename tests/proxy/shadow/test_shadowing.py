@@ -30,6 +30,7 @@ from proxy.metrics.registry import Metrics
 from proxy.runtime.wall_clock import WallClock
 from proxy.shadow.view import ShadowView, Span
 from tests.proxy.groups.events import event
+from tests.proxy.reload.reloading import inline
 from translation.actions import Connection, ConnectionId, EventKind
 from translation.policy.policy import Mode, Policy, Rule
 
@@ -121,7 +122,9 @@ class Bench:
         self.registry = GroupRegistry(Policy(default=Mode.OBSERVE))
         self.registry.record(event(EventKind.JOINED, protocol="classic"), 1)
         self.metrics = Metrics()
-        self.shadowing = Shadowing(self.brokers, self.registry, WallClock(), Shadow(**config), self.metrics)
+        self.shadowing = Shadowing(
+            self.brokers, self.registry, WallClock(), Shadow(**config), self.metrics, run_in_thread=inline
+        )
 
     async def told(self, group: DescribedGroup, wait_s: float = 0.0) -> ShadowView | None:
         """What is told once the group was described, and everything has been computed."""
