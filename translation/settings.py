@@ -1,4 +1,6 @@
-"""The translation's own numbers, with the reason for each default."""
+"""The translation's own numbers, with the reason for each default: how long JoinGroups wait, the debounce of additions
+for eager clients, the margin of the broker's rebalance timeout, the bounds on session timeouts and on what is kept.
+"""
 
 import msgspec
 

@@ -1,4 +1,6 @@
-"""Decides when one connection ends, and by which cause (``epochgate_client_to_proxy_disconnects_total``).
+"""Decides when one connection ends (one that is too old at its next moment of rest), and by which cause
+(``epochgate_client_to_proxy_disconnects_total``).
+
 :mod:`proxy.connection.client_connection` ends it.
 """
 

@@ -1,5 +1,6 @@
-"""Decides who may connect and how many (``limits.max_connections``, ``max_connections_per_address``), and closes
-those that are idle, slow or too old (``idle_timeout_s``, ``request_timeout_s``, ``connection_max_age_s``).
+"""Decides who may connect and how many (``limits.max_connections``, ``max_connections_per_address``), and from
+when on those that are idle, slow or too old are closed (``idle_timeout_s``, ``request_timeout_s``,
+``connection_max_age_s``).
 
 Timeouts are checked once per second for each connection, off the request path: a connection only counts its reads and
 writes, and this module remembers when a count last changed.

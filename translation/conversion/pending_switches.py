@@ -1,8 +1,7 @@
-"""Clients that have to join again under another id (Heartbeat: UNKNOWN_MEMBER_ID), because their members can't be
-moved in place.
+"""Keeps which clients have to join again under another id, because their members can't be moved in place.
 
-Their Heartbeat is answered UNKNOWN_MEMBER_ID: the client gives up its partitions and joins again, which every client
-does by itself. Its old membership ends when that JoinGroup arrives owning nothing, not before
+The Heartbeat of such a client is answered UNKNOWN_MEMBER_ID: the client gives up its partitions and joins again, which
+every client does by itself. Its old membership ends when that JoinGroup arrives owning nothing, not before
 (:mod:`translation.conversion.old_membership`): until then the broker must not give its partitions away. So no two
 clients own a partition at any moment.
 

@@ -1,4 +1,5 @@
-"""Decides at a Heartbeat when a classic member of a live group is moved to the new protocol, in place or by a rejoin.
+"""Decides at a Heartbeat when a classic member of a live group is moved to the new protocol, in place or by a
+rejoin, and which error (REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID) makes it rejoin.
 
 It is converted in place (:mod:`translation.moving.in_place`), unless a broker converts its group only when that is
 empty: then all members are made to rejoin, and their JoinGroups are translated

@@ -1,5 +1,5 @@
-"""Decides whether a client has to rejoin, for a new generation: when its Heartbeats are answered
-REBALANCE_IN_PROGRESS.
+"""Decides whether and when a client has to rejoin, for a new generation: its Heartbeats are answered
+REBALANCE_IN_PROGRESS, at once after a revocation, debounced after additions for an eager client.
 
 A classic coordinator answers so to all members of a group that rebalances. In the new protocol each member has changes
 of its own, so here a member's client is told exactly if its own partitions changed: the member then goes from Stable to
