@@ -1,6 +1,6 @@
 """The data that the translation and its shell exchange: requests and responses in, actions out.
 
-The shell (``proxy``) hands every group call of a client, a :class:`ClientCall`, to
+The shell (``proxy``) hands every group call of a client, a :class:`Request`, to
 :meth:`translation.translator.Translator.handle_request`, every answer to a call that the translation made to
 ``handle_reply``, every end of a connection to ``client_disconnected`` or ``upstream_lost``, and the passing of time
 to ``handle_time``. Each of them gives a list of the actions below, to be carried out in order.
@@ -57,20 +57,17 @@ class Connection(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A group call of a client. ``version`` is the request's api_version, ``message`` its decoded body."""
+    """A group call of a client, with the connection on which it came, and on which its answer goes back.
+
+    ``version`` is the request's api_version, ``message`` its decoded body.
+    """
 
     id: RequestId
+    connection: Connection
     api_key: int
     version: int
     client_id: str | None
     message: Any
-
-
-class ClientCall(msgspec.Struct, frozen=True):
-    """A client's request together with the connection on which it came, and on which its answer goes back."""
-
-    connection: Connection
-    request: Request
 
 
 # -- actions ----------------------------------------------------------------------------------------------
@@ -104,7 +101,7 @@ class Relayed(msgspec.Struct, frozen=True):
     The client becomes a classic member by it, whose further calls pass through, so observers see it as one of them.
     """
 
-    call: ClientCall
+    request: Request
     response: Any
 
 

@@ -28,7 +28,6 @@ from translation.actions import (
     Call,
     CallHook,
     CallId,
-    ClientCall,
     Close,
     Connection,
     ConnectionId,
@@ -117,9 +116,9 @@ class TranslatorDriver:
         self._routes = GroupRoutes()
         self._connections: dict[ConnectionId, _DrivenConnection] = {}
         self._requests: dict[RequestId, _DrivenConnection] = {}
-        self._commits: dict[RequestId, ClientCall] = {}
+        self._commits: dict[RequestId, Request] = {}
         """The commits among them."""
-        self._first_heartbeats: dict[RequestId, ClientCall] = {}
+        self._first_heartbeats: dict[RequestId, Request] = {}
         """The Heartbeats among them with which connections begin that the broker has not accepted yet."""
         self._calls: dict[CallId, Call] = {}
         self._work: deque[tuple[_Handler, ConnectionId | None, tuple[Any, ...]]] = deque()
@@ -161,12 +160,12 @@ class TranslatorDriver:
             CallHook: call_hook or (lambda _call: None),
         }
 
-    def request(self, shell: "SessionShell", call: ClientCall) -> None:
+    def request(self, shell: "SessionShell", request: Request) -> None:
         """Hand a client's group call to the translator, and send what is certain to come of it before."""
-        connection, request = call.connection, call.request
+        connection = request.connection
         is_heartbeat = request.api_key == _HEARTBEAT
         if is_heartbeat and not self._working:
-            prediction = self._translator.predict(self._clock(), call)
+            prediction = self._translator.predict(self._clock(), request)
             if prediction is not None:
                 shell.send_predicted(request.client_id, prediction)
         driven = self._connections.get(connection.id)
@@ -175,15 +174,15 @@ class TranslatorDriver:
         driven.requests.add(request.id)
         self._requests[request.id] = driven
         if request.api_key in COMMITS:
-            self._commits[request.id] = call
+            self._commits[request.id] = request
         if is_heartbeat:
             group_id = request.message.group_id
             if not self._routes.leads_to(group_id, shell):
                 if self._translator.is_authorized(connection.id, group_id):
-                    self._routes.remember(shell, call)
+                    self._routes.remember(shell, request)
                 else:
-                    self._first_heartbeats[request.id] = call
-        self._dispatch(self._handle_request, connection.id, call)
+                    self._first_heartbeats[request.id] = request
+        self._dispatch(self._handle_request, connection.id, request)
 
     def passes_through(self, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
         """Whether :meth:`request` would do nothing with a member's Heartbeat on this connection but forward it."""
@@ -197,53 +196,45 @@ class TranslatorDriver:
         """Whether a router serves a group, whatever the policy says of it now, or may do."""
         return self._translator.has_routed_group(self._clock(), group_id)
 
-    def call_relayed(
-        self,
-        shell: "SessionShell",
-        connection: Connection,
-        request: Request,
-        response: Any,
-    ) -> None:
+    def call_relayed(self, shell: "SessionShell", request: Request, response: Any) -> None:
         """Observe a group call that passes through: when it is relayed (``response`` is None) and when it is answered.
 
-        A call counts for nothing until the broker has accepted a call of its sender for this group. Nearly all
-        calls are accepted Heartbeats of known members: their short way makes no ClientCall.
+        A call counts for nothing until the broker has accepted a call of its sender for this group.
         """
-        group_id = request.message.group_id
+        connection, group_id = request.connection, request.message.group_id
         if request.api_key == _HEARTBEAT and response.error_code == 0:
             if self._translator.is_authorized(connection.id, group_id):
                 if not self._routes.leads_to(group_id, shell):
-                    self._routes.remember(shell, ClientCall(connection, request))
+                    self._routes.remember(shell, request)
                 if self._kept_alive(self._clock(), connection.id, request.message):
                     return
         elif response is None:
             if self._translator.is_authorized(connection.id, group_id):
                 self.reporter.call_forwarded(request)
             return
-        call = ClientCall(connection, request)
         if request.api_key in COMMITS:
-            self._commit_answered(call, response)
+            self._commit_answered(request, response)
             return
         is_news = request.api_key != _HEARTBEAT or response.error_code != 0
         if is_news or not self._translator.is_authorized(connection.id, group_id):
             if connection.id not in self._connections:
                 self._connections[connection.id] = _DrivenConnection(shell)
-            self._dispatch(self._handle_relayed_response, connection.id, call, response)
+            self._dispatch(self._handle_relayed_response, connection.id, request, response)
         is_heartbeat = request.api_key == _CONSUMER_GROUP_HEARTBEAT or (
             request.api_key == _HEARTBEAT and response.error_code == 0
         )
         if is_heartbeat and self._translator.is_authorized(connection.id, group_id):
-            self._routes.remember(shell, call)
-        self.reporter.call_answered(call, response)
+            self._routes.remember(shell, request)
+        self.reporter.call_answered(request, response)
 
-    def _commit_answered(self, call: ClientCall, response: Any, protocol: str | None = None) -> None:
+    def _commit_answered(self, request: Request, response: Any, protocol: str | None = None) -> None:
         """Report what became of a commit; of a sender whom the broker has not accepted yet, only if it accepts this.
 
         It does if it accepts any partition: one that nobody has beside it hides nothing.
         """
-        group_id = call.request.message.group_id
-        if 0 in codes_of(response) or self._translator.is_authorized(call.connection.id, group_id):
-            self.reporter.commit_answered(call, response, protocol)
+        group_id = request.message.group_id
+        if 0 in codes_of(response) or self._translator.is_authorized(request.connection.id, group_id):
+            self.reporter.commit_answered(request, response, protocol)
 
     def _authorized(self, authorized: Authorized) -> None:
         # A member that passed through until now may be translated from this JoinGroup on: it gives up now what the
@@ -251,7 +242,7 @@ class TranslatorDriver:
         self.reporter.call_forwarded(authorized.request)
 
     def _relayed(self, relayed: Relayed) -> None:
-        self.reporter.call_answered(relayed.call, relayed.response)
+        self.reporter.call_answered(relayed.request, relayed.response)
 
     def ask(
         self,
@@ -421,9 +412,7 @@ class TranslatorDriver:
         A client that loses each connection soon sends only one on each.
         """
         first = self._first_heartbeats.pop(request_id, None)
-        if first is not None and self._translator.is_authorized(
-            first.connection.id, first.request.message.group_id
-        ):
+        if first is not None and self._translator.is_authorized(first.connection.id, first.message.group_id):
             self._routes.remember(shell, first)
 
     def _forward(self, forward: Forward) -> None:

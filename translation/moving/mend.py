@@ -32,7 +32,7 @@ from protocol_codecs.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from translation.actions import ClientCall, Connection, EventKind, Request
+from translation.actions import Connection, EventKind, Request
 from translation.conversion.helper import Helpers
 from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.context import Context
@@ -326,11 +326,11 @@ class Mending:
             # Else the broker waits for a client's Heartbeat before it computes the assignment again.
             self._memberships.heartbeat_group(group)
 
-    def ask_leader_to_rejoin(self, call: ClientCall) -> None:
+    def ask_leader_to_rejoin(self, request: Request) -> None:
         """Answer the Heartbeat of a classic member that is to join again, if the broker takes it for a member at
         rest."""
-        steps = self._ask_to_rejoin(call.request)
-        self._scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
+        steps = self._ask_to_rejoin(request)
+        self._scheduler.start(steps, ProcedureQueue(), request.connection.id, request.client_id)
 
     def _ask_to_rejoin(self, request: Request) -> Procedure[None]:
         group_id, member_id = request.message.group_id, request.message.member_id

@@ -18,7 +18,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.metadata import MetadataResponse
 from tests.translation.bench import GROUP, TRANSLATE_ALL, Bench
-from translation.actions import Action, Call, ClientCall, Request, RequestId
+from translation.actions import Action, Authorized, Call, Request, RequestId
 from translation.policy.policy import Mode, Policy, Rule
 from translation.routing import call_routing
 from translation.settings import TranslatorSettings
@@ -40,11 +40,13 @@ class _Recording(Bench):
     """A bench that remembers all that was to be done."""
 
     def __init__(self, settings: TranslatorSettings | None = None) -> None:
-        self.done: list[Action | float] = []
+        self.done: list[Any] = []
         super().__init__(settings=settings)
 
     def _do(self, actions: list[Action]) -> None:
-        self.done += [*actions, self.translator.next_deadline()]
+        # A request has its connection, which is another one in each bench.
+        done = (one.request.message if isinstance(one, Authorized) else one for one in actions)
+        self.done += [*done, self.translator.next_deadline()]
         super()._do(actions)
 
 
@@ -288,7 +290,7 @@ def test_a_heartbeat_and_its_answer_are_foreseen() -> None:
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
     message = HeartbeatRequest(GROUP, generation_id=1, member_id=A)
-    heartbeat = ClientCall(connection, Request(RequestId(100), ApiKey.HEARTBEAT, 4, "app", message))
+    heartbeat = Request(RequestId(100), connection, ApiKey.HEARTBEAT, 4, "app", message)
     prediction = bench.translator.predict(bench.now, heartbeat)
     assert prediction is not None
     (call,) = bench.translator.handle_request(bench.now, heartbeat)
@@ -304,7 +306,7 @@ def test_no_answer_is_foreseen_for_a_client_that_is_gone() -> None:
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
     message = HeartbeatRequest(GROUP, generation_id=1, member_id=A)
-    heartbeat = ClientCall(connection, Request(RequestId(100), ApiKey.HEARTBEAT, 4, "app", message))
+    heartbeat = Request(RequestId(100), connection, ApiKey.HEARTBEAT, 4, "app", message)
     prediction = bench.translator.predict(bench.now, heartbeat)
     assert prediction is not None
     bench.translator.handle_request(bench.now, heartbeat)
