@@ -45,7 +45,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import Authorized, Connection, EventKind, Relayed, Request
+from translation.actions import Authorized, Call, Connection, EventKind, Relayed, Request
 from translation.admission.authorization import ALLOWED, NOBODY
 from translation.admission.guarded_joins import HEARTBEAT_RESPONSES
 from translation.apis import commit_messages
@@ -53,7 +53,7 @@ from translation.engine.context import replaced
 from translation.engine.group_router import RouteAgain
 from translation.engine.join_outcomes import refused
 from translation.members import generation
-from translation.members.procedure import Procedure, ProcedureQueue, Send, Wait
+from translation.members.procedure import Procedure, ProcedureQueue, Wait
 from translation.policy.policy import Mode
 
 _PAUSE_S = 0.5
@@ -141,7 +141,7 @@ def _ask(
     group_id: str = request.message.group_id
     version = request.connection.version(ApiKey.HEARTBEAT, newest=_HEARTBEAT_VERSION) or 0
     question = HeartbeatRequest(group_id=group_id, generation_id=_NO_GENERATION, member_id=NOBODY)
-    response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, version, question)
+    response: HeartbeatResponse = yield Call(ApiKey.HEARTBEAT, version, question)
     if response.error_code not in ALLOWED:
         hosting.context.authorized_groups.withdraw(request.connection.id, group_id)
         hosting.context.connections.answer(request, refusal(response.error_code))
@@ -232,7 +232,7 @@ def _leave_broker(connection: Connection, group_id: str, member_id: str) -> Proc
         if version >= _LEAVE_VERSION
         else LeaveGroupRequest(group_id=group_id, member_id=member_id)
     )
-    yield Send(ApiKey.LEAVE_GROUP, version, leave)
+    yield Call(ApiKey.LEAVE_GROUP, version, leave)
 
 
 # -- Heartbeat, SyncGroup, LeaveGroup ----------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def _call_of_brokers(hosting: Hosting, request: Request, response_type: Callable
     """
 
     def steps() -> Procedure[None]:
-        response = yield Send(request.api_key, request.version, request.message)
+        response = yield Call(request.api_key, request.version, request.message)
         if response.error_code == ErrorCode.NONE:
             response = response_type(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         apply_answers(hosting, ((request, response),))
@@ -306,7 +306,7 @@ def _route_sync_on_return(hosting: Hosting, request: Request) -> bool:
 
 
 def _assign_to_all(hosting: Hosting, request: Request) -> Procedure[None]:
-    response = yield Send(request.api_key, request.version, request.message)
+    response = yield Call(request.api_key, request.version, request.message)
     if response.error_code == ErrorCode.NONE:
         hosting.end_return(request.message.group_id)
     apply_answers(hosting, ((request, response),))

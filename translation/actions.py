@@ -110,14 +110,16 @@ class Call(msgspec.Struct, frozen=True):
 
     ``client_id`` goes into the header, so that the broker's quotas and logs see the client. The answer comes
     back by ``handle_reply`` with ``call_id``; if the connection is lost, ``upstream_lost`` comes instead.
+
+    A procedure says only which request it is. The scheduler, which makes the action of it, knows the other fields.
     """
 
-    connection_id: ConnectionId
-    call_id: CallId
     api_key: int
     version: int
-    client_id: str | None
     message: Any
+    client_id: str | None = None
+    connection_id: ConnectionId = ConnectionId(0)
+    call_id: CallId = CallId(0)
 
 
 class Close(msgspec.Struct, frozen=True):

@@ -97,7 +97,7 @@ class GroupRoutes:
         query_id = CallId(next(self._query_ids))
         self._queries[query_id] = _Query(route.connection.id, on_response)
         route.shell.call(
-            Call(route.connection.id, query_id, query.api_key, query.version, route.client_id, query.message)
+            Call(query.api_key, query.version, query.message, route.client_id, route.connection.id, query_id)
         )
         return True
 

@@ -27,12 +27,12 @@ from collections.abc import Callable
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation.actions import Connection, Request
+from translation.actions import Call, Connection, Request
 from translation.engine.context import Context
 from translation.members import session_timeout
 from translation.members.environment import Environment
 from translation.members.member import Member
-from translation.members.procedure import Procedure, ProcedureQueue, Send
+from translation.members.procedure import Procedure, ProcedureQueue
 
 NOBODY = "epochgate-nobody"
 """The member id of the question. Kafka never gives it out. A member with this id would not be disturbed either: a
@@ -110,8 +110,8 @@ def ask_broker(context: Context, request: Request, proceed: Callable[[], None]) 
     proceed()
 
 
-def question(connection: Connection, group_id: str) -> Send:
+def question(connection: Connection, group_id: str) -> Call:
     """A Heartbeat that changes nothing, and that the broker answers behind all earlier requests of the connection."""
     version = connection.version(ApiKey.HEARTBEAT, newest=_QUESTION_VERSION)
     message = HeartbeatRequest(group_id=group_id, generation_id=-1, member_id=NOBODY)
-    return Send(ApiKey.HEARTBEAT, version or 0, message)
+    return Call(ApiKey.HEARTBEAT, version or 0, message)

@@ -26,12 +26,12 @@ from protocol_codecs.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from translation.actions import Request
+from translation.actions import Call, Request
 from translation.engine.connections import ClientConnections
 from translation.engine.context import replaced
 from translation.engine.registry import Registry
 from translation.members.conversion import is_helper
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 
 _EMBEDDED_VERSION = 0
 """The version of the embedded consumer protocol that every tool decodes."""
@@ -46,11 +46,11 @@ _CLASSIC_STATES: Mapping[str, str] = {
 def describe_groups(connections: ClientConnections, registry: Registry, request: Request) -> Procedure[None]:
     """Relay the request, then ask again with ConsumerGroupDescribe for the groups that are Dead or unknown."""
     message: DescribeGroupsRequest = request.message
-    response: DescribeGroupsResponse = yield Send(ApiKey.DESCRIBE_GROUPS, request.version, message)
+    response: DescribeGroupsResponse = yield Call(ApiKey.DESCRIBE_GROUPS, request.version, message)
     version = request.connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     missing = tuple(group.group_id for group in response.groups if _is_missing(group))
     if missing and version is not None:
-        again: ConsumerGroupDescribeResponse = yield Send(
+        again: ConsumerGroupDescribeResponse = yield Call(
             ApiKey.CONSUMER_GROUP_DESCRIBE,
             version,
             ConsumerGroupDescribeRequest(

@@ -4,14 +4,14 @@ from contextlib import ExitStack
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from translation.actions import EventKind, Request
+from translation.actions import Call, EventKind, Request
 from translation.conversion.stand_in import StandIn
 from translation.engine.context import Context, replaced
 from translation.engine.registry import Registry
 from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 from translation.upstream.leave_epoch import leave, let_others_begin
 
 _NOT_DONE_BY_BROKER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
@@ -59,7 +59,7 @@ class LeaveGroups:
                     leaving[-1].group, leaving[-1].member_id, request.connection
                 )
                 yield from let_others_begin(self._environment, leaving[0].group)
-            response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, request.version, message)
+            response: LeaveGroupResponse = yield Call(ApiKey.LEAVE_GROUP, request.version, message)
         if response.error_code == ErrorCode.NONE and len(response.members) != len(message.members):
             # No broker does that. Who left is not known: sessions end the memberships of those that did not.
             response = LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -6,7 +6,7 @@ import msgspec
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation.actions import Relayed, Request
+from translation.actions import Call, Relayed, Request
 from translation.admission.serving import MemberServing
 from translation.conversion.helper import Helpers
 from translation.conversion.old_membership import leave_classic
@@ -15,7 +15,7 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused, without_member_id
 from translation.members.environment import Environment
 from translation.members.member_parts import PendingSwitch
-from translation.members.procedure import Procedure, Send, Wait
+from translation.members.procedure import Procedure, Wait
 from translation.policy.client_offer import lacks_owned_list
 from translation.upstream.relayed_responses import RelayedResponses
 
@@ -128,9 +128,9 @@ def send_join(
 
 
 def _send_join(request: Request) -> Procedure[JoinGroupResponse]:
-    response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    response: JoinGroupResponse = yield Call(ApiKey.JOIN_GROUP, request.version, request.message)
     if response.error_code in _UNREADABLE and lacks_owned_list(request.message):
-        response = yield Send(ApiKey.JOIN_GROUP, request.version, readable(request).message)
+        response = yield Call(ApiKey.JOIN_GROUP, request.version, readable(request).message)
     return response
 
 

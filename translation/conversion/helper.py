@@ -28,14 +28,14 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation.actions import Connection, ConnectionId, Request
+from translation.actions import Call, Connection, ConnectionId, Request
 from translation.conversion.last_consumer_member import CLASSIC, TELLS_TYPES
 from translation.conversion.votes import choose_votes
 from translation.engine.context import Context
 from translation.members.conversion import HELPER_CLIENT_ID, HELPER_PREFIX, Conversion, is_helper
 from translation.members.environment import Environment
 from translation.members.member import Group
-from translation.members.procedure import Procedure, Send, UpstreamLost
+from translation.members.procedure import Procedure, UpstreamLost
 from translation.policy.policy import Mode
 from translation.upstream.assignor_vote import NO_VOTE
 from translation.upstream.consumer_group_heartbeat import to_send
@@ -289,7 +289,7 @@ def describe(connection: Connection, group_id: str) -> Procedure[DescribedGroup 
     version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=TELLS_TYPES)
     if version != TELLS_TYPES:
         return None
-    response: ConsumerGroupDescribeResponse = yield Send(
+    response: ConsumerGroupDescribeResponse = yield Call(
         ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(group_id,))
     )
     described = response.groups[0] if response.groups else None

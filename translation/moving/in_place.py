@@ -35,7 +35,7 @@ from protocol_codecs.messages.consumer_protocol import (
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import Connection, ConnectionId, EventKind, Request
+from translation.actions import Call, Connection, ConnectionId, EventKind, Request
 from translation.admission import authorization
 from translation.admission.serving import MemberServing
 from translation.conversion import helper
@@ -50,7 +50,7 @@ from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_ids import LONGEST_MEMBER_ID
 from translation.members.member_state import MemberEvent, MemberState
-from translation.members.procedure import Procedure, ProcedureQueue, Send, UpstreamLost
+from translation.members.procedure import Procedure, ProcedureQueue, UpstreamLost
 from translation.membership import static_members
 from translation.partitions import NONE, Partitions, from_topics
 from translation.policy.assignors import is_cooperative, map_assignor
@@ -119,7 +119,7 @@ class InPlaceConversion:
         ``mixed`` says that the group is a consumer group already. A member that can't be converted now stays classic.
         """
         group = member.group
-        response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
+        response: HeartbeatResponse = yield Call(ApiKey.HEARTBEAT, request.version, request.message)
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
                 self._classic_members.rebalance_announced(
@@ -495,7 +495,7 @@ def _rejoin(
         replaced(subscription, owned_partitions=owned),
         min(max(_embedded_version(known), _FIRST_WITH_OWNED), NEWEST_EMBEDDED_VERSION),
     )
-    joined: JoinGroupResponse = yield Send(
+    joined: JoinGroupResponse = yield Call(
         ApiKey.JOIN_GROUP,
         _JOIN_GROUP_VERSION,
         JoinGroupRequest(
@@ -510,7 +510,7 @@ def _rejoin(
     )
     if joined.error_code != ErrorCode.NONE:
         raise _NotConverted(_Missing.TIME, "a rebalance has begun")
-    synced: SyncGroupResponse = yield Send(
+    synced: SyncGroupResponse = yield Call(
         ApiKey.SYNC_GROUP,
         _SYNC_GROUP_VERSION,
         SyncGroupRequest(

@@ -10,13 +10,13 @@ import msgspec
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from translation.actions import EventKind, Request
+from translation.actions import Call, EventKind, Request
 from translation.conversion.convertibility import Obstacle, find_obstacle, passthrough_backoff_s
 from translation.conversion.pending_switches import request_rejoin
 from translation.engine.context import Context
 from translation.members.environment import Environment
 from translation.members.member import Member
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 from translation.moving.in_place import InPlaceConversion
 from translation.moving.slot_admission import (
     LOOK_AGAIN_S,
@@ -152,7 +152,7 @@ class Upgrade:
         right."""
         group = member.group
         # The Heartbeat is a sign of life at the broker too: what the client holds stays its own until it joins anew.
-        response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
+        response: HeartbeatResponse = yield Call(ApiKey.HEARTBEAT, request.version, request.message)
         # Each that leaves makes those that are still classic rejoin; this one joins anew either way.
         if response.error_code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself

@@ -28,7 +28,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from translation.actions import Request
+from translation.actions import Call, Request
 from translation.admission import authorization
 from translation.admission.guarded_joins import route_member_heartbeat
 from translation.admission.serving import MemberServing
@@ -45,7 +45,7 @@ from translation.joining.adoption import Adoption
 from translation.members import session_timeout
 from translation.members.environment import Environment
 from translation.members.member import Member
-from translation.members.procedure import Procedure, ProcedureQueue, Send
+from translation.members.procedure import Procedure, ProcedureQueue
 from translation.membership import static_members
 from translation.moving import held_return
 from translation.moving.downgrade import Downgrade
@@ -255,7 +255,7 @@ class CallRouting:
             self._translate_or_adopt(member, request, go_on, refuse, found)
 
         def steps() -> Procedure[None]:
-            response = yield Send(request.api_key, request.version, request.message)
+            response = yield Call(request.api_key, request.version, request.message)
             codes = {response.error_code} if is_heartbeat else codes_of(response)
             if (ErrorCode.UNKNOWN_MEMBER_ID if is_heartbeat else ErrorCode.UNSUPPORTED_VERSION) in codes:
                 if not claims or self._serving.is_served_here(request, member_id, adopt, refuse):
