@@ -166,7 +166,7 @@ def _route_join(hosting: Hosting, request: Request, route_again: RouteAgain) -> 
 def _join(hosting: Hosting, request: Request, route_again: RouteAgain) -> None:
     message: JoinGroupRequest = request.message
     group_id, member_id = message.group_id, message.member_id
-    hosting.context.actions.append(Authorized(request))
+    hosting.context.actions.append(Authorized(request.id))
     if is_of_eager_worker(message) and not hosting.room.has_members(group_id):
         hosting.leave_to_broker(group_id)
         route_again(request)

@@ -89,10 +89,10 @@ class Forward(msgspec.Struct, frozen=True):
 class Authorized(msgspec.Struct, frozen=True):
     """Tells the shell that the sender of this JoinGroup may act in its group, so that observers may count the call.
 
-    It comes before anything else that follows from the JoinGroup.
+    It comes before anything else that follows from the JoinGroup, also if its client has disconnected meanwhile.
     """
 
-    request: Request
+    request_id: RequestId
 
 
 class Relayed(msgspec.Struct, frozen=True):

@@ -82,6 +82,7 @@ class _DrivenConnection(msgspec.Struct):
     """A connection that the translator knows, with its requests and the calls on it that are under way."""
 
     shell: "SessionShell"
+    client_gone: bool = False
     requests: set[RequestId] = msgspec.field(default_factory=set)
     calls: set[CallId] = msgspec.field(default_factory=set)
 
@@ -115,10 +116,9 @@ class TranslatorDriver:
         self._kept_alive = observer.kept_alive  # called for each Heartbeat that passes through
         self._routes = GroupRoutes()
         self._connections: dict[ConnectionId, _DrivenConnection] = {}
-        self._requests: dict[RequestId, _DrivenConnection] = {}
-        self._commits: dict[RequestId, Request] = {}
-        """The commits among them."""
-        self._first_heartbeats: dict[RequestId, Request] = {}
+        self._requests: dict[RequestId, Request] = {}
+        """Those without an answer; those of a client that is gone stay until its connection is forgotten."""
+        self._first_heartbeats: set[RequestId] = set()
         """The Heartbeats among them with which connections begin that the broker has not accepted yet."""
         self._calls: dict[CallId, Call] = {}
         self._work: deque[tuple[_Handler, ConnectionId | None, tuple[Any, ...]]] = deque()
@@ -172,16 +172,14 @@ class TranslatorDriver:
         if driven is None:
             driven = self._connections[connection.id] = _DrivenConnection(shell)
         driven.requests.add(request.id)
-        self._requests[request.id] = driven
-        if request.api_key in COMMITS:
-            self._commits[request.id] = request
+        self._requests[request.id] = request
         if is_heartbeat:
             group_id = request.message.group_id
             if not self._routes.leads_to(group_id, shell):
                 if self._translator.is_authorized(connection.id, group_id):
                     self._routes.remember(shell, request)
                 else:
-                    self._first_heartbeats[request.id] = request
+                    self._first_heartbeats.add(request.id)
         self._dispatch(self._handle_request, connection.id, request)
 
     def passes_through(self, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
@@ -239,7 +237,8 @@ class TranslatorDriver:
     def _authorized(self, authorized: Authorized) -> None:
         # A member that passed through until now may be translated from this JoinGroup on: it gives up now what the
         # JoinGroup no longer reports as owned, not when it is answered.
-        self.reporter.call_forwarded(authorized.request)
+        if (request := self._requests.get(authorized.request_id)) is not None:
+            self.reporter.call_forwarded(request)
 
     def _relayed(self, relayed: Relayed) -> None:
         self.reporter.call_answered(relayed.request, relayed.response)
@@ -272,8 +271,7 @@ class TranslatorDriver:
     def client_disconnected(self, connection_id: ConnectionId) -> None:
         """Tell the translator that a known connection has lost its client; it releases the connection when it can."""
         self._routes_end(connection_id)
-        driven = self._connections[connection_id]
-        self._forget_requests(driven)
+        self._connections[connection_id].client_gone = True
         self._dispatch(self._handle_client_disconnected, connection_id, connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
@@ -301,7 +299,9 @@ class TranslatorDriver:
         driven = self._connections.pop(connection_id, None)
         if driven is None:
             return False
-        self._forget_requests(driven)
+        for request_id in driven.requests:
+            del self._requests[request_id]
+            self._first_heartbeats.discard(request_id)
         for call_id in driven.calls:
             del self._calls[call_id]
         return True
@@ -349,13 +349,6 @@ class TranslatorDriver:
             if self._errors != errors:
                 await trio.sleep(_PAUSE_AFTER_ERROR_S)  # the deadline may still be due
 
-    def _forget_requests(self, driven: _DrivenConnection) -> None:
-        for request_id in driven.requests:
-            self._requests.pop(request_id, None)
-            self._commits.pop(request_id, None)
-            self._first_heartbeats.pop(request_id, None)
-        driven.requests.clear()
-
     def _dispatch(self, handler: "_Handler", about: ConnectionId | None, *arguments: Any) -> None:
         """Hand an event to the translator and execute its actions; queue it if another one is being handled."""
         if self._working:
@@ -397,32 +390,35 @@ class TranslatorDriver:
             driven.shell.fail()
 
     def _answer(self, answer: Answer) -> None:
-        driven = self._requests.pop(answer.request_id, None)
-        if driven is not None:  # else its client is gone
-            driven.requests.discard(answer.request_id)
-            driven.shell.answer(answer.request_id, answer.message)
-            if self._first_heartbeats:
-                self._first_answered(driven.shell, answer.request_id)
-            if self._commits and (commit := self._commits.pop(answer.request_id, None)) is not None:
-                self._commit_answered(commit, answer.message, MemberProtocol.TRANSLATED)
+        request = self._requests.get(answer.request_id)
+        if request is None or (driven := self._connections[request.connection.id]).client_gone:
+            return
+        del self._requests[request.id]
+        driven.requests.discard(request.id)
+        driven.shell.answer(request.id, answer.message)
+        if self._first_heartbeats:
+            self._first_answered(driven.shell, request)
+        if request.api_key in COMMITS:
+            self._commit_answered(request, answer.message, MemberProtocol.TRANSLATED)
 
-    def _first_answered(self, shell: "SessionShell", request_id: RequestId) -> None:
+    def _first_answered(self, shell: "SessionShell", request: Request) -> None:
         """Remember the connection of a Heartbeat about whose sender the broker was asked meanwhile.
 
         A client that loses each connection soon sends only one on each.
         """
-        first = self._first_heartbeats.pop(request_id, None)
-        if first is not None and self._translator.is_authorized(first.connection.id, first.message.group_id):
-            self._routes.remember(shell, first)
+        if request.id in self._first_heartbeats:
+            self._first_heartbeats.discard(request.id)
+            if self._translator.is_authorized(request.connection.id, request.message.group_id):
+                self._routes.remember(shell, request)
 
     def _forward(self, forward: Forward) -> None:
-        driven = self._requests.pop(forward.request_id, None)
-        if driven is not None:
-            driven.requests.discard(forward.request_id)
-            # Their responses come with call_relayed.
-            self._commits.pop(forward.request_id, None)
-            self._first_heartbeats.pop(forward.request_id, None)
-            driven.shell.forward(forward.request_id)
+        request = self._requests.get(forward.request_id)
+        if request is None or (driven := self._connections[request.connection.id]).client_gone:
+            return
+        del self._requests[request.id]
+        driven.requests.discard(request.id)
+        self._first_heartbeats.discard(request.id)
+        driven.shell.forward(request.id)  # its response comes with call_relayed
 
     def _emitted(self, emit: Emit) -> None:
         self.reporter.report((emit.event,))

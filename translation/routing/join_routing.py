@@ -73,7 +73,7 @@ class JoinRouting:
         named = self._named_member(message)
         if not authorized and not authorization.is_authorized(self._context, request, named, proceed):
             return
-        self._environment.actions.append(Authorized(request))
+        self._environment.actions.append(Authorized(request.id))
         self._classic_members.rejoins(message.group_id, message.member_id)
         rule = self._rules.rule_for(message.group_id)
         why_not = why_not_translated(message, self._rules.policy, rule)

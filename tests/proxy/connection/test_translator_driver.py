@@ -99,7 +99,10 @@ async def test_a_client_that_names_groups_without_end_fills_no_memory():
     assert ask(driver), "others are not concerned"
 
 
-async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_not_with_its_answer():
+@pytest.mark.parametrize("client_gone", [False, True])
+async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_not_with_its_answer(
+    client_gone,
+):
     """Else another member would be seen to get a partition that this one still seems to own."""
     translator, events = Scripted(), list[Event]()
     driver = TranslatorDriver(translator, RequestMetrics(Metrics()), events.append)
@@ -114,8 +117,12 @@ async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_no
         driver.call_relayed(shell, Request(RequestId(number), connection, key, 5, "c", message), response)
     assert [one.partitions for one in events[-1].owned] == [(0, 1)]
 
-    translator.on_request = lambda request: [Authorized(request)]
+    authorized = [Authorized(RequestId(3))]
+    translator.on_request = lambda _: [] if client_gone else authorized
+    translator.on_client_disconnected = lambda _: authorized
     driver.request(shell, Request(RequestId(3), connection, ApiKey.JOIN_GROUP, 5, "c", join))
+    if client_gone:
+        driver.client_disconnected(connection.id)
     assert events[-1].kind is EventKind.REVOKED
     assert events[-1].owned == ()
 
@@ -178,7 +185,7 @@ async def test_a_commit_is_reported_whoever_answers_it(answers, protocol):
     driver.request(shell, request)
     assert len(events) == answers
     if not answers:
-        driver.call_relayed(shell, connection, request, response)
+        driver.call_relayed(shell, request, response)
     (event,) = events
     assert (event.kind, event.protocol, event.reason) == (EventKind.COMMITTED, protocol, "")
 
@@ -225,15 +232,16 @@ async def test_a_commit_is_reported_if_the_broker_has_accepted_a_part_of_it():
     }
 
 
-async def test_a_commit_whose_client_has_gone_is_forgotten():
+async def test_a_request_whose_client_has_gone_is_forgotten_with_its_connection():
     driver = TranslatorDriver(Scripted(), RequestMetrics(Metrics()), lambda _: None)
     driver._translator.on_request = lambda *_: []
     connection = Connection(ConnectionId(1), "host", {})
     request = Request(RequestId(1), connection, ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
     driver.request(Shell(), request)
-    assert driver._commits
+    assert driver._requests
     driver.client_disconnected(connection.id)
-    assert not driver._commits
+    driver.forget(connection.id)
+    assert not driver._requests
 
 
 @pytest.mark.parametrize("is_translated", [True, False])
@@ -276,8 +284,9 @@ async def test_a_heartbeat_that_the_broker_refuses_is_no_members_and_leaves_noth
         translator.on_request = lambda *_, acts=acts: acts
         heard(driver, Shell(), number)
         driver.client_disconnected(ConnectionId(number))
+        driver.forget(ConnectionId(number))
     assert ended == []
-    assert driver._first_heartbeats == {}
+    assert driver._first_heartbeats == set()
 
 
 @pytest.mark.parametrize(("late_s", "reads_first"), [(0.05, False), (0.2, True), (60.0, True)])

@@ -18,7 +18,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.metadata import MetadataResponse
 from tests.translation.bench import GROUP, TRANSLATE_ALL, Bench
-from translation.actions import Action, Authorized, Call, Request, RequestId
+from translation.actions import Action, Call, Request, RequestId
 from translation.policy.policy import Mode, Policy, Rule
 from translation.routing import call_routing
 from translation.settings import TranslatorSettings
@@ -40,13 +40,11 @@ class _Recording(Bench):
     """A bench that remembers all that was to be done."""
 
     def __init__(self, settings: TranslatorSettings | None = None) -> None:
-        self.done: list[Any] = []
+        self.done: list[Action | float] = []
         super().__init__(settings=settings)
 
     def _do(self, actions: list[Action]) -> None:
-        # A request has its connection, which is another one in each bench.
-        done = (one.request.message if isinstance(one, Authorized) else one for one in actions)
-        self.done += [*done, self.translator.next_deadline()]
+        self.done += [*actions, self.translator.next_deadline()]
         super()._do(actions)
 
 
